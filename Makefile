@@ -1,0 +1,56 @@
+# make demo    the first thing to run            make test     every gate
+# make bench   the benchmarks in full            make help     the rest
+#
+# PYTHON=python3.12 make …    chooses the interpreter that .venv is made with
+PYTHON ?= python3
+export PYTHON
+# which benchmarks: a regular expression on their names
+BENCH ?= .
+
+BIN := .venv/bin
+# asv keeps a file about the machine in the home directory; here it stays in the checkout.
+ASV = HOME="$(CURDIR)/.asv/home" $(BIN)/asv
+ASV_RUN = $(ASV) run --config asv_bench/asv.conf.json -E existing:$(CURDIR)/$(BIN)/python --show-stderr
+
+.PHONY: help demo test asv bench bench-quick bench-compare readme-table clean
+
+help:
+	@echo "make demo                         calibrate real streams: a table and a picture in demo/"
+	@echo "make test                         every gate: style, types, wheel, benchmarks once, tests"
+	@echo "make bench [BENCH=regex]          the benchmarks in full"
+	@echo "make bench-compare BASE=revision  this tree against a revision; fails on a regression"
+	@echo "make readme-table                 the README's table anew, from the demo's own output"
+	@echo "make clean                        remove everything that is made here"
+
+demo:
+	@.ci/venv cli
+	$(BIN)/streamcal demo --out demo
+
+test:
+	@.ci/run
+
+# `asv machine` writes the file that asv would otherwise ask for at the terminal.
+asv:
+	@.ci/venv test
+	@mkdir -p .asv/home
+	@$(ASV) machine --config asv_bench/asv.conf.json --yes >/dev/null
+
+bench: asv
+	$(ASV_RUN) --bench "$(BENCH)" --set-commit-hash "$$(git rev-parse HEAD)"
+
+# Each benchmark once, to see that it runs; the times are worth nothing and are not kept.
+bench-quick: asv
+	$(ASV_RUN) --bench "$(BENCH)" --quick
+
+bench-compare:
+	$(if $(BASE),,$(error say which revision to compare with: make bench-compare BASE=revision))
+	@$(MAKE) --no-print-directory asv
+	HOME="$(CURDIR)/.asv/home" $(BIN)/python asv_bench/compare.py "$(BASE)" --bench "$(BENCH)"
+
+readme-table:
+	@.ci/venv test
+	$(BIN)/python docs/readme_table.py
+
+clean:
+	rm -rf .venv .asv build dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,143 @@
+"""Compare this working tree with a revision, offline; exit with 1 where something got slower.
+
+Both sides run the benchmarks of *this* tree in *this* environment, and only the package differs:
+the revision is checked out beside the tree and put first on the path. A benchmark that the revision
+cannot run, because what it times is new, is shown and does not count. The two sides take turns so
+that a machine that slows down with time does not look like a regression, and what looks like one is
+measured once more before it is called one.
+
+A benchmark is worse when it is slower by the factor given and asv's statistics tell the two sets of
+samples apart. For ``track_*`` benchmarks less is better too: track costs, not speeds.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".asv" / "compare"
+CONFIG = WORK / "asv.conf.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run both sides, print asv's table and return the exit status."""
+    options = parse(arguments)
+    base = git("rev-parse", "--verify", "--quiet", f"{options.base}^{{commit}}")
+    if not base:
+        print(f"no such revision: {options.base}", file=sys.stderr)
+        return 2
+    # Uncommitted work has no name of its own: `git stash create` gives it one and changes nothing.
+    author = ["-c", "user.name=streamcal", "-c", "user.email=streamcal@localhost"]
+    tree = git(*author, "stash", "create") or git("rev-parse", "HEAD")
+    if tree == base:
+        print(f"{options.base} is this very tree: nothing to compare", file=sys.stderr)
+        return 2
+
+    shutil.rmtree(WORK, ignore_errors=True)
+    git("worktree", "prune")
+    WORK.mkdir(parents=True)
+    write_config()
+    checkout = WORK / "base"
+    git("worktree", "add", "--quiet", "--detach", str(checkout), base)
+    try:
+        for _ in range(options.rounds):
+            run(checkout, base, options.bench)
+            broken = run(ROOT, tree, options.bench)
+        table = compare(base, tree, options.factor)
+        suspects = worse(table)
+        if suspects:
+            print(f"\nmeasured once more: {', '.join(suspects)}\n", flush=True)
+            names = "|".join(f"^{re.escape(name)}$" for name in suspects)
+            run(checkout, base, names)
+            run(ROOT, tree, names)
+            table = compare(base, tree, options.factor)
+            suspects = worse(table)
+    finally:
+        git("worktree", "remove", "--force", str(checkout))
+    print(table)
+    if suspects:
+        print(f"worse than {options.base}: {', '.join(suspects)}")
+        return 1
+    if broken:
+        print("a benchmark fails in this tree, see above")
+        return 1
+    print(f"nothing is worse than {options.base} by a factor of {options.factor:g}")
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("base", help="the revision to compare with")
+    parser.add_argument("--bench", default=".", help="only benchmarks that match this expression")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each side has its turn")
+    parser.add_argument("--factor", type=float, default=1.2, help="how much slower is worse")
+    return parser.parse_args(arguments)
+
+
+def git(*arguments: str) -> str:
+    """Return what git prints in the project's root."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
+
+
+def write_config() -> None:
+    """Write a configuration whose results are apart from those of full runs."""
+    config = {
+        "version": 1,
+        "project": "streamcal",
+        "repo": str(ROOT),
+        "branches": ["HEAD"],
+        "environment_type": "virtualenv",
+        "benchmark_dir": str(ROOT / "asv_bench" / "benchmarks"),
+        "env_dir": str(WORK / "env"),
+        "results_dir": str(WORK / "results"),
+        "default_benchmark_timeout": 600,
+    }
+    CONFIG.write_text(json.dumps(config, indent=4))
+
+
+def asv(command: str, *arguments: str) -> list[str]:
+    """Return the command line of an asv command."""
+    return [sys.executable, "-m", "asv", command, "--config", str(CONFIG), *arguments]
+
+
+def run(package: Path, revision: str, bench: str) -> bool:
+    """Add one round with the package in ``package`` to the results; return whether some failed."""
+    command = asv("run", "-E", f"existing:{sys.executable}", "--set-commit-hash", revision)
+    command += ["--bench", bench, "--append-samples", "-a", "rounds=1"]
+    if package == ROOT:
+        command += ["--show-stderr"]
+    # asv's worker takes the first, the processes that a worker starts the second.
+    path = {"ASV_PYTHONPATH": str(package), "PYTHONPATH": str(package)}
+    print(f"--- {'this tree' if package == ROOT else 'base'}: {revision[:8]}", flush=True)
+    return subprocess.run(command, cwd=WORK, env=os.environ | path).returncode != 0
+
+
+def compare(base: str, tree: str, factor: float) -> str:
+    """Return asv's table of both sides."""
+    command = asv("compare", "--factor", str(factor), base, tree)
+    done = subprocess.run(command, cwd=WORK, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        print("one side could not even import the benchmarks, see above", file=sys.stderr)
+        sys.exit(2)
+    return done.stdout
+
+
+def worse(table: str) -> list[str]:
+    """Return the benchmarks that asv's table marks as worse (+) or as newly failing (!)."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
+    return [row[-2] for row in rows if len(row) > 3 and row[1] in {"+", "!"}]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
