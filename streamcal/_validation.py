@@ -1,0 +1,162 @@
+"""Input checks that every part shares: the same words for the same mistake.
+
+A message names the argument, the requirement and the value, in that order. Array checks also name
+the position of the first offender, so that a row of a file can be found from it.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# Sums of weights up to LARGEST, and their products with one another, stay finite; so do quotients.
+SMALLEST, LARGEST = 1e-60, 1e60
+
+
+def as_score(value: Any, name: str = "score") -> float:
+    """Return ``value`` as a finite Python float.
+
+    Raises
+    ------
+    TypeError
+        If ``value`` is not a real number.
+    ValueError
+        If ``value`` is NaN or infinite.
+
+    Examples
+    --------
+    >>> as_score(3)
+    3.0
+    """
+    number = as_number(value, name)
+    if not math.isfinite(number):
+        raise ValueError(f"`{name}` must be a finite number, got {number}")
+    return number
+
+
+def as_weight(value: Any, name: str = "w") -> float:
+    """Return ``value`` as a Python float from 1e-60 to 1e60, or raise as `as_score` does.
+
+    Examples
+    --------
+    >>> as_weight(2)
+    2.0
+    """
+    number = as_number(value, name)
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(_weight_rule(name, number))
+    return number
+
+
+def _weight_rule(name: str, number: float, where: str = "") -> str:
+    if 0.0 < number < math.inf:
+        return f"`{name}` must be from {SMALLEST:g} to {LARGEST:g}, got {number}{where}"
+    return f"`{name}` must be a positive finite number, got {number}{where}"
+
+
+def as_number(value: Any, name: str) -> float:
+    """Return ``value`` as a Python float; strings and other non-numbers raise ``TypeError``.
+
+    Examples
+    --------
+    >>> as_number(True, "y")
+    1.0
+    """
+    if isinstance(value, (str, bytes)):  # a union would be built anew in each call
+        raise TypeError(f"`{name}` must be a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"`{name}` must be a number, got {value!r}") from None
+
+
+def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[np.float64]:
+    """Return ``values`` as a contiguous float64 vector of shape ``(n_samples,)``.
+
+    Raises
+    ------
+    TypeError
+        If ``values`` are not real numbers.
+    ValueError
+        If they are not one-dimensional or, with ``finite``, one of them is NaN or infinite.
+
+    Examples
+    --------
+    >>> as_vector([1, 2], "scores")
+    array([1., 2.])
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        if array.size:
+            raise TypeError(f"`{name}` must hold real numbers, got dtype {array.dtype}")
+        array = array.astype(np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}")
+    # Columns of data frames are often read-only, which compiled signatures do not take.
+    vector = np.require(array, dtype=np.float64, requirements=["C", "W"])
+    if finite and not np.isfinite(vector).all():
+        at = int(np.argmin(np.isfinite(vector)))
+        raise ValueError(f"`{name}` must be finite, got {vector[at]} at position {at}")
+    return vector
+
+
+def as_weights(w: ArrayLike | None, n_samples: int, name: str = "w") -> NDArray[np.float64]:
+    """Return weights of shape ``(n_samples,)``, ones where ``w`` is None.
+
+    Raises
+    ------
+    ValueError
+        If a weight is not from 1e-60 to 1e60, or their number differs.
+
+    Examples
+    --------
+    >>> as_weights(None, 2)
+    array([1., 1.])
+    """
+    if w is None:
+        return np.ones(n_samples)
+    vector = as_vector(w, name, finite=False)
+    check_same_length(vector, n_samples, name)
+    good = (vector >= SMALLEST) & (vector <= LARGEST)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise ValueError(_weight_rule(name, float(vector[at]), f" at position {at}"))
+    return vector
+
+
+def check_same_length(vector: NDArray[np.float64], n_samples: int, name: str) -> None:
+    """Raise ``ValueError`` unless ``vector`` holds one value per score."""
+    if len(vector) != n_samples:
+        raise ValueError(f"`{name}` must have one value per score ({n_samples}), got {len(vector)}")
+
+
+def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``choices``.
+
+    Examples
+    --------
+    >>> check_choice("cubic", "interpolation", ("step", "linear"))
+    Traceback (most recent call last):
+    ...
+    ValueError: `interpolation` must be one of 'step', 'linear', got 'cubic'
+    """
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"`{name}` must be one of {listed}, got {value!r}")
+
+
+def check_window(window: Any, name: str = "window") -> None:
+    """Raise ``ValueError`` unless ``window`` is a positive int or None.
+
+    Examples
+    --------
+    >>> check_window(-3)
+    Traceback (most recent call last):
+    ...
+    ValueError: `window` must be a positive int or None, got -3
+    """
+    if window is None:
+        return
+    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+        raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")

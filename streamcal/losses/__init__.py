@@ -1,0 +1,102 @@
+"""What a calibrated value is judged by.
+
+A `Loss` is a small immutable object: a value l(z, y), the ranges of z and y and, for a `MeanLoss`,
+the statistic and the link that reduce a block of samples to two sums. Losses are found by name
+(`get`) or passed as objects; nothing here compiles or keeps state.
+
+>>> from streamcal import losses
+>>> float(losses.get("log")(0.8, 1))
+0.2231435513142097
+"""
+
+from streamcal.losses._base import Interval, Loss, MeanLoss, TwoPoint
+from streamcal.losses._mean import (
+    Exponential,
+    Gamma,
+    Linex,
+    Log,
+    Logistic,
+    Poisson,
+    Squared,
+    Tweedie,
+)
+
+__all__ = [
+    "Exponential",
+    "Gamma",
+    "Interval",
+    "Linex",
+    "Log",
+    "Logistic",
+    "Loss",
+    "MeanLoss",
+    "Poisson",
+    "Squared",
+    "Tweedie",
+    "TwoPoint",
+    "get",
+    "get_mean",
+]
+
+_BY_NAME: dict[str, MeanLoss] = {
+    loss.name: loss
+    for loss in (
+        Squared(),
+        Log(),
+        Poisson(),
+        Gamma(),
+        Tweedie(),
+        Logistic(),
+        Exponential(),
+        Linex(),
+    )
+}
+
+
+def get(loss: str | Loss) -> Loss:
+    """Return a loss by its lower-case name, with default parameters; a `Loss` is returned as is.
+
+    Raises
+    ------
+    ValueError
+        If there is no loss of that name.
+    TypeError
+        If ``loss`` is neither a name nor a `Loss`.
+
+    Examples
+    --------
+    >>> get("tweedie")
+    Tweedie(power=1.5)
+    >>> get("brier")
+    Traceback (most recent call last):
+    ...
+    ValueError: `loss` must be one of 'squared', 'log', 'poisson', 'gamma', 'tweedie', \
+'logistic', 'exponential', 'linex' or a Loss, got 'brier'
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if not isinstance(loss, str):
+        raise TypeError(f"`loss` must be a name or a Loss, got {loss!r}")
+    if loss not in _BY_NAME:
+        names = ", ".join(repr(name) for name in _BY_NAME)
+        raise ValueError(f"`loss` must be one of {names} or a Loss, got {loss!r}")
+    return _BY_NAME[loss]
+
+
+def get_mean(loss: str | Loss) -> MeanLoss:
+    """Return a loss as `get` does, but only one whose block minimiser is a mean.
+
+    Raises
+    ------
+    TypeError
+        If it is not a `MeanLoss`.
+
+    Examples
+    --------
+    >>> get_mean("logistic").link(0.75)
+    1.0986122886681096
+    """
+    found = get(loss)
+    if not isinstance(found, MeanLoss):
+        raise TypeError(f"`loss` must be a mean-type loss (MeanLoss), got {found!r}")
+    return found

@@ -1,0 +1,128 @@
+"""Slow versions that are obviously right, for the tests of every part.
+
+Isotonic regression is computed in exact rational arithmetic, so there is no rounding to agree on:
+what an estimator answers is compared with these numbers within a tolerance of its own.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from streamcal import losses
+
+
+class Block(NamedTuple):
+    """One step of a staircase: its scores' ends, its value, weight and weighted mean score."""
+
+    lower: float
+    upper: float
+    value: float
+    weight: float
+    center: float
+
+
+class _Sums(NamedTuple):
+    lower: float
+    upper: float
+    weight: Fraction
+    total: Fraction
+    moment: Fraction
+
+    @property
+    def mean(self) -> Fraction:
+        return self.total / self.weight
+
+    def joined(self, right: "_Sums") -> "_Sums":
+        return _Sums(
+            self.lower,
+            right.upper,
+            self.weight + right.weight,
+            self.total + right.total,
+            self.moment + right.moment,
+        )
+
+
+def distinct_samples(
+    scores: Iterable[float],
+    y: Iterable[float],
+    w: Iterable[float] | None = None,
+    loss: str | losses.Loss = "squared",
+) -> list[_Sums]:
+    """Return one sample per distinct score, in score order, with exact sums."""
+    mean_loss = losses.get_mean(loss)
+    scores = [float(score) for score in scores]
+    weights = [1.0] * len(scores) if w is None else [float(weight) for weight in w]
+    pooled: dict[float, _Sums] = {}
+    for score, label, weight in sorted(zip(scores, map(float, y), weights, strict=True)):
+        exact = Fraction(weight)
+        statistic = Fraction(float(mean_loss.statistic(label)))
+        sample = _Sums(score, score, exact, exact * statistic, exact * Fraction(score))
+        pooled[score] = pooled[score].joined(sample) if score in pooled else sample
+    return list(pooled.values())
+
+
+def isotonic_blocks(
+    scores: Iterable[float],
+    y: Iterable[float],
+    w: Iterable[float] | None = None,
+    loss: str | losses.Loss = "squared",
+) -> list[Block]:
+    """Isotonic regression by textbook pooling of adjacent violators, ties pooled first."""
+    blocks: list[_Sums] = []
+    for sample in distinct_samples(scores, y, w, loss):
+        blocks.append(sample)
+        while len(blocks) > 1 and blocks[-2].mean >= blocks[-1].mean:
+            right = blocks.pop()
+            blocks.append(blocks.pop().joined(right))
+    link = losses.get_mean(loss).link
+    return [
+        Block(b.lower, b.upper, link(float(b.mean)), float(b.weight), float(b.moment / b.weight))
+        for b in blocks
+    ]
+
+
+def isotonic_max_min(
+    scores: Iterable[float],
+    y: Iterable[float],
+    w: Iterable[float] | None = None,
+    loss: str | losses.Loss = "squared",
+) -> list[float]:
+    """The value at each distinct score by the formula: max over a <= i of min over b >= i of the
+    mean from a to b (Robertson, Wright & Dykstra, *Order Restricted Statistical Inference*, 1988,
+    theorem 1.4.4). Cubic.
+    """
+    samples = distinct_samples(scores, y, w, loss)
+
+    def mean(a: int, b: int) -> Fraction:
+        part = samples[a : b + 1]
+        return Fraction(sum(s.total for s in part)) / sum(s.weight for s in part)
+
+    link = losses.get_mean(loss).link
+    n = len(samples)
+    return [
+        link(float(max(min(mean(a, b) for b in range(i, n)) for a in range(i + 1))))
+        for i in range(n)
+    ]
+
+
+def evaluate(
+    blocks: Sequence[Block], x: float, interpolation: str = "linear", outside: str = "clip"
+) -> float:
+    """The value of a staircase at ``x``, by walking the blocks."""
+    if outside == "nan" and not blocks[0].lower <= x <= blocks[-1].upper:
+        return math.nan
+    knots = [(b.lower, b.upper, b.value) for b in blocks]
+    if interpolation == "centered":
+        knots = [(b.center, b.center, b.value) for b in blocks]
+    value = knots[0][2]
+    for i, (start, end, step) in enumerate(knots):
+        if x < start:
+            if i > 0 and interpolation != "step":
+                _, x0, v0 = knots[i - 1]
+                return v0 + (step - v0) * (x - x0) / (start - x0)
+            return value
+        value = step
+        if x <= end:
+            return value
+    return value
