@@ -1,0 +1,229 @@
+"""Isotonic regression of a stream whose scores arrive in order: exact after each sample.
+
+The stack of Gokcesu & Gokcesu (*Efficient, Anytime Algorithms for Calibration with Isotonic
+Regression under Strictly Convex Losses*, section V): a new sample is a block, pooled with the block
+before for as long as its mean does not exceed that block's mean. Each sample is pooled away at most
+once, so a push costs O(1) on average. Scores in any order are `IsotonicCalibrator`'s subject.
+"""
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamcal import losses
+from streamcal._validation import (
+    LARGEST,
+    SMALLEST,
+    as_number,
+    as_score,
+    as_vector,
+    as_weight,
+    check_choice,
+)
+from streamcal.calibration.staircase import (
+    INTERPOLATIONS,
+    OUTSIDE,
+    Staircase,
+    as_samples,
+    from_stack,
+    pool_ties,
+)
+from streamcal.kernels import pav
+
+_FIRST_ROOM = 16
+_CHUNK = 4096  # samples for which `push_many` makes room at once, although most leave no block
+
+
+class PAVStack:
+    """The staircase of samples pushed in score order.
+
+    Parameters
+    ----------
+    loss : str or MeanLoss
+        What to minimise.
+    interpolation : {"linear", "step", "centered"}
+        What holds between blocks; see `Staircase`.
+
+    Raises
+    ------
+    ValueError
+        If the loss or the interpolation is unknown.
+    TypeError
+        If the loss is not a mean-type loss.
+
+    Notes
+    -----
+    Memory is O(number of blocks): 48 bytes each, with room for twice as many at most.
+
+    Examples
+    --------
+    >>> stack = PAVStack()
+    >>> for score, y in enumerate([44, 52, 18, 14, 93, 37, 96, 8]):
+    ...     stack.push(score, y)
+    >>> stack.staircase().values
+    array([32. , 58.5])
+    >>> stack.push(3, 1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: `score` must not be less than the last one, 7.0, got 3.0; IsotonicCalibrator takes \
+scores in any order
+    """
+
+    def __init__(
+        self, loss: str | losses.Loss = "squared", *, interpolation: str = "linear"
+    ) -> None:
+        check_choice(interpolation, "interpolation", INTERPOLATIONS)
+        self.loss = loss
+        self.interpolation = interpolation
+        self._loss = losses.get_mean(loss)
+        self._stack = np.empty((_FIRST_ROOM, pav.COLUMNS))
+        self._size = 0  # rows in use
+        self._last = -math.inf
+        # Totals bound every sum a block can have: while they are finite, so is each block.
+        self._weight = 0.0
+        self._magnitude = 0.0
+
+    def push(self, score: float, y: float, w: float = 1.0) -> None:
+        """Add a sample; amortised O(1).
+
+        Parameters
+        ----------
+        score : float
+            Finite and not less than the last one. If equal, the two are one sample before
+            anything is pooled.
+        y : float
+            The label, in the range of the loss.
+        w : float
+            The weight, from 1e-60 to 1e60.
+
+        Raises
+        ------
+        ValueError
+            If the score is late, or an argument out of its range; nothing has changed then.
+        TypeError
+            If an argument is not a number.
+        """
+        label = y if y.__class__ is float else as_number(y, "y")
+        floats = score.__class__ is w.__class__ is float
+        if not (floats and self._last <= score < math.inf and SMALLEST <= w <= LARGEST):
+            score, w = as_score(score), as_weight(w)
+            if score < self._last:
+                self._refuse_late(score, self._last)
+        self._loss.check_labels(label)
+        total = w * self._loss.statistic(label)
+        weight, magnitude = self._weight + w, self._magnitude + abs(total)
+        if not weight + magnitude < math.inf:
+            self._refuse_overflow(w)
+        if self._size == len(self._stack):
+            self._make_room(1)
+        self._size = pav.push(self._stack, self._size, score, w, total)
+        self._last, self._weight, self._magnitude = score, weight, magnitude
+
+    def push_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Add samples in order, as `push` does, all or none; O(n_samples).
+
+        Parameters
+        ----------
+        scores, y, w : array_like of shape (n_samples,)
+            Non-decreasing scores, labels, and weights (ones by default).
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `push`; also if lengths differ. Nothing has changed then.
+
+        Examples
+        --------
+        >>> stack = PAVStack("log")
+        >>> stack.push_many([0.1, 0.2, 0.2, 0.4], [0, 1, 0, 1])
+        >>> len(stack), stack.predict_one(0.2)
+        (3, 0.5)
+        """
+        x, weights, sums = as_samples(scores, y, w, self._loss)
+        if not len(x):
+            return
+        order = pav.order_of(x)
+        if order == pav.UNSORTED:
+            as_vector(x, "scores")  # raises where that is the reason
+        if order == pav.UNSORTED or x[0] < self._last:
+            before = np.concatenate([[self._last], x[:-1]])
+            at = int(np.argmax(x < before))
+            self._refuse_late(x[at], before[at], f" at position {at}")
+        with np.errstate(over="ignore"):
+            weight = self._weight + float(weights.sum())
+            magnitude = self._magnitude + float(np.abs(sums).sum())
+        if not weight + magnitude < math.inf:
+            self._refuse_overflow(f"a sum of {weight}")
+        if order == pav.SORTED:
+            x, weights, sums = pool_ties(x, weights, sums)
+        self._make_room(1)
+        self._size = pav.push(self._stack, self._size, x[0], weights[0], sums[0])
+        for begin in range(1, len(x), _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            self._make_room(len(x[chunk]))
+            self._size = pav.extend(self._stack, self._size, x[chunk], weights[chunk], sums[chunk])
+        self._last, self._weight, self._magnitude = float(x[-1]), weight, magnitude
+
+    def predict_one(self, score: float) -> float:
+        """Return the value at ``score``; before the first sample the score itself, if in range.
+
+        O(log n_blocks) beyond the blocks that the last sample is pooled with.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the score is not a finite number.
+        """
+        x = as_score(score)
+        if not self._size:
+            return self._loss.z_range.clip(x)
+        centered = self.interpolation == "centered"
+        x0, mean0, x1, mean1 = pav.find(self._stack, self._size, x, centered)
+        value = self._loss.link(mean0)
+        if x0 < x1 and self.interpolation != "step":
+            value = pav.between(x, x0, value, x1, self._loss.link(mean1))
+        return float(value)
+
+    def staircase(self, *, outside: str = "clip") -> Staircase:
+        """Return the present staircase, a copy; O(n_blocks).
+
+        Raises
+        ------
+        ValueError
+            If nothing has been pushed, or ``outside`` is unknown.
+        """
+        check_choice(outside, "outside", OUTSIDE)
+        if not self._size:
+            raise ValueError("a staircase must have at least one sample, got none")
+        stack = self._stack[: self._size].copy()
+        return from_stack(stack, self._size, self._loss, self.interpolation, outside)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return pav.count(self._stack, self._size)
+
+    def __repr__(self) -> str:
+        return f"PAVStack(loss={self.loss!r}, interpolation={self.interpolation!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stack": self._stack[: self._size].copy()}
+
+    def _refuse_late(self, score: float, last: float, where: str = "") -> NoReturn:
+        raise ValueError(
+            f"`score` must not be less than the last one, {last}, got {score}{where};"
+            " IsotonicCalibrator takes scores in any order"
+        )
+
+    def _refuse_overflow(self, w: object) -> NoReturn:
+        raise ValueError(
+            f"`w` must be small enough for finite sums of weights and weighted labels, got {w}"
+        )
+
+    def _make_room(self, n_rows: int) -> None:
+        needed = self._size + n_rows
+        if needed > len(self._stack):
+            stack = np.empty((max(needed, 2 * len(self._stack), _FIRST_ROOM), pav.COLUMNS))
+            stack[: self._size] = self._stack[: self._size]
+            self._stack = stack

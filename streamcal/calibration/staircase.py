@@ -1,0 +1,293 @@
+"""The staircase, and the batch fit that finds it.
+
+A `Staircase` is the non-decreasing map with the smallest loss on weighted samples. It consists of
+*blocks*, runs of scores that share one value (Barlow, Bartholomew, Bremner & Brunk, *Statistical
+Inference under Order Restrictions*, 1972). `isotonic_fit` computes it for samples at hand;
+`PAVStack` and `IsotonicCalibrator` keep it up to date on a stream.
+"""
+
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal import losses
+from streamcal._validation import as_vector, as_weights, check_choice, check_same_length
+from streamcal.kernels import pav
+
+INTERPOLATIONS = ("step", "linear", "centered")
+OUTSIDE = ("clip", "nan")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Staircase:
+    """A non-decreasing map from scores to values, given by its blocks; call it to evaluate it.
+
+    Between blocks nothing was learned, and ``interpolation`` says what holds there:
+
+    * ``"step"``: the value of the block to the left;
+    * ``"linear"``: a straight line from the end of one block to the start of the next;
+    * ``"centered"``: straight lines between the centers of the blocks, so that the map is strictly
+      increasing from the first center to the last [1]_. Here even inside a block the value changes.
+
+    A block next to an infinite score reaches as far as that: a gap with one infinite end has the
+    value of its finite end. A gap between an infinite value and a finite one has the finite one.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (n_blocks,)
+        The smallest and the greatest score of each block; only the outermost may be infinite.
+    values : ndarray of shape (n_blocks,)
+        The value of each block, non-decreasing.
+    weights : ndarray of shape (n_blocks,)
+        The total weight of each block.
+    centers : ndarray of shape (n_blocks,)
+        The weighted mean score of each block.
+    interpolation : {"linear", "step", "centered"}
+        What holds between blocks, unless a call says otherwise.
+    outside : {"clip", "nan"}
+        What holds outside the learned scores: the outermost value, or NaN.
+
+    Arrays that can be written to are copied; the staircase's own are read-only.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not describe a staircase, or an option is unknown.
+
+    References
+    ----------
+    .. [1] Oron & Flournoy, *Centered Isotonic Regression: Point and Interval Estimation for
+       Dose–Response Studies*, Statistics in Biopharmaceutical Research 9 (2017), section 2.
+
+    Examples
+    --------
+    >>> stairs = isotonic_fit([1, 2, 3, 4], [0.0, 2.0, 1.0, 4.0])
+    >>> stairs
+    Staircase(n_blocks=3, range=[0.0, 4.0])
+    >>> stairs([1.5, 2.5, 3.5, 9.0])
+    array([0.75, 1.5 , 2.75, 4.  ])
+    >>> stairs(2.25, interpolation="centered")
+    1.25
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    centers: NDArray[np.float64]
+    interpolation: str = "linear"
+    outside: str = "clip"
+
+    def __post_init__(self) -> None:
+        check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
+        check_choice(self.outside, "outside", OUTSIDE)
+        for name in ("lower", "upper", "values", "weights", "centers"):
+            array = _frozen(getattr(self, name))
+            object.__setattr__(self, name, array)
+            if array.ndim != 1 or len(array) != len(self.lower) or not len(array):
+                raise ValueError(
+                    f"`{name}` must have one value per block, at least one block,"
+                    f" got shape {array.shape}"
+                )
+        if not pav.in_order(self.lower, self.upper, self.values):
+            raise ValueError(
+                "`lower`, `upper` and `values` must describe disjoint blocks in score order with"
+                f" values that do not decrease, got {self.lower}, {self.upper} and {self.values}"
+            )
+
+    def __reduce__(self) -> tuple[type["Staircase"], tuple[Any, ...]]:
+        # An unpickled array is writable again; built anew, it is not.
+        return type(self), (
+            self.lower,
+            self.upper,
+            self.values,
+            self.weights,
+            self.centers,
+            self.interpolation,
+            self.outside,
+        )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Staircase(n_blocks={len(self)}, range=[{self.values[0]}, {self.values[-1]}])"
+
+    @overload
+    def __call__(
+        self, scores: float, *, interpolation: str | None = None, outside: str | None = None
+    ) -> float: ...
+
+    @overload
+    def __call__(
+        self, scores: ArrayLike, *, interpolation: str | None = None, outside: str | None = None
+    ) -> Any: ...
+
+    def __call__(
+        self, scores: ArrayLike, *, interpolation: str | None = None, outside: str | None = None
+    ) -> Any:
+        """Return the values at ``scores``; O(log n_blocks) each.
+
+        Parameters
+        ----------
+        scores : float or array_like of any shape
+            Where to evaluate. NaN gives NaN.
+        interpolation, outside : str, optional
+            Instead of the staircase's own.
+
+        Returns
+        -------
+        values : float or ndarray
+            A float for a scalar, else an array of the shape of ``scores``.
+
+        Raises
+        ------
+        ValueError
+            If an option is unknown.
+        """
+        interpolation = self.interpolation if interpolation is None else interpolation
+        outside = self.outside if outside is None else outside
+        check_choice(interpolation, "interpolation", INTERPOLATIONS)
+        check_choice(outside, "outside", OUTSIDE)
+        shape = np.shape(scores)
+        x = as_vector(np.ravel(scores), "scores", finite=False)
+        left, right = self.lower, self.upper
+        if interpolation == "centered":
+            left = right = self.centers
+        values = np.empty(len(x))
+        pav.evaluate(left, right, self.values, interpolation != "step", x, values)
+        if outside == "nan":
+            values[(x < self.lower[0]) | (x > self.upper[-1])] = np.nan
+        return values.reshape(shape) if shape else float(values[0])
+
+
+def isotonic_fit(
+    scores: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None = None,
+    *,
+    loss: str | losses.Loss = "squared",
+    interpolation: str = "linear",
+    outside: str = "clip",
+) -> Staircase:
+    """Return the non-decreasing map of scores that minimises the total loss.
+
+    Samples with equal scores are one sample before anything is pooled. O(n log n), or O(n) where
+    the scores come sorted.
+
+    Parameters
+    ----------
+    scores : array_like of shape (n_samples,)
+        Finite, in any order.
+    y : array_like of shape (n_samples,)
+        Labels, in the range of the loss.
+    w : array_like of shape (n_samples,), optional
+        Weights from 1e-60 to 1e60; ones by default.
+    loss : str or MeanLoss
+        What to minimise. All losses whose statistic is the label itself have the same staircase.
+    interpolation : {"linear", "step", "centered"}
+        What holds between blocks; see `Staircase`.
+    outside : {"clip", "nan"}
+        What holds outside the learned scores.
+
+    Returns
+    -------
+    staircase : Staircase
+        The values increase strictly from block to block (up to rounding in the link of the loss).
+
+    Raises
+    ------
+    ValueError
+        If there are no samples, lengths differ, a score is not finite, a label is out of range, a
+        weight is out of its range, or the sums overflow.
+    TypeError
+        If the loss is not a mean-type loss, or the input is not numbers.
+
+    Notes
+    -----
+    The pool-adjacent-violators algorithm: a block whose mean does not exceed that of the block
+    before is pooled with it. See `streamcal.kernels.pav` for its form here.
+
+    Examples
+    --------
+    >>> isotonic_fit([3, 1, 2, 4], [1, 0, 1, 0], [1, 1, 2, 1], loss="log").values
+    array([0.  , 0.75])
+    """
+    mean_loss = losses.get_mean(loss)
+    x, weights, sums = as_samples(scores, y, w, mean_loss)
+    if not len(x):
+        raise ValueError("`scores` must hold at least one score, got none")
+    order = pav.order_of(x)
+    if order == pav.UNSORTED:
+        by_score = np.argsort(as_vector(x, "scores"), kind="stable")
+        x, weights, sums = x[by_score], weights[by_score], sums[by_score]
+    if order != pav.INCREASING:
+        x, weights, sums = pool_ties(x, weights, sums)
+    stack = np.empty((len(x), pav.COLUMNS))
+    size = pav.extend(stack, 0, x, weights, sums)
+    return from_stack(stack, size, mean_loss, interpolation, outside)
+
+
+def as_samples(
+    scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, loss: losses.MeanLoss
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return scores, weights and weighted statistics; raise, but not yet for infinite scores."""
+    x = as_vector(scores, "scores", finite=False)
+    labels = as_vector(y, "y", finite=False)
+    check_same_length(labels, len(x), "y")
+    loss.check_labels(labels)
+    weights = as_weights(w, len(x))
+    statistics = loss.statistic(labels)
+    if w is None:
+        return x, weights, statistics
+    with np.errstate(over="ignore"):
+        return x, weights, weights * statistics
+
+
+def pool_ties(
+    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return sorted samples with each run of equal scores made one sample."""
+    out = np.empty((3, len(x)))
+    n_distinct = pav.group(x, weights, sums, out)
+    return out[0, :n_distinct], out[1, :n_distinct], out[2, :n_distinct]
+
+
+def from_stack(
+    stack: NDArray[np.float64],
+    size: int,
+    loss: losses.MeanLoss,
+    interpolation: str,
+    outside: str,
+) -> Staircase:
+    """Return the staircase of a stack of `streamcal.kernels.pav`, whose open sample is pooled."""
+    size = pav.close(stack, size)
+    blocks = np.empty((5, size))
+    if not pav.describe(stack, size, blocks):
+        raise ValueError("`w` must be small enough for finite sums of weights and weighted labels")
+    values = np.ascontiguousarray(loss.link(blocks[2]), dtype=np.float64)
+    values.flags.writeable = blocks.flags.writeable = False
+    check_choice(interpolation, "interpolation", INTERPOLATIONS)
+    check_choice(outside, "outside", OUTSIDE)
+    # What a kernel has made need not be checked or copied again.
+    stairs = object.__new__(Staircase)
+    vars(stairs).update(
+        lower=blocks[0],
+        upper=blocks[1],
+        values=values,
+        weights=blocks[3],
+        centers=blocks[4],
+        interpolation=interpolation,
+        outside=outside,
+    )
+    return stairs
+
+
+def _frozen(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array

@@ -1,0 +1,1 @@
+"""Compiled kernels: pure functions on arrays, no classes, no input checks."""
