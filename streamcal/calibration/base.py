@@ -1,0 +1,69 @@
+"""What every calibrator of a one-dimensional score has in common."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from river import base
+
+from streamcal._validation import as_vector, as_weights, check_same_length
+
+
+class Calibrator(base.Base, ABC):
+    """An online map from scores to calibrated values.
+
+    A calibrator knows scores and labels only, no features and no model, so it serves a river
+    pipeline (through `streamcal.CalibratedClassifier`), a column of a file and a neural network
+    alike.
+
+    The methods for many samples have loops here as their defaults; a subclass with a compiled loop
+    overrides them. Bad input raises before the first sample is learned: an error changes nothing.
+    """
+
+    @abstractmethod
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Learn that ``score`` was followed by the label ``y``, with weight ``w``."""
+
+    @abstractmethod
+    def predict_one(self, score: float) -> float:
+        """Return the calibrated value of ``score``; the state does not change."""
+
+    @abstractmethod
+    def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
+        """Return labels as floats of shape ``(n_samples,)``, or raise ``ValueError``."""
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given; arrays of shape ``(n_samples,)``."""
+        for sample in zip(*self._check_samples(scores, y, w), strict=True):
+            self.learn_one(*map(float, sample))
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
+        vector = as_vector(scores, "scores")
+        return np.array([self.predict_one(score) for score in vector.tolist()], dtype=np.float64)
+
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in order: the prequential protocol in one call.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_samples,)
+            What `predict_one` answered for each score before its label was learned.
+        """
+        samples = self._check_samples(scores, y, w)
+        predictions = np.empty(len(samples[0]))
+        for i, (score, label, weight) in enumerate(zip(*samples, strict=True)):
+            predictions[i] = self.predict_one(float(score))
+            self.learn_one(float(score), float(label), float(weight))
+        return predictions
+
+    def _check_samples(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return scores, labels and weights as equally long float64 vectors, or raise."""
+        score_vector = as_vector(scores, "scores")
+        labels = self._check_labels(y)
+        check_same_length(labels, len(score_vector), "y")
+        return score_vector, labels, as_weights(w, len(score_vector))

@@ -1,0 +1,394 @@
+"""The streaming staircase against exact arithmetic, SciPy and its own structure."""
+
+import itertools
+import math
+import pickle
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from scipy.optimize import isotonic_regression
+
+from streamcal import IsotonicCalibrator, isotonic_fit
+from streamcal.kernels import isotonic as kernels
+from streamcal.kernels import score_index as index
+from tests import oracles
+from tests.invariants import Structure
+
+PUBLISHED = {
+    "Busing 2022": (range(7), [8, 4, 8, 2, 2, 0, 8], None, [4] * 6 + [8]),
+    "Busing 2022, weighted": (
+        range(7),
+        [8, 4, 8, 2, 2, 0, 8],
+        [1, 2, 3, 4, 5, 5, 4],
+        [2.9] * 6 + [8],
+    ),
+    "R monotone": (
+        range(10),
+        [0, 6, 8, 3, 5, 2, 1, 7, 9, 4],
+        None,
+        [0] + [25 / 6] * 6 + [20 / 3] * 3,
+    ),
+    "scikit-learn": (
+        range(10),
+        [5, 3, 1, 2, 8, 10, 7, 9, 6, 4],
+        None,
+        [2.75] * 4 + [22 / 3] * 6,
+    ),
+    "scikit-learn, weighted": (
+        range(7),
+        [1, 41, 51, 1, 2, 5, 24],
+        [1, 2, 3, 4, 5, 6, 7],
+        [1] + [13.95] * 5 + [24],
+    ),
+    "isotone, tied": (
+        [0, 1, 1, 2, 3, 4],
+        [0, 0, 1, 0, 0, 1],
+        None,
+        [0, 0.25, 0.25, 0.25, 0.25, 1],
+    ),
+}
+
+
+def learned(samples: Any, **parameters: Any) -> IsotonicCalibrator:
+    calibrator = IsotonicCalibrator(**parameters)
+    for sample in samples:
+        calibrator.learn_one(*map(float, sample))
+    return calibrator
+
+
+@pytest.mark.parametrize("case", PUBLISHED)
+def test_published_numbers_in_every_order(case: str) -> None:
+    scores, y, w, expected = PUBLISHED[case]
+    samples = list(zip(scores, y, w or [1] * len(y), strict=True))
+    orders: Any = itertools.permutations(range(len(y)))
+    if len(y) > 7:
+        rng = np.random.default_rng(1)
+        orders = [rng.permutation(len(y)) for _ in range(200)]
+    for order in orders:
+        calibrator = learned([samples[i] for i in order], loss="squared")
+        np.testing.assert_allclose([calibrator.predict_one(x) for x in scores], expected)
+
+
+@pytest.mark.parametrize("loss", ["log", "poisson", "logistic", "linex", "squared"])
+@pytest.mark.parametrize("interpolation", ["step", "linear", "centered"])
+def test_is_the_batch_fit_with_the_prior_as_two_samples(loss: str, interpolation: str) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.integers(0, 60, 400) / 10
+    y = (rng.random(400) < scores / 6) * 1.0
+    y = 2 * y - 1 if loss == "logistic" else y + (loss == "linex") * scores
+    w = rng.integers(1, 5, 400) / 4
+    calibrator = IsotonicCalibrator(loss=loss, prior=2.0, interpolation=interpolation)
+    calibrator.learn_many(scores, y, w)
+    x = np.linspace(-1, 7, 333)
+    ends = {"log": (1.0, 0.0), "logistic": (1.0, -1.0)}.get(loss)
+    samples = (scores, y, w)
+    if ends:
+        samples = (np.r_[scores, -1e6, 1e6], np.r_[y, ends], np.r_[w, 2.0, 2.0])
+    blocks = oracles.isotonic_blocks(*samples, loss=loss)
+    stairs = calibrator.staircase()
+    np.testing.assert_allclose(stairs.values, [b.value for b in blocks], rtol=1e-12)
+    np.testing.assert_allclose(stairs.weights, [b.weight for b in blocks], rtol=1e-12)
+    np.testing.assert_allclose(calibrator.predict_many(x), stairs(x), rtol=1e-12)
+    one_by_one = [calibrator.predict_one(score) for score in x]
+    np.testing.assert_array_equal(calibrator.predict_many(x), one_by_one)
+    if interpolation != "centered" or not ends:  # infinitely far samples have no center
+        expected = [oracles.evaluate(blocks, score, interpolation) for score in x]
+        np.testing.assert_allclose(calibrator.predict_many(x), expected, rtol=1e-9)
+
+
+def test_a_prior_that_outweighs_all_samples_leaves_one_block() -> None:
+    calibrator = learned([(1, 1), (2, 1), (3, 1)], prior=10.0)
+    assert calibrator.staircase().values.tolist() == [13 / 23]
+    assert calibrator.predict_one(-5) == calibrator.predict_one(7) == 13 / 23
+
+
+def test_log_loss_is_finite_whatever_comes() -> None:
+    calibrator = IsotonicCalibrator()
+    calibrator.learn_many(np.arange(1000.0), np.arange(1000) >= 500)
+    values = calibrator.predict_many([-1e308, 0, 999, 1e308])
+    assert 0 < values[0] == values[1] < 0.01
+    assert 0.99 < values[2] == values[3] < 1
+
+
+def laws(name: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and labels of ``n`` samples by a law that stresses something."""
+    x = rng.permutation(n).astype(float)
+    return {
+        "bernoulli": lambda: (x, (rng.random(n) < x / n) * 1.0),
+        "noise": lambda: (x, rng.normal(size=n)),
+        "two-level": lambda: (x, ((x > n / 2) ^ (rng.random(n) < 0.03)) * 1.0),
+        "increasing": lambda: (x, x**3),
+        "decreasing": lambda: (x, -x),
+        "ascending": lambda: (np.arange(n) * 1.0, rng.normal(size=n)),
+        "descending": lambda: (-np.arange(n) * 1.0, rng.normal(size=n)),
+        "ties": lambda: (rng.integers(0, 20, n) / 7, rng.integers(0, 3, n) * 1.0),
+        "zero-one": lambda: (rng.integers(0, 2, n) * 1.0, rng.integers(0, 2, n) * 1.0),
+        "alternating": lambda: (x[0] + np.arange(n) * (-1.0) ** np.arange(n), x % 2),
+        "wide weights": lambda: (x, rng.normal(size=n)),
+    }[name]()
+
+
+LAWS = [
+    "bernoulli",
+    "noise",
+    "two-level",
+    "increasing",
+    "decreasing",
+    "ascending",
+    "descending",
+    "ties",
+    "zero-one",
+    "alternating",
+    "wide weights",
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_agrees_with_scipy_while_scores_come_and_go(law: str) -> None:
+    rng = np.random.default_rng(LAWS.index(law))
+    scores, y = laws(law, 3000, rng)
+    w = 10.0 ** rng.uniform(-12, 12, 3000) if law == "wide weights" else np.ones(3000)
+    calibrator = IsotonicCalibrator(loss="squared")
+    gone = 0
+    for stop in range(500, 3001, 500):
+        calibrator.learn_many(scores[stop - 500 : stop], y[stop - 500 : stop], w[stop - 500 : stop])
+        for i in range(gone, stop // 2):
+            calibrator.unlearn_one(scores[i], y[i], w[i])
+        gone = stop // 2
+        Structure(calibrator).check()
+        x, inverse = np.unique(scores[gone:stop], return_inverse=True)
+        weight = np.bincount(inverse, w[gone:stop])
+        mean = np.bincount(inverse, w[gone:stop] * y[gone:stop]) / weight
+        expected = isotonic_regression(mean, weights=weight).x
+        np.testing.assert_allclose(calibrator.predict_many(x), expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            calibrator.staircase().values, np.unique(calibrator.predict_many(x)), rtol=1e-14
+        )
+
+
+finite = st.floats(-1e6, 1e6)
+samples = st.tuples(
+    st.one_of(st.integers(-6, 6).map(float), finite),
+    st.one_of(st.integers(-2, 2).map(float), finite),
+    st.one_of(st.sampled_from([0.5, 1.0, 2.0]), st.floats(1e-12, 1e12)),
+)
+
+
+@given(st.lists(samples, min_size=1, max_size=40))
+def test_any_samples(program: list[tuple[float, float, float]]) -> None:
+    calibrator = learned(program, loss="squared")
+    blocks = oracles.isotonic_blocks(*zip(*program, strict=True))
+    for x, *_ in program:
+        expected = oracles.evaluate(blocks, x)
+        assert calibrator.predict_one(x) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+class Program(RuleBasedStateMachine):
+    """Random runs of learn and unlearn in blocks, held to the exact fit after each."""
+
+    @initialize(window=st.sampled_from([None, None, 1, 7, 150]), prior=st.sampled_from([0.0, 1.0]))
+    def start(self, window: int | None, prior: float) -> None:
+        self.calibrator = IsotonicCalibrator(window=window, prior=prior)
+        self.window = window
+        self.held: list[tuple[float, float, float]] = []
+
+    @rule(
+        seed=st.integers(0, 2**32 - 1),
+        n=st.sampled_from([1, 2, 10, 200]),
+        grid=st.sampled_from([3, 50, 10**6]),
+        law=st.sampled_from(["noise", "rising", "falling", "one"]),
+        many=st.booleans(),
+    )
+    def learn(self, seed: int, n: int, grid: int, law: str, many: bool) -> None:
+        rng = np.random.default_rng(seed)
+        scores = rng.integers(0, grid, n) / grid
+        p = {"noise": 0.5, "rising": scores, "falling": 1 - scores, "one": 1.0}[law]
+        y = (rng.random(n) < p) * 1.0
+        w = rng.choice([0.25, 1.0, 3.0], n)
+        if many:
+            self.calibrator.learn_many(scores, y, w)
+        else:
+            for sample in zip(scores.tolist(), y.tolist(), w.tolist(), strict=True):
+                self.calibrator.learn_one(*sample)
+        self.held += zip(scores.tolist(), y.tolist(), w.tolist(), strict=True)
+        if self.window:
+            self.held = self.held[-self.window :]
+
+    @precondition(lambda self: self.held)
+    @rule(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.0, 0.3, 0.9, 1.0]))
+    def unlearn(self, seed: int, share: float) -> None:
+        if self.window:
+            return  # the oracle below forgets by age alone
+        rng = np.random.default_rng(seed)
+        rng.shuffle(self.held)
+        for _ in range(max(1, int(share * len(self.held)))):
+            self.calibrator.unlearn_one(*self.held.pop())
+
+    @invariant()
+    def is_exact(self) -> None:
+        if not hasattr(self, "calibrator"):
+            return
+        Structure(self.calibrator).check()
+        assert self.calibrator.n_samples == len(self.held)
+        if not self.held:
+            assert self.calibrator.predict_one(0.3) == 0.3
+            return
+        scores, y, w = map(np.array, zip(*self.held, strict=True))
+        if self.calibrator.prior:
+            scores, y, w = np.r_[scores, -1, 2], np.r_[y, 1, 0], np.r_[w, 1, 1]
+        stairs = isotonic_fit(scores, y, w)
+        x = np.linspace(0, 1, 77)
+        np.testing.assert_allclose(self.calibrator.predict_many(scores), stairs(scores), rtol=1e-12)
+        if not self.calibrator.prior:
+            np.testing.assert_allclose(self.calibrator.predict_many(x), stairs(x), rtol=1e-12)
+
+
+TestProgram = Program.TestCase
+
+
+def test_integer_sums_are_exact_after_any_history() -> None:
+    rng = np.random.default_rng(3)
+    scores, y = rng.random(2000).round(3), rng.integers(0, 2, 2000) * 1.0
+    calibrator = IsotonicCalibrator()
+    calibrator.learn_many(np.r_[rng.random(3000), scores], np.r_[np.zeros(3000), y])
+    rng = np.random.default_rng(3)
+    rng.random(2000), rng.integers(0, 2, 2000)
+    for score in rng.random(3000).tolist():
+        calibrator.unlearn_one(score, 0.0)
+    np.testing.assert_array_equal(
+        calibrator.staircase().values, learned(zip(scores, y, strict=True)).staircase().values
+    )
+
+
+def test_small_weights_keep_their_digits_between_large_ones() -> None:
+    calibrator = learned(
+        [(1, 0.0, 1e12), (2, 3.0, 1e-12), (3, 1.0, 3e-12), (4, 9.0, 1e12)], loss="squared"
+    )
+    assert calibrator.predict_one(2) == pytest.approx(1.5, rel=1e-12)
+
+
+def test_a_window_is_the_last_samples() -> None:
+    rng = np.random.default_rng(4)
+    scores, y = rng.random(400).round(2), rng.random(400)
+    calibrator = IsotonicCalibrator("squared", window=90)
+    for i, (score, label) in enumerate(zip(scores.tolist(), y.tolist(), strict=True)):
+        calibrator.learn_one(score, label)
+        first = max(0, i - 89)
+        expected = isotonic_fit(scores[first : i + 1], y[first : i + 1])
+        assert calibrator.n_samples == i + 1 - first
+        np.testing.assert_allclose(calibrator.staircase().values, expected.values, rtol=1e-12)
+
+
+def test_a_sample_taken_back_from_a_window_is_not_forgotten_again() -> None:
+    calibrator = IsotonicCalibrator(window=3)
+    for score, label in [(0.1, 0), (0.2, 1), (0.2, 1)]:
+        calibrator.learn_one(score, label)
+    calibrator.unlearn_one(0.2, 1)
+    with pytest.raises(ValueError, match="must have been learned"):
+        calibrator.unlearn_one(0.3, 1)
+    for score in (0.4, 0.5, 0.6):
+        calibrator.learn_one(score, 0)
+    assert calibrator.n_samples == 3
+    assert calibrator.staircase().lower.tolist() == [-math.inf]
+    Structure(calibrator).check()
+
+
+@pytest.mark.parametrize(
+    "sample", [(0.3, 1, 1), (0.2, 0, 1), (0.2, 1, 2), (0.1, 0, 0.5), (0.1, 1, 1)]
+)
+def test_unlearning_what_was_not_learned(sample: tuple[float, float, float]) -> None:
+    calibrator = learned([(0.1, 0, 1), (0.2, 1, 1)])
+    before = pickle.dumps(calibrator)
+    with pytest.raises(ValueError, match="must have been learned together"):
+        calibrator.unlearn_one(*sample)
+    assert pickle.dumps(calibrator) == before
+
+
+def test_removing_everything_leaves_a_calibrator_like_new() -> None:
+    rng = np.random.default_rng(5)
+    scores, w = rng.random(1000), rng.random(1000) + 0.1
+    calibrator = IsotonicCalibrator()
+    for _ in range(2):
+        assert calibrator.predict_one(0.25) == 0.25
+        with pytest.raises(ValueError, match="at least one learned sample"):
+            calibrator.staircase()
+        calibrator.learn_many(scores, scores > 0.5, w)
+        for i in rng.permutation(1000):
+            calibrator.unlearn_one(scores[i], scores[i] > 0.5, w[i])
+        Structure(calibrator).check()
+        assert calibrator.n_samples == calibrator.n_scores == 0
+
+
+def test_prequential_is_predict_then_learn() -> None:
+    rng = np.random.default_rng(6)
+    scores = rng.random(300).round(2)
+    y = rng.random(300) < scores
+    one, many = IsotonicCalibrator(window=100), IsotonicCalibrator(window=100)
+    expected = []
+    for score, label in zip(scores.tolist(), y.tolist(), strict=True):
+        expected.append(one.predict_one(score))
+        one.learn_one(score, label)
+    np.testing.assert_array_equal(many.predict_learn_many(scores, y), expected)
+    assert expected[0] == scores[0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "y", "w"),
+    [
+        ([0.1, math.nan], [0, 1], None),
+        ([0.1, 0.2], [0, 2], None),
+        ([0.1, 0.2], [0], None),
+        ([0.1, 0.2], [0, 1], [1, 0]),
+        ([0.1, 0.2], [0, 1], [1, 1e61]),
+        ([[0.1, 0.2]], [0, 1], None),
+        (["a", "b"], [0, 1], None),
+    ],
+)
+def test_many_refuses_before_it_learns(scores: Any, y: Any, w: Any) -> None:
+    calibrator = learned([(0.5, 1)])
+    before = pickle.dumps(calibrator)
+    for method in (calibrator.learn_many, calibrator.predict_learn_many):
+        with pytest.raises((ValueError, TypeError)):
+            method(scores, y, w)
+    assert pickle.dumps(calibrator) == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"window": 0}, "`window` must be a positive int or None, got 0"),
+        ({"window": 2.5}, "`window` must be a positive int or None, got 2.5"),
+        ({"prior": -1}, "`prior` must be a non-negative finite number, got -1"),
+        ({"prior": math.nan}, "`prior` must be a non-negative finite number, got nan"),
+        ({"interpolation": "cubic"}, "`interpolation` must be one of"),
+        ({"loss": "hinge"}, "`loss` must be one of"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        IsotonicCalibrator(**parameters)
+
+
+def test_extreme_scores_interpolate_finitely() -> None:
+    calibrator = learned([(-1.7e308, 0), (1.7e308, 1)], loss="squared")
+    assert calibrator.predict_one(0.0) == 0.5
+    assert calibrator.predict_one(-1.7e308) == 0.0
+
+
+def test_memory_follows_the_number_of_scores() -> None:
+    rng = np.random.default_rng(7)
+    calibrator = IsotonicCalibrator()
+    n = 50_000
+    calibrator.learn_many(rng.random(n), rng.random(n) < 0.3)
+    assert (calibrator._data.nbytes + calibrator._links.nbytes) / n < 52
+    fill = n / (calibrator._links[index.CAPACITY] - calibrator._links[index.N_FREE])
+    assert fill > 0.7 * index.SLOTS
+    windowed = IsotonicCalibrator(window=1000)
+    windowed.learn_many(rng.random(n), rng.random(n) < 0.3)
+    held = windowed._data.nbytes + windowed._links.nbytes + windowed._queue.nbytes
+    assert held < 1000 * (24 + 150)
+    assert windowed._links[kernels.QUEUE_SIZE] == 1000
