@@ -1,0 +1,54 @@
+"""What calibrating a river model costs a sample, beside the model's own cost."""
+
+import copy
+from itertools import cycle, islice
+from typing import Any
+
+N = 10_000  # distinct scores learned before the clock starts
+SAMPLES = 2_000
+
+
+class Wrapper:
+    """Costs of ``SAMPLES`` samples of Bananas, the calibrator already holding ``N`` scores."""
+
+    params = ["raw", "wrapped, Platt", "wrapped, isotonic"]
+    param_names = ("model",)
+    number = 1
+    warmup_time = 0.0
+
+    def setup_cache(self) -> dict[str, Any]:
+        from river import datasets, linear_model
+
+        import streamcal
+
+        raw = linear_model.LogisticRegression()
+        models = {
+            "raw": raw,
+            "wrapped, Platt": streamcal.CalibratedClassifier(
+                raw.clone(), streamcal.PlattCalibrator()
+            ),
+            "wrapped, isotonic": streamcal.CalibratedClassifier(raw.clone()),
+        }
+        for model in models.values():
+            for x, y in islice(cycle(datasets.Bananas()), N):
+                model.learn_one(x, y)
+        return models
+
+    def setup(self, models: dict[str, Any], model: str) -> None:
+        from river import datasets
+
+        self.model = copy.deepcopy(models[model])
+        self.samples = list(datasets.Bananas().take(SAMPLES))
+        x, y = self.samples[0]
+        self.model.predict_proba_one(x)
+        self.model.learn_one(x, y)
+
+    def time_learn_one(self, models: dict[str, Any], model: str) -> None:
+        learn_one = self.model.learn_one
+        for x, y in self.samples:
+            learn_one(x, y)
+
+    def time_predict_proba_one(self, models: dict[str, Any], model: str) -> None:
+        predict_proba_one = self.model.predict_proba_one
+        for x, _ in self.samples:
+            predict_proba_one(x)

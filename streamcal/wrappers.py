@@ -1,0 +1,464 @@
+"""River models whose probabilities are calibrated as they are served.
+
+A wrapper reads what its model says of a sample *before* the model learns it, teaches that score and
+the label to a calibrator, and serves the calibrated value of the next score. So a calibrator only
+ever sees what the model says of samples it has not learned, which is what it will be asked for.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+from numpy.typing import ArrayLike, NDArray
+from river import base, compose
+from river.active.base import ActiveLearningClassifier
+from river.base.typing import ClfTarget, FeatureName
+from river.utils.dataframe import (
+    into_frame,
+    into_series,
+    to_native_frame,
+    to_native_series,
+    to_numpy,
+)
+
+from streamcal._validation import as_number, as_vector, as_weight, as_weights
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator
+
+Features = dict[FeatureName, Any]
+_LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
+
+
+class CalibratedClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+    """Calibrate the probabilities of a river classifier, sample by sample.
+
+    With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
+    any other labels each has a calibrator of its own, label against rest, and the calibrated values
+    are renormalised to sum to 1. If all of them are 0, the model's own probabilities are served.
+    Keys of the answer are the model's own label objects.
+
+    Parameters
+    ----------
+    classifier : river classifier or pipeline
+        The model; it must have probabilities. It is used as it is, not copied, and may have been
+        trained before.
+    calibrator : Calibrator or None
+        The prototype that is cloned for each label; it must accept the labels 0 and 1. None means
+        ``IsotonicCalibrator()``.
+
+    Raises
+    ------
+    TypeError
+        If ``classifier`` is not a classifier or ``calibrator`` not a `Calibrator`.
+    ValueError
+        If ``classifier`` has no probabilities, or ``calibrator`` refuses the labels 0 and 1.
+
+    Notes
+    -----
+    A sample's weight ``w`` always reaches the calibrator. It reaches the model where the model's
+    ``learn_one`` (or ``learn_many``) takes one, and so does every other keyword argument.
+
+    Where labels come late, the model has changed since it served the sample, and its answer now is
+    not what the user saw. Keep the model's answer, show `calibrate_one` of it, and give it back as
+    ``served`` together with the label. Within ``river.compose.learn_during_predict`` this is the
+    way, too: being asked twice, a pipeline would learn twice.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, linear_model, metrics, preprocessing
+    >>> from streamcal import CalibratedClassifier
+    >>> model = preprocessing.StandardScaler() | linear_model.PAClassifier()
+    >>> evaluate.progressive_val_score(datasets.Bananas(), model.clone(), metrics.LogLoss())
+    LogLoss: 0.95...
+    >>> model = CalibratedClassifier(model)
+    >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.LogLoss())
+    LogLoss: 0.69...
+    """
+
+    def __init__(self, classifier: base.Classifier, calibrator: Calibrator | None = None):
+        _check_classifier(classifier)
+        if calibrator is None:
+            calibrator = IsotonicCalibrator()
+        _check_calibrator(calibrator)
+        self.classifier = classifier
+        self.calibrator = calibrator
+
+        self._calibrators: dict[ClfTarget, Calibrator] = {}
+        # Frames of most libraries have strings for column names: the labels these stand for.
+        self._labels: dict[str, ClfTarget] = {"False": False, "True": True}
+        self._y_name: str | None = None
+        self._accepted = {
+            method: _accepted_arguments(classifier, method)
+            for method in ("learn_one", "predict_proba_one", "learn_many", "predict_proba_many")
+        }
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, naive_bayes, preprocessing
+
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
+        yield {"classifier": naive_bayes.GaussianNB()}
+
+    def _unit_test_skips(self) -> set[str]:
+        # A batch is scored before any of it is learned; a loop scores each sample after the last.
+        return self.classifier._unit_test_skips() | {"check_learn_many_matches_learn_one"}
+
+    def learn_one(
+        self,
+        x: Features,
+        y: ClfTarget,
+        w: float = 1.0,
+        *,
+        served: Mapping[ClfTarget, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Teach the calibrator what the model says of ``x`` now, then the model itself.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : bool, int or str
+            The label.
+        w : float
+            Weight of the sample, from 1e-60 to 1e60.
+        served : mapping from label to probability, optional
+            What the *model* (not this wrapper) said of ``x`` when it was served. Without it the
+            model is asked again.
+        **kwargs
+            For the model, where its ``learn_one`` takes them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``y`` is None or NaN, a probability is not a number in [0, 1], or ``w`` not positive
+            and finite. Neither the model nor a calibrator has learned anything then.
+        """
+        if y != y or y is None:
+            raise ValueError(f"`y` must be a label, got {y}")
+        if served is not None:
+            raw = _check_served(served)
+        elif kwargs:
+            raw = self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
+        else:
+            raw = self.classifier.predict_proba_one(x)
+        binary = len(raw) == 2 and True in raw and False in raw
+        for p in (raw[True],) if binary else raw.values():
+            if not _LEAST <= p <= _MOST:
+                raise ValueError(f"probabilities must lie in [0, 1], got {raw}")
+
+        if w == 1.0 and not kwargs:
+            self.classifier.learn_one(x, y)
+        else:
+            w = as_weight(w)
+            self.classifier.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
+
+        if binary:
+            calibrator = self._calibrators.get(True)
+            if calibrator is None:
+                calibrator = self._new_calibrator(True, raw)
+            calibrator.learn_one(raw[True], y == True, w)  # noqa: E712 (1 and np.True_ are True)
+        else:
+            for label, p in raw.items():
+                calibrator = self._calibrators.get(label)
+                if calibrator is None:
+                    calibrator = self._new_calibrator(label, raw)
+                calibrator.learn_one(p, y == label, w)
+
+    def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
+        """Return the calibrated probability of each label the model knows.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        **kwargs
+            For the model, where its ``predict_proba_one`` takes them.
+
+        Returns
+        -------
+        dict
+            Probabilities in [0, 1] that sum to 1; empty while the model knows no label.
+        """
+        if not kwargs:
+            return self.calibrate_one(self.classifier.predict_proba_one(x))
+        routed = self._route("predict_proba_one", kwargs)
+        return self.calibrate_one(self.classifier.predict_proba_one(x, **routed))
+
+    def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+        """Return calibrated probabilities for those of the model.
+
+        Parameters
+        ----------
+        raw : mapping from label to probability
+            An answer of the model's own ``predict_proba_one``.
+
+        Returns
+        -------
+        dict
+            As from `predict_proba_one`, under the same keys in the same order.
+
+        Examples
+        --------
+        >>> from river import naive_bayes
+        >>> model = CalibratedClassifier(naive_bayes.GaussianNB())
+        >>> for _ in range(3):
+        ...     model.learn_one({}, "yes", served={"yes": 0.5, "no": 0.5})
+        >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
+        {'yes': 0.8, 'no': 0.2}
+        """
+        calibrated = {**raw}
+        if len(raw) == 2 and True in raw and False in raw:
+            calibrator = self._calibrators.get(True)
+            if calibrator is not None:
+                p = calibrator.predict_one(raw[True])
+                calibrated[True] = p
+                calibrated[False] = 1.0 - p
+            return calibrated
+        if not raw:
+            return calibrated
+        total = 0.0
+        for label, p in raw.items():
+            calibrator = self._calibrators.get(label)
+            p = float(p) if calibrator is None else calibrator.predict_one(p)
+            calibrated[label] = p
+            total += p
+        if total > 0.0:
+            return {label: p / total for label, p in calibrated.items()}
+        total = float(sum(raw.values()))
+        if total > 0.0:
+            return {label: p / total for label, p in raw.items()}
+        return dict.fromkeys(raw, 1.0 / len(raw))
+
+    def learn_many(
+        self,
+        X: IntoDataFrame,
+        y: IntoSeries,
+        w: Any = 1.0,
+        *,
+        served: IntoDataFrame | Mapping[ClfTarget, ArrayLike] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Learn a mini-batch: score all of it, then teach the model and the calibrators.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_samples, n_features)
+            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+        y : series of shape (n_samples,)
+            The labels.
+        w : float, series or array of shape (n_samples,)
+            Weights, from 1e-60 to 1e60.
+        served : data frame, or mapping from label to array, of shape (n_samples,) each
+            What the model said of ``X`` when it was served: an answer of its
+            ``predict_proba_many``. Without it the model is asked again.
+        **kwargs
+            For the model, where its ``learn_many`` takes them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ.
+        """
+        series = into_series(y)
+        labels = series.to_list()
+        n_samples = len(labels)
+        if len(into_frame(X)) != n_samples:
+            raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
+        for at, label in enumerate(labels):
+            if label is None or label != label:
+                raise ValueError(f"`y` must hold labels, got {label} at position {at}")
+        scalar = isinstance(w, int | float | np.number)
+        weights = np.full(n_samples, as_weight(w)) if scalar else as_weights(w, n_samples)
+        if served is None:
+            served = self._raw_many(X, kwargs)
+        raw = _check_columns(
+            served if isinstance(served, Mapping) else self._columns(served), n_samples
+        )
+
+        if not scalar or w != 1.0:
+            kwargs = {**kwargs, "w": w if scalar else _as_series(weights, X)}
+        self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
+
+        self._y_name = series.name
+        self._labels.update((str(label), label) for label in set(labels))
+        for label in (True,) if _is_binary(raw) else tuple(raw):
+            calibrator = self._calibrators.get(label)
+            if calibrator is None:
+                calibrator = self._new_calibrator(label, raw)
+            hits = np.fromiter((y_i == label for y_i in labels), np.float64, n_samples)
+            calibrator.learn_many(raw[label], hits, weights)
+
+    def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
+        """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
+
+        The columns are the labels, as the model's own ``predict_proba_many`` names them; a model
+        that knows no label yet answers with an empty frame.
+        """
+        frame = self._raw_many(X, kwargs)
+        names = into_frame(frame).columns
+        _, values = self._calibrate_columns(self._columns(frame))
+        if not len(values):
+            return frame
+        return to_native_frame(dict(zip(names, values, strict=True)), like=into_frame(frame))
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """Return the most probable label of each row, None while the model knows none."""
+        labels, values = self._calibrate_columns(self._columns(self._raw_many(X, kwargs)))
+        frame = into_frame(X)
+        winners: list[ClfTarget | None] = [None] * len(frame)
+        if len(values):
+            winners = [labels[at] for at in values.argmax(axis=0)]
+        return to_native_series(winners, name=self._y_name, like=frame)
+
+    def _raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> IntoDataFrame:
+        """Return the model's own probabilities, one column for each label."""
+        arguments = self._route("predict_proba_many", kwargs)
+        frame: IntoDataFrame = self.classifier.predict_proba_many(X, **arguments)  # type: ignore[attr-defined]
+        return frame
+
+    def _columns(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
+        """Return the columns of a frame of probabilities under the labels they stand for."""
+        narwhal = into_frame(frame)
+        if narwhal.is_empty():
+            return {}
+        matrix = to_numpy(narwhal)
+        return {self._labels.get(str(c), c): matrix[:, i] for i, c in enumerate(narwhal.columns)}
+
+    def _calibrate_columns(
+        self, raw: dict[ClfTarget, NDArray[np.float64]]
+    ) -> tuple[list[ClfTarget], NDArray[np.float64]]:
+        """Return the labels and their calibrated probabilities, shape ``(n_labels, n_samples)``."""
+        labels, served = list(raw), np.array(list(raw.values()))
+        if not labels:
+            return labels, served
+        if _is_binary(raw):
+            calibrator = self._calibrators.get(True)
+            if calibrator is None:
+                return labels, served
+            p = calibrator.predict_many(raw[True])
+            return labels, np.array([p if label else 1.0 - p for label in labels])
+        values = served.copy()
+        for i, label in enumerate(labels):
+            if (calibrator := self._calibrators.get(label)) is not None:
+                values[i] = calibrator.predict_many(served[i])
+        total = values.sum(axis=0)
+        if (empty := total <= 0.0).any():
+            values[:, empty] = served[:, empty]
+            values[:, empty & (values.sum(axis=0) <= 0.0)] = 1.0
+            total = values.sum(axis=0)
+        return labels, values / total
+
+    def _new_calibrator(self, label: ClfTarget, raw: Mapping[ClfTarget, Any]) -> Calibrator:
+        self._labels.update((str(known), known) for known in raw)
+        calibrator = self._calibrators[label] = self.calibrator.clone()
+        return calibrator
+
+    def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return those arguments that this method of the model takes."""
+        accepted = self._accepted[method]
+        if accepted is None:
+            return arguments
+        return {name: value for name, value in arguments.items() if name in accepted}
+
+
+def _is_binary(labels: Mapping[ClfTarget, Any]) -> bool:
+    return len(labels) == 2 and True in labels and False in labels
+
+
+def _as_series(weights: NDArray[np.float64], X: IntoDataFrame) -> IntoSeries:
+    return to_native_series(weights, name="w", like=into_frame(X))
+
+
+def _check_classifier(classifier: Any) -> None:
+    """Raise unless ``classifier`` is a river classifier that has probabilities."""
+    final: Any = classifier
+    while isinstance(final, compose.Pipeline):
+        final = final._last_step
+    if not isinstance(final, base.Classifier):
+        raise TypeError(f"`classifier` must be a river classifier, got {_name(final)}")
+    if isinstance(final, ActiveLearningClassifier):
+        raise TypeError(
+            "`classifier` must answer with probabilities alone; calibrate the model inside"
+            f" {_name(final)} instead"
+        )
+    if type(final).predict_proba_one is base.Classifier.predict_proba_one:
+        raise ValueError(
+            "`classifier` must have probabilities, but there is no `predict_proba_one` in"
+            f" {_name(final)}"
+        )
+
+
+def _check_calibrator(calibrator: Any) -> None:
+    """Raise unless ``calibrator`` is a `Calibrator` that learns from the labels 0 and 1."""
+    if not isinstance(calibrator, Calibrator):
+        raise TypeError(f"`calibrator` must be a Calibrator or None, got {_name(calibrator)}")
+    try:
+        calibrator._check_labels([0.0, 1.0])
+    except ValueError as error:
+        raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
+
+
+def _name(thing: Any) -> str:
+    return thing.__name__ if isinstance(thing, type) else type(thing).__name__
+
+
+def _accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
+    """Return the extra arguments that ``model`` takes in ``method``, None if it takes any.
+
+    river's wrappers take any and hand them on, so what counts is the model inside. A pipeline hands
+    each step what the step takes, but in ``learn_many`` the last step gets everything.
+    """
+    if isinstance(model, compose.Pipeline):
+        steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]
+        accepted: frozenset[str] = frozenset()
+        for step in steps:
+            names = _accepted_arguments(step, method)
+            if names is None:
+                return None
+            accepted |= names
+        return accepted
+    function = getattr(type(model), method, None)
+    if function is None:
+        return frozenset()
+    parameters = inspect.signature(function).parameters.values()
+    named = frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
+    named -= {"self", "x", "X", "y"}
+    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+        return named
+    if not isinstance(model, base.Wrapper):
+        return None
+    inside = _accepted_arguments(model._wrapped_model, method)
+    return None if inside is None else named | inside
+
+
+def _check_served(served: Any) -> dict[ClfTarget, float]:
+    """Return the probabilities of one sample as floats under their labels."""
+    if not isinstance(served, Mapping):
+        raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
+    return {label: as_number(p, "served") for label, p in served.items()}
+
+
+def _check_columns(
+    columns: Mapping[ClfTarget, ArrayLike], n_samples: int
+) -> dict[ClfTarget, NDArray[np.float64]]:
+    """Return the probabilities of a batch as vectors of ``n_samples`` under their labels."""
+    checked = {}
+    for label, column in columns.items():
+        vector = as_vector(column, "served")
+        if len(vector) != n_samples:
+            raise ValueError(
+                f"probabilities must have one row per label ({n_samples}), got {len(vector)}"
+            )
+        good = (vector >= _LEAST) & (vector <= _MOST)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ValueError(f"probabilities must lie in [0, 1], got {vector[at]} at position {at}")
+        checked[label] = vector
+    return checked

@@ -1,0 +1,99 @@
+"""Who keeps the contracts of `tests.contract`, and river's own."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from river import (
+    base,
+    checks,
+    ensemble,
+    linear_model,
+    multiclass,
+    naive_bayes,
+    preprocessing,
+    tree,
+)
+
+from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
+from tests.contract import calibrator_contract, classifier_contract
+
+
+def scaled(model: base.Classifier) -> base.Classifier:
+    return preprocessing.StandardScaler() | model
+
+
+TestIsotonic = calibrator_contract(
+    IsotonicCalibrator(),
+    IsotonicCalibrator(prior=5.0, interpolation="step"),
+    IsotonicCalibrator(interpolation="centered"),
+    weights_repeat=True,
+)
+TestIsotonicSquared = calibrator_contract(
+    IsotonicCalibrator(loss="squared"),
+    weights_repeat=True,
+    bad_labels=(float("nan"), float("inf"), "yes", None),
+)
+TestIsotonicMargin = calibrator_contract(
+    IsotonicCalibrator(loss="logistic"),
+    IsotonicCalibrator(loss="exponential", interpolation="centered"),
+    weights_repeat=True,
+    labels=(-1.0, 1.0),
+    bad_labels=(float("nan"), 0.0, 2.0, "yes", None),
+)
+TestIsotonicWindow = calibrator_contract(
+    IsotonicCalibrator(window=50),
+    IsotonicCalibrator(window=50, interpolation="step"),
+    weights_repeat=False,
+    bounded=True,
+)
+TestPlatt = calibrator_contract(
+    PlattCalibrator(),
+    PlattCalibrator(gamma=0.5, prior=1.0, clip=0.01),
+    weights_repeat=False,
+    bounded=True,
+)
+
+TestBinaryWrapper = classifier_contract(
+    CalibratedClassifier(scaled(linear_model.LogisticRegression())),
+    CalibratedClassifier(linear_model.PAClassifier(), PlattCalibrator()),
+    multiclass=False,
+)
+TestWrapper = classifier_contract(
+    CalibratedClassifier(naive_bayes.GaussianNB()),
+    CalibratedClassifier(scaled(tree.HoeffdingTreeClassifier()), PlattCalibrator()),
+    CalibratedClassifier(linear_model.SoftmaxRegression(), IsotonicCalibrator(window=100)),
+)
+TestBoundedWrapper = classifier_contract(
+    CalibratedClassifier(linear_model.LogisticRegression(), IsotonicCalibrator(window=100)),
+    CalibratedClassifier(linear_model.LogisticRegression(), PlattCalibrator()),
+    multiclass=False,
+    bounded=True,
+)
+
+RIVER_MODELS = [
+    CalibratedClassifier(scaled(linear_model.LogisticRegression())),
+    CalibratedClassifier(naive_bayes.GaussianNB()),
+    CalibratedClassifier(tree.HoeffdingTreeClassifier(), PlattCalibrator()),
+    CalibratedClassifier(
+        multiclass.OneVsRestClassifier(scaled(linear_model.LogisticRegression())),
+        IsotonicCalibrator(window=100),
+    ),
+    CalibratedClassifier(
+        ensemble.ADWINBaggingClassifier(linear_model.LogisticRegression(), n_models=3, seed=1),
+        PlattCalibrator(),
+    ),
+]
+
+
+def river_checks() -> Iterator[object]:
+    for model in RIVER_MODELS:
+        for check in checks.yield_checks(model):
+            if check.__name__ not in model._unit_test_skips():
+                yield pytest.param(model, check, id=f"{model}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("model", "check"), list(river_checks()))
+def test_river_check(
+    model: CalibratedClassifier, check: Callable[[CalibratedClassifier], None]
+) -> None:
+    check(model.clone())
