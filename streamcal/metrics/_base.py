@@ -1,0 +1,127 @@
+"""What the metrics of predicted probabilities share: reading a prediction, adding and reverting."""
+
+from abc import abstractmethod
+from typing import Any
+
+from river.metrics.base import ClassificationMetric
+
+from streamcal._validation import as_number, as_weight
+
+# Probabilities renormalised in floating point may leave [0, 1] by some rounding errors.
+_ROUNDING = 1e-9
+
+
+class ProbabilityMetric(ClassificationMetric):
+    """A river classification metric that is fed probabilities; smaller is better.
+
+    A prediction that is not there yet (``{}`` or ``None``, what many river models answer before
+    they have learned) is not scored, as in `river.evaluate.progressive_val_score`.
+    """
+
+    _fmt = ",.6f"
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """False: these metrics measure how wrong probabilities are."""
+        return False
+
+    @property
+    def requires_labels(self) -> bool:
+        """False: river is to feed probabilities, not labels."""
+        return False
+
+    def works_with(self, model: Any) -> bool:
+        """Whether the model is a classifier."""
+        # Not MultiClassMetric's own answer, which lets clusterers in: they have no probabilities.
+        return bool(ClassificationMetric.works_with(self, model))
+
+    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Add a prediction.
+
+        Parameters
+        ----------
+        y_true
+            The label that came true.
+        y_pred
+            Probabilities by label, or the probability of the positive label (float or bool).
+        w
+            The weight of the sample, from 1e-60 to 1e60.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not in [0, 1] or `w` is not positive; nothing has changed then.
+        """
+        if not _is_missing(y_pred):
+            self._add(y_true, y_pred, as_weight(w))
+
+    def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Take back a prediction that was added with the same arguments.
+
+        Raises
+        ------
+        ValueError
+            As `update` does, and if there is nothing to take back.
+        """
+        if not _is_missing(y_pred):
+            self._remove(y_true, y_pred, as_weight(w))
+
+    @abstractmethod
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None: ...
+
+    @abstractmethod
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None: ...
+
+
+def _is_missing(y_pred: Any) -> bool:
+    return y_pred is None or (isinstance(y_pred, dict) and not y_pred)
+
+
+def as_probability(value: Any, name: str = "y_pred") -> float:
+    """Return ``value`` as a float in [0, 1], or raise.
+
+    Examples
+    --------
+    >>> as_probability(1.0000000000000002)
+    1.0
+    """
+    p = value if type(value) is float else as_number(value, name)
+    if 0.0 <= p <= 1.0:
+        return p
+    if -_ROUNDING <= p <= 1.0 + _ROUNDING:
+        return min(max(p, 0.0), 1.0)
+    raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
+
+
+def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
+    """Return the probability given to an event, and whether the event happened.
+
+    The event is that the label equals ``pos_val``, or, where that is None, that it equals the label
+    the prediction puts first.
+
+    Examples
+    --------
+    >>> as_event("b", {"a": 0.25, "b": 0.75}, pos_val="a")
+    (0.25, False)
+    >>> as_event("b", {"a": 0.25, "b": 0.75}, pos_val=None)
+    (0.75, True)
+    """
+    if isinstance(y_pred, dict):
+        if pos_val is None:
+            pos_val = max(y_pred, key=y_pred.__getitem__)
+        if pos_val not in y_pred:  # a label never met has no probability: river's own convention
+            for label in y_pred:
+                check_label_kind(label, pos_val)
+        p = y_pred.get(pos_val, 0.0)
+    elif pos_val is None:
+        raise TypeError(f"`y_pred` must be a dict where `pos_val` is None, got {y_pred!r}")
+    else:
+        p = y_pred
+    check_label_kind(y_true, pos_val)
+    return as_probability(p), bool(y_true == pos_val)
+
+
+def check_label_kind(label: Any, pos_val: Any) -> None:
+    """Refuse names where ``pos_val`` is no name: every sample would silently count as negative."""
+    if isinstance(label, str) != isinstance(pos_val, str):
+        raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")

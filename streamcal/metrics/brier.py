@@ -1,0 +1,106 @@
+"""The Brier score: the mean squared error of predicted probabilities."""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+from river.metrics.base import MultiClassMetric
+
+from streamcal.metrics._base import ProbabilityMetric, as_event, as_probability
+
+
+class BrierScore(ProbabilityMetric, MultiClassMetric):
+    """Brier score of binary or multiclass probabilities, smaller is better.
+
+    Every sample scores Σ_k (p_k − 1[y = k])², the sum running over all labels, as in Brier's paper
+    [1]_: a number in [0, 2]. With two labels both terms are equal and it is customary to count one
+    of them, (p − y)², a number in [0, 1]. The default does what
+    `sklearn.metrics.brier_score_loss` does: half the sum as long as there are at most two labels
+    (in predictions or in the truth), the whole sum from the third label on.
+
+    Parameters
+    ----------
+    scale_by_half
+        Whether to halve the sum over labels: ``"auto"`` (see above), True (the range is [0, 1]
+        whatever the labels) or False (the range is [0, 2]).
+    pos_val
+        The positive label. It matters only where a prediction is a plain number, which is then the
+        probability of this label.
+
+    References
+    ----------
+    .. [1] Brier, G. W. (1950). Verification of forecasts expressed in terms of probability.
+       Monthly Weather Review 78, 1-3.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import BrierScore
+    >>> metric = BrierScore()
+    >>> for y_true, y_pred in [(False, 0.1), (True, 0.9), (True, 0.8), (False, 0.3)]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    BrierScore: 0.0375
+
+    With three labels the score is the whole sum:
+
+    >>> metric = BrierScore()
+    >>> metric.update("eggs", {"eggs": 0.8, "ham": 0.1, "spam": 0.1})
+    >>> metric.update("ham", {"eggs": 0.2, "ham": 0.7, "spam": 0.1})
+    >>> metric.update("spam", {"eggs": 0.2, "ham": 0.2, "spam": 0.6})
+    >>> metric
+    BrierScore: 0.146667
+    """
+
+    def __init__(self, scale_by_half: str | bool = "auto", pos_val: Any = True) -> None:
+        if not (scale_by_half == "auto" or isinstance(scale_by_half, bool)):
+            raise ValueError(f"`scale_by_half` must be 'auto' or a bool, got {scale_by_half!r}")
+        self.scale_by_half = scale_by_half
+        self.pos_val = pos_val
+        self._n_samples = 0
+        self._sum = 0.0
+        self._weight = 0.0
+        self._labels: Counter[Hashable] = Counter()
+
+    def get(self) -> float:
+        """Return the weighted mean score, 0 before the first update."""
+        if not self._n_samples:
+            return 0.0
+        halved = len(self._labels) < 3 if self.scale_by_half == "auto" else self.scale_by_half
+        return self._sum / self._weight * (0.5 if halved else 1.0)
+
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
+        score, labels = self._score(y_true, y_pred)
+        self._n_samples += 1
+        self._sum += w * score
+        self._weight += w
+        for label in labels:
+            self._labels[label] += 1
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        score, labels = self._score(y_true, y_pred)
+        if not self._n_samples or any(not self._labels[label] for label in labels):
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        self._n_samples -= 1
+        if self._n_samples:
+            self._sum -= w * score
+            self._weight -= w
+        else:
+            self._sum = self._weight = 0.0
+        for label in labels:
+            self._labels[label] -= 1
+            if not self._labels[label]:
+                del self._labels[label]
+
+    def _score(self, y_true: Any, y_pred: Any) -> tuple[float, list[Hashable]]:
+        """Return the sum over labels, and the labels met where the prediction names them."""
+        if not isinstance(y_pred, dict):
+            p, happened = as_event(y_true, y_pred, self.pos_val)
+            return 2.0 * (p - happened) ** 2, []
+        labels: list[Hashable] = list(y_pred)
+        score = 0.0
+        for label, value in y_pred.items():
+            score += (as_probability(value) - bool(label == y_true)) ** 2
+        if y_true not in y_pred:
+            labels.append(y_true)
+            score += 1.0
+        return score, labels

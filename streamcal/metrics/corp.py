@@ -1,0 +1,194 @@
+"""CORP: how much of a mean score is miscalibration, and how much is discrimination.
+
+Isotonic regression of the labels on the predicted probabilities gives the best recalibration that
+keeps their order, without bins or parameters. Scoring the predictions p, the recalibrated ones C(p)
+and the overall frequency ȳ splits the mean score S:
+
+    S(p) = MCB − DSC + UNC,   MCB = S(p) − S(C(p)),   DSC = S(ȳ) − S(C(p)),   UNC = S(ȳ).
+
+MCB is what recalibration would gain, DSC what the model knows beyond the overall frequency, UNC
+what that frequency leaves open. C is a staircase whose blocks carry all that DSC and UNC need, and
+S(p) is a running mean, so the split of a stream costs a walk over the blocks.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from river.metrics.base import BinaryMetric
+from scipy.special import entr, rel_entr
+
+from streamcal._validation import check_choice
+from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.staircase import Staircase
+from streamcal.metrics._base import ProbabilityMetric, as_event
+
+SCORES = ("brier", "log")
+
+
+class CORP(ProbabilityMetric, BinaryMetric):
+    """Miscalibration (MCB), discrimination (DSC) and uncertainty (UNC) of probabilities [1]_.
+
+    The value of the metric is MCB ≥ 0, smaller is better; the other parts are attributes, and
+    ``mean_score == mcb - dsc + unc``. All are exact after every update, for any weights and in
+    any order, and 0 before the first one.
+
+    Samples are kept by distinct prediction, so memory grows with their number. On an endless
+    stream use ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample.
+
+    Parameters
+    ----------
+    score
+        The proper score that is split: ``"brier"``, (p − y)², or ``"log"``, the log loss in nats.
+        A prediction of exactly 0 or 1 that turns out wrong has infinite log loss; then
+        `mean_score` and `mcb` are infinite until it is reverted, and `dsc` and `unc` stay finite.
+    pos_val
+        The positive label. None: the label the model puts first, so that the "confidence" of
+        multiclass predictions is scored.
+
+    References
+    ----------
+    .. [1] Dimitriadis, T., Gneiting, T. and Jordan, A. I. (2021). Stable reliability diagrams for
+       probabilistic classifiers. PNAS 118(8), equations 1 and 2.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import CORP
+    >>> metric = CORP()
+    >>> y_true = [0, 0, 0, 1, 1, 1]
+    >>> y_pred = [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]
+    >>> for yt, yp in zip(y_true, y_pred):
+    ...     metric.update(yt, yp)
+    >>> metric
+    CORP: 0.101667
+    >>> print(f"{metric.mean_score:.6f} = {metric.mcb:.6f} - {metric.dsc:.6f} + {metric.unc:.6f}")
+    0.226667 = 0.101667 - 0.125000 + 0.250000
+    >>> metric.staircase().values
+    array([0.25, 1.  ])
+    """
+
+    def __init__(self, score: str = "brier", pos_val: Any = True) -> None:
+        check_choice(score, "score", SCORES)
+        self.score = score
+        self.pos_val = pos_val
+        # The blocks are those of every mean-type loss; squared loss has no ends to stay clear of.
+        self._calibrator = IsotonicCalibrator(loss="squared", prior=0.0)
+        self._weight = 0.0
+        self._sum = 0.0  # of the finite scores
+        self._n_infinite = 0
+
+    def get(self) -> float:
+        """Return the miscalibration MCB."""
+        return self._split().mcb
+
+    @property
+    def mean_score(self) -> float:
+        """The mean Brier score or log loss S(p)."""
+        return self._mean_score()
+
+    @property
+    def mcb(self) -> float:
+        """Miscalibration S(p) − S(C(p)) ≥ 0: what the best monotone recalibration would gain."""
+        return self._split().mcb
+
+    @property
+    def dsc(self) -> float:
+        """Discrimination S(ȳ) − S(C(p)) ≥ 0: what is known beyond the overall frequency."""
+        return self._split().dsc
+
+    @property
+    def unc(self) -> float:
+        """Uncertainty S(ȳ) ≥ 0: the score of the overall frequency, whatever the model."""
+        return self._split().unc
+
+    def staircase(self) -> Staircase:
+        """Return the recalibration C, the CORP reliability curve."""
+        return self._calibrator.staircase()
+
+    def _mean_score(self) -> float:
+        if not self._calibrator.n_samples:
+            return 0.0
+        return math.inf if self._n_infinite else self._sum / self._weight
+
+    def _split(self) -> "Decomposition":
+        if not self._calibrator.n_samples:
+            return Decomposition(0.0, 0.0, 0.0, 0.0)
+        return decompose(self.staircase(), self._mean_score(), self.score)
+
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        self._calibrator.learn_one(p, float(happened), w)
+        self._count(p, happened, w, 1)
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        self._calibrator.unlearn_one(p, float(happened), w)
+        self._count(p, happened, w, -1)
+
+    def _count(self, p: float, happened: bool, w: float, sign: int) -> None:
+        if not self._calibrator.n_samples:
+            self._weight = self._sum = 0.0
+            self._n_infinite = 0
+            return
+        self._weight += sign * w
+        if self.score == "brier":
+            self._sum += sign * w * (p - happened) ** 2
+        elif p == 1.0 - happened:
+            self._n_infinite += sign
+        else:
+            self._sum -= sign * w * (math.log(p) if happened else math.log1p(-p))
+
+
+class Decomposition(NamedTuple):
+    """A mean score and its parts: ``mean_score == mcb - dsc + unc``."""
+
+    mean_score: float
+    mcb: float
+    dsc: float
+    unc: float
+
+
+def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition:
+    """Split the mean score of binary labels by their isotonic regression on the predictions.
+
+    Parameters
+    ----------
+    stairs
+        The regression, its values in [0, 1].
+    mean_score
+        The mean score S(p) of the predictions, ≥ 0.
+    score
+        ``"brier"`` or ``"log"``.
+
+    Examples
+    --------
+    >>> from streamcal import isotonic_fit
+    >>> decompose(isotonic_fit([0.0, 1.0], [0.0, 1.0]), 0.0, "brier")
+    Decomposition(mean_score=0.0, mcb=0.0, dsc=0.25, unc=0.25)
+    """
+    values = np.clip(stairs.values, 0.0, 1.0)  # removals may leave rounding errors behind
+    shares = stairs.weights / stairs.weights.sum()
+    mean = min(float(shares @ values), 1.0)
+    # DSC as the mean divergence of the blocks from ȳ: no difference of two large sums.
+    if score == "brier":
+        dsc = float(shares @ (values - mean) ** 2)
+        unc = mean * (1.0 - mean)
+    else:
+        dsc = float(shares @ (rel_entr(values, mean) + rel_entr(1.0 - values, 1.0 - mean)))
+        unc = float(entr(mean) + entr(1.0 - mean))
+    return Decomposition(mean_score, max(mean_score - unc + dsc, 0.0), dsc, unc)
+
+
+def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], score: str) -> float:
+    """Return the mean Brier score or log loss of probabilities, arrays of shape ``(n_samples,)``.
+
+    Examples
+    --------
+    >>> mean_score_of(np.array([1.0, 0.0]), np.array([0.5, 0.25]), "brier")
+    0.15625
+    """
+    if score == "brier":
+        return float(np.mean((p - happened) ** 2))
+    with np.errstate(divide="ignore"):
+        return -float(np.mean(np.where(happened == 1.0, np.log(p), np.log1p(-p))))

@@ -1,0 +1,168 @@
+"""Expected calibration error, over bins of equal width or of equal mass."""
+
+import struct
+from bisect import bisect_left
+from typing import Any
+
+from river.metrics.base import BinaryMetric
+
+from streamcal._validation import check_choice
+from streamcal.metrics._base import ProbabilityMetric, as_event
+
+_TOP = 1 << 64  # above every bit pattern of a float
+
+
+class ECE(ProbabilityMetric, BinaryMetric):
+    """Expected calibration error: how far predicted probabilities are from observed frequencies.
+
+    Predictions fall into bins; in each bin the mean prediction is compared with the frequency of
+    the positive label, and the absolute differences are averaged with the bins' weights [1]_ [2]_:
+    ECE = Σ_b |Σ_{i in b} w_i (y_i − p_i)| / Σ_i w_i, a number in [0, 1]. It depends on the bins, so
+    compare only what was measured with the same ones; `CORP` measures miscalibration without any.
+
+    Parameters
+    ----------
+    n_bins
+        The number of bins, positive.
+    strategy
+        ``"width"``: bins of equal width, (b/n, (b+1)/n], the first one closed; O(n_bins) memory.
+        ``"mass"``: bins of equal weight. The predictions so far are sorted and a prediction belongs
+        to the bin in which the middle of its weight falls, so equal predictions share a bin. `get`
+        costs O(m log m) for m distinct predictions.
+    pos_val
+        The positive label. None: the label the model puts first, so that the "confidence" of
+        multiclass predictions is scored, as Guo et al. do.
+    max_scores
+        Bounds the memory of ``"mass"``: up to this many distinct predictions the value is exact.
+        When there are more, predictions that agree in their leading bits (of p, or of 1 − p above
+        one half, so that resolution is relative at both ends) are kept as one, with as many bits
+        dropped as it takes. Sums stay exact; only the places where one bin ends and the next begins
+        get that coarse.
+
+    References
+    ----------
+    .. [1] Naeini, M. P., Cooper, G. F. and Hauskrecht, M. (2015). Obtaining well calibrated
+       probabilities using Bayesian binning. AAAI.
+    .. [2] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern
+       neural networks. ICML, equation 3.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import ECE
+    >>> y_true = [0, 0, 1, 1, 1, 1]
+    >>> y_pred = [0.125, 0.25, 0.5, 0.625, 0.75, 0.875]
+    >>> metric = ECE(n_bins=2)
+    >>> for yt, yp in zip(y_true, y_pred):
+    ...     metric.update(yt, yp)
+    >>> metric
+    ECE: 0.145833
+
+    >>> metric = ECE(n_bins=3, strategy="mass")
+    >>> for yt, yp in zip(y_true, y_pred):
+    ...     metric.update(yt, yp)
+    >>> metric
+    ECE: 0.270833
+    """
+
+    def __init__(
+        self,
+        n_bins: int = 10,
+        strategy: str = "width",
+        pos_val: Any = True,
+        max_scores: int = 10_000,
+    ) -> None:
+        check_choice(strategy, "strategy", ("width", "mass"))
+        _check_int("n_bins", n_bins, 1)
+        _check_int("max_scores", max_scores, 2)
+        self.n_bins = n_bins
+        self.strategy = strategy
+        self.pos_val = pos_val
+        self.max_scores = max_scores
+        self._edges = [b / n_bins for b in range(1, n_bins)]
+        # What is kept by bin ("width") or by prediction ("mass"):
+        # [number of samples, their weight, Σ w (y − p)].
+        self._cells: dict[int, list[float]] = {}
+        self._dropped_bits = 0
+
+    def get(self) -> float:
+        """Return the error, 0 before the first update."""
+        total = sum(weight for _, weight, _ in self._cells.values())
+        if not total:
+            return 0.0
+        if self.strategy == "width":
+            gaps = [gap for _, _, gap in self._cells.values()]
+        else:
+            gaps = [0.0] * self.n_bins
+            before = 0.0
+            for key in sorted(self._cells):
+                _, weight, gap = self._cells[key]
+                b = int(self.n_bins * (before + 0.5 * weight) / total)
+                gaps[min(b, self.n_bins - 1)] += gap
+                before += weight
+        return sum(map(abs, gaps)) / total
+
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        cell = self._cells.setdefault(self._key(p), [0, 0.0, 0.0])
+        cell[0] += 1
+        cell[1] += w
+        cell[2] += w * (happened - p)
+        if self.strategy == "mass" and len(self._cells) > self.max_scores:
+            self._coarsen()
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        key = self._key(p)
+        cell = self._cells.get(key)
+        if cell is None:
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        cell[0] -= 1
+        cell[1] -= w
+        cell[2] -= w * (happened - p)
+        if not cell[0]:
+            del self._cells[key]
+
+    def _key(self, p: float) -> int:
+        """Return the cell of a probability; keys sort as the probabilities do."""
+        if self.strategy == "width":
+            return bisect_left(self._edges, p)
+        # Bit patterns of positive floats sort as the floats do, with relative resolution near 0.
+        # 1 − p is exact for p ≥ ½; ~ mirrors that half above the other.
+        if p < 0.5:
+            return _bits(p) >> self._dropped_bits
+        return _TOP + ~(_bits(1.0 - p) >> self._dropped_bits)
+
+    def _coarsen(self) -> None:
+        """Drop as many more bits as it takes to halve the cells; their order stays."""
+        # Down to half of what is allowed, so that the cost is spread over as many new cells. How
+        # many bits that takes is searched for: most of the first 52 make few cells coincide.
+        most = max(self.max_scores // 2, 2)
+        drop = 1 + bisect_left(
+            range(1, 64),
+            True,
+            key=lambda bits: len({_drop(key, bits) for key in self._cells}) <= most,
+        )
+        cells: dict[int, list[float]] = {}
+        for key, cell in self._cells.items():
+            kept = cells.setdefault(_drop(key, drop), [0, 0.0, 0.0])
+            for i, amount in enumerate(cell):
+                kept[i] += amount
+        self._cells = cells
+        self._dropped_bits += drop
+
+
+def _check_int(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"`{name}` must be an int of at least {least}, got {value!r}")
+
+
+def _drop(key: int, bits: int) -> int:
+    """Return the key of the cell that ``key`` falls into when ``bits`` more bits are dropped."""
+    # Keys of the upper half are _TOP + ~pattern, and ~pattern >> bits == ~(pattern >> bits).
+    return key >> bits if key < _TOP // 2 else _TOP + ((key - _TOP) >> bits)
+
+
+def _bits(x: float) -> int:
+    """Return the bit pattern of a float ≥ 0 as an int."""
+    pattern: int = struct.unpack("<q", struct.pack("<d", x))[0]
+    return pattern

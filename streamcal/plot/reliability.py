@@ -1,0 +1,639 @@
+"""Reliability diagrams without bins: observed frequency against predicted probability.
+
+The curve is the isotonic regression of the labels on the predictions (CORP), so it needs no choice
+of bins and its distance from the diagonal is the miscalibration MCB that the corner quotes. How far
+a curve may stray by chance is shown by resampling: labels are drawn from the predictions
+themselves, as if these were calibrated, and the band holds the middle of the curves that come out.
+
+Scores are histogrammed under the diagonal, below the zero line of the same axes, so that a diagram
+fits into any axes of any layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import as_vector, check_choice, check_same_length
+from streamcal.calibration.staircase import Staircase, isotonic_fit
+from streamcal.metrics._base import as_probability, check_label_kind
+from streamcal.metrics.corp import SCORES, Decomposition, decompose, mean_score_of
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.collections import FillBetweenPolyCollection
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+    from matplotlib.offsetbox import AnchoredOffsetbox, OffsetBox
+
+# Okabe and Ito's colours: told apart with any kind of colour vision, and dark enough on white.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_STYLES = ("-", "--", ":", "-.")
+_GRAY = "#555555"
+_BAND_GROUPS = 1000  # scores are grouped to at most so many before resampling
+_BINS = 50
+_MARKED_BLOCKS = 12  # at most so many blocks are drawn with dots
+
+
+_Array = NDArray[np.float64]
+_Path = tuple[_Array, _Array]  # x and y of corners
+_Band = tuple[_Array, _Array, _Array]  # x, low, high
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """What a diagram shows of one model; arrays are computed, nothing is drawn.
+
+    Attributes
+    ----------
+    staircase : Staircase
+        The curve.
+    name : str or None
+        The name in the legend.
+    mass : ndarray of shape (n_bins,)
+        Weight of the scores in each bin of the histogram.
+    edges : ndarray of shape (n_bins + 1,)
+        The ends of these bins.
+    n_samples : int or None
+        Number of predictions; None where only a staircase is known.
+    decomposition : Decomposition or None
+        ``mean_score``, ``mcb``, ``dsc``, ``unc``; None where only a staircase is known.
+    band : tuple of three ndarrays of shape (n_points,), or None
+        Scores and the lower and upper end of the consistency band there.
+    """
+
+    staircase: Staircase
+    name: str | None
+    mass: _Array
+    edges: _Array
+    n_samples: int | None = None
+    decomposition: Decomposition | None = None
+    band: _Band | None = None
+
+    def points(self) -> _Path:
+        """Return the corners of the curve, over the scores that were learned.
+
+        Where the staircase reaches out to infinity the curve ends with the histogram.
+        """
+        stairs = self.staircase
+        ends = np.concatenate([stairs.lower, stairs.upper])
+        if stairs.interpolation == "centered":
+            ends = np.concatenate([ends[[0, -1]], stairs.centers])
+        x = np.unique(np.clip(ends, self.edges[0], self.edges[-1]))
+        if stairs.interpolation == "step":  # a block's value holds up to the start of the next
+            x = np.repeat(x, 2)[1:]
+            y = np.asarray(stairs(x, outside="clip"))
+            y[1::2] = y[:-1:2]
+            return x, y
+        return x, np.asarray(stairs(x, outside="clip"))
+
+
+class HasStaircase(Protocol):
+    """A calibrator with a staircase, such as `streamcal.IsotonicCalibrator`."""
+
+    def staircase(self) -> Staircase:
+        """Return the current staircase."""
+
+
+class ReliabilityDisplay:
+    """Reliability diagram with the CORP curve, its consistency band and its score parts [1]_.
+
+    Make one with `from_predictions`, `from_models` or `from_calibrator`; as with scikit-learn's
+    displays, these compute and draw, and `plot` draws again elsewhere. Nothing is shown or saved:
+    use ``matplotlib.pyplot.show()`` or ``display.figure_.savefig(path)``.
+
+    Parameters
+    ----------
+    curves
+        What to draw, one entry for each model.
+    score
+        The score in the corner, ``"brier"`` or ``"log"``.
+    level
+        The level of the curves' consistency bands, for the legend.
+    xlabel, ylabel
+        The axes' labels.
+
+    Attributes
+    ----------
+    curves : tuple of ReliabilityCurve
+        What was computed.
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Their figure.
+    lines_ : list of matplotlib Line2D
+        One curve for each model.
+    band_ : matplotlib PolyCollection or None
+        The consistency band.
+    text_ : matplotlib AnchoredOffsetbox or None
+        The table in the corner.
+
+    References
+    ----------
+    .. [1] Dimitriadis, T., Gneiting, T. and Jordan, A. I. (2021). Stable reliability diagrams for
+       probabilistic classifiers. PNAS 118(8), figure 2 and "Uncertainty quantification".
+
+    Examples
+    --------
+    >>> from streamcal.plot import ReliabilityDisplay
+    >>> display = ReliabilityDisplay.from_predictions(
+    ...     [0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]
+    ... )
+    >>> display.curves[0].decomposition.mcb
+    0.101667
+    >>> display.lines_[0].get_ydata()
+    array([0.25, 0.25, 1.  , 1.  ])
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    lines_: list[Line2D]
+    band_: FillBetweenPolyCollection | None
+    text_: AnchoredOffsetbox | None
+
+    def __init__(
+        self,
+        curves: Sequence[ReliabilityCurve],
+        *,
+        score: str = "brier",
+        level: float | None = None,
+        xlabel: str = "Predicted probability",
+        ylabel: str = "Observed frequency",
+    ) -> None:
+        if not curves:
+            raise ValueError("`curves` must hold at least one curve, got none")
+        check_choice(score, "score", SCORES)
+        self.curves = tuple(curves)
+        self.score = score
+        self.level = level
+        self.xlabel = xlabel
+        self.ylabel = ylabel
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        pos_val: Any = True,
+        name: str | None = None,
+        score: str = "brier",
+        level: float | None = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the diagram of one model.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            The labels that came true, at most two different ones.
+        y_prob : array-like of shape (n_samples,)
+            The predicted probability of the positive label, in [0, 1].
+        pos_val
+            The positive label (1 equals True).
+        name
+            The name in the legend.
+        score
+            The score to split in the corner: ``"brier"`` or ``"log"``.
+        level
+            The level of the pointwise consistency band, in (0, 1); None for no band.
+        n_resamples
+            Resampled label sets behind the band. Above 1000 distinct predictions neighbours are
+            grouped first, so that the band costs the same for a million.
+        seed
+            The seed of the resampling.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+
+        Raises
+        ------
+        ValueError
+            If the arrays are empty, differ in length, or hold what is no probability or label.
+        ImportError
+            If matplotlib is not installed.
+        """
+        check_choice(score, "score", SCORES)
+        happened, p = _check_predictions(y_true, y_prob, pos_val)
+        band = None
+        if level is not None:
+            if not 0.0 < level < 1.0:
+                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
+            if n_resamples < 1:
+                raise ValueError(f"`n_resamples` must be a positive int, got {n_resamples!r}")
+            band = _consistency_band(p, level, n_resamples, seed)
+        curves = _curves_of_predictions({name: (happened, p)}, score, band)
+        return cls(curves, score=score, level=level).plot(ax=ax)
+
+    @classmethod
+    def from_models(
+        cls,
+        models: Mapping[str, tuple[ArrayLike, ArrayLike]],
+        *,
+        pos_val: Any = True,
+        score: str = "brier",
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw several models into one diagram, without bands.
+
+        Parameters
+        ----------
+        models
+            ``{name: (y_true, y_prob)}``, each pair as in `from_predictions`. Models may have been
+            scored on different samples (one of them may have started later, say).
+        pos_val, score, ax
+            As in `from_predictions`.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+
+        Examples
+        --------
+        >>> from streamcal.plot import ReliabilityDisplay
+        >>> y = [0, 0, 1, 1]
+        >>> models = {"raw": (y, [0.5, 0.6, 0.7, 0.8]), "calibrated": (y, [0.0, 0.0, 1.0, 1.0])}
+        >>> display = ReliabilityDisplay.from_models(models)
+        >>> [curve.decomposition.mcb for curve in display.curves]
+        [0.185, 0.0]
+        """
+        check_choice(score, "score", SCORES)
+        if not models:
+            raise ValueError("`models` must hold at least one model, got none")
+        checked: dict[str | None, tuple[_Array, _Array]] = {}
+        for name, pair in models.items():
+            try:
+                y_true, y_prob = pair
+            except (TypeError, ValueError):
+                raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
+            checked[str(name)] = _check_predictions(y_true, y_prob, pos_val)
+        return cls(_curves_of_predictions(checked, score, None), score=score).plot(ax=ax)
+
+    @classmethod
+    def from_calibrator(
+        cls, calibrator: HasStaircase, *, name: str | None = None, ax: Axes | None = None
+    ) -> Self:
+        """Draw what a calibrator has learned: its staircase and where its weight lies.
+
+        Parameters
+        ----------
+        calibrator
+            An `IsotonicCalibrator`, or anything with a ``staircase()``. The curve is drawn as the
+            staircase interpolates; below it, each block's weight is spread over its scores.
+        name
+            The name in the legend.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+
+        Examples
+        --------
+        >>> import streamcal
+        >>> calibrator = streamcal.IsotonicCalibrator(loss="squared", prior=0.0)
+        >>> calibrator.learn_many([0.1, 0.4, 0.6, 0.7], [0, 1, 0, 1])
+        >>> display = streamcal.plot.ReliabilityDisplay.from_calibrator(calibrator)
+        >>> display.lines_[0].get_ydata()
+        array([0. , 0.5, 0.5, 1. ])
+        """
+        stairs = calibrator.staircase()
+        edges = _edges([stairs.lower, stairs.upper], [stairs.values])
+        curve = ReliabilityCurve(stairs, name, _spread_weights(stairs, edges), edges)
+        return cls([curve], xlabel="Score", ylabel="Calibrated value").plot(ax=ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the diagram.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default. One diagram goes on one axes: use `from_models`
+            for several curves.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+            The object itself, with the attributes that end in an underscore set anew.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        try:
+            from matplotlib import pyplot as plt
+        except ImportError:
+            raise ImportError(
+                "pictures need matplotlib: pip install 'streamcal-river[plot]'"
+            ) from None
+        if ax is None:
+            _, ax = plt.subplots(figsize=(5.6, 6.2), layout="constrained")
+        self.ax_ = ax
+        self.figure_ = ax.figure
+
+        paths = [curve.points() for curve in self.curves]
+        edges = self.curves[0].edges
+        left, right = float(edges[0]), float(edges[-1])
+        y_all = np.concatenate([y for _, y in paths])
+        bottom, top = float(y_all.min()), float(y_all.max())
+        if _is_square(edges, y_all):
+            bottom, top = left, right
+            ends = [left, right]
+            ax.plot(ends, ends, color="0.6", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+            ax.set_aspect("equal")
+        elif bottom >= 0.0 and top <= 1.0:
+            bottom, top = 0.0, 1.0
+        elif bottom == top:
+            bottom, top = bottom - 0.5, top + 0.5
+
+        band = self.curves[0].band if len(self.curves) == 1 else None
+        self.band_ = None
+        if band is not None:
+            x, low, high = band[0], np.clip(band[1], bottom, top), np.clip(band[2], bottom, top)
+            if len(x) == 1:  # a band needs a width to be seen
+                x = x + (right - left) * np.array([-0.005, 0.005])
+                low, high = np.repeat(low, 2), np.repeat(high, 2)
+            self.band_ = ax.fill_between(
+                x, low, high, color=_COLORS[0], alpha=0.18, linewidth=0, zorder=1
+            )
+        few = max(len(curve.staircase) for curve in self.curves) <= _MARKED_BLOCKS
+        self.lines_ = []
+        for i, (curve, path) in enumerate(zip(self.curves, paths, strict=True)):
+            (line,) = ax.plot(
+                *path,
+                color=_COLORS[i % len(_COLORS)],
+                linestyle=_STYLES[i // len(_COLORS) % len(_STYLES)],
+                linewidth=1.8,
+                marker="o" if few or len(path[0]) == 1 else None,
+                markersize=4,
+                label=curve.name,
+                solid_joinstyle="round",
+                zorder=3,
+            )
+            self.lines_.append(line)
+        floor = self._draw_histogram(ax, bottom, top)
+
+        margin = 0.02 * (right - left)
+        ax.set_xlim(left - margin, right + margin)
+        ax.set_ylim(floor, top + 0.02 * (top - bottom))
+        slack = 1e-9 * (top - bottom)
+        ax.set_yticks([t for t in ax.get_yticks() if bottom - slack <= t <= top + slack])
+        ax.set_xlabel(self.xlabel)
+        ax.set_ylabel(self.ylabel)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines["left"].set_bounds(bottom, top)
+        if band is not None:
+            paths += [(x, low), (x, high)]
+        self.text_ = self._draw_table(ax, paths, (bottom - floor) / (ax.get_ylim()[1] - floor))
+        return self
+
+    def _draw_histogram(self, ax: Axes, bottom: float, top: float) -> float:
+        """Draw the histograms under the zero line and return the y where they stand."""
+        height = top - bottom
+        floor, tallest = bottom - 0.17 * height, 0.13 * height
+        many = len(self.curves) > 1
+        peak = max(float((c.mass / c.mass.sum()).max()) for c in self.curves)
+        for line, curve in zip(self.lines_, self.curves, strict=True):
+            ax.stairs(
+                floor + curve.mass / curve.mass.sum() / peak * tallest,
+                curve.edges,
+                baseline=floor,
+                fill=not many,
+                color=line.get_color(),
+                alpha=None if many else 0.45,
+                linewidth=1.2,
+                zorder=2,
+            )
+        ax.axhline(bottom, color="0.8", linewidth=0.8, zorder=0.5)
+        return floor
+
+    def _draw_table(self, ax: Axes, paths: Sequence[_Path], strip: float) -> AnchoredOffsetbox:
+        """Put names and numbers where they hide nothing: upper left, lower right or above."""
+        from matplotlib.offsetbox import AnchoredOffsetbox
+
+        def add(corner: str, bottom: float, *, wide: bool) -> AnchoredOffsetbox:
+            box = AnchoredOffsetbox(
+                corner,
+                child=self._table(wide=wide),
+                frameon=False,
+                pad=0.4,
+                borderpad=0.2,
+                bbox_to_anchor=(0.0, bottom, 1.0, 1.0 - strip),
+                bbox_transform=ax.transAxes,
+            )
+            box.set_zorder(4)
+            ax.add_artist(box)
+            return box
+
+        # Sizes in pixels are known once the figure has been laid out.
+        figure = ax.figure.canvas.figure
+        box = add("upper left", strip, wide=len(self.curves) > 1)
+        figure.draw_without_rendering()
+        points = ax.transData.transform(np.concatenate([_along(path) for path in paths]))
+        hidden = {}
+        for corner in ("upper left", "lower right"):
+            box.loc = AnchoredOffsetbox.codes[corner]
+            hidden[corner] = box.get_window_extent().padded(4.0).count_contains(points)
+        corner = min(hidden, key=hidden.__getitem__)
+        if hidden[corner] and figure.get_layout_engine() is not None:  # it makes room above
+            box.remove()
+            return add("lower left", 1.0, wide=True)
+        box.loc = AnchoredOffsetbox.codes[corner]
+        return box
+
+    def _table(self, *, wide: bool) -> OffsetBox:
+        """Return keys and numbers: a row for each model where ``wide``, else one below another."""
+        from matplotlib.lines import Line2D
+        from matplotlib.offsetbox import DrawingArea, HPacker, TextArea, VPacker
+        from matplotlib.patches import Rectangle
+        from matplotlib.patheffects import withStroke
+
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+
+        def text(words: str, color: str = "black") -> Artist:
+            style = {"size": 8, "color": color, "path_effects": halo}
+            return TextArea(words, textprops=style)
+
+        def with_key(handle: Line2D | Rectangle, words: str, color: str = "black") -> Artist:
+            area = DrawingArea(18.0, 8.0)
+            area.add_artist(handle)
+            return HPacker(children=[area, text(words, color)], align="center", pad=0, sep=5)
+
+        def column(cells: Sequence[Artist], align: Literal["left", "right"]) -> Artist:
+            return VPacker(children=list(cells), align=align, pad=0, sep=3)
+
+        names: list[Artist] = []
+        if any(curve.name is not None for curve in self.curves):
+            for line, curve in zip(self.lines_, self.curves, strict=True):
+                key = Line2D(
+                    [0, 18],
+                    [4, 4],
+                    color=line.get_color(),
+                    linestyle=line.get_linestyle(),
+                    linewidth=line.get_linewidth(),
+                )
+                names.append(with_key(key, _shortened(curve.name or "")))
+        band: list[Artist] = []
+        if self.band_ is not None and self.level is not None:
+            patch = Rectangle((0, 0), 18, 8, color=_COLORS[0], alpha=0.18, linewidth=0)
+            band.append(with_key(patch, f"{100 * self.level:g}% consistency band", _GRAY))
+
+        rows = [_numbers(curve, self.score) for curve in self.curves]
+        if wide:
+            columns = [column([text(" "), *names], "left")] if names else []
+            for header in rows[0]:
+                cells = [text(row[header]) for row in rows]
+                columns.append(column([text(header, _GRAY), *cells], "right"))
+            blocks = [HPacker(children=columns, align="top", pad=0, sep=7), *band]
+        else:
+            headers = column([text(header, _GRAY) for header in rows[0]], "right")
+            values = column([text(cell) for cell in rows[0].values()], "right")
+            numbers = HPacker(children=[headers, values], align="top", pad=0, sep=7)
+            blocks = [*names, *band, numbers]
+        return VPacker(children=blocks, align="left", pad=0, sep=5)
+
+
+def _numbers(curve: ReliabilityCurve, score: str) -> dict[str, str]:
+    """Return a row of the table: headers and cells."""
+    parts = curve.decomposition
+    if parts is None:
+        weights = curve.staircase.weights
+        return {"blocks": f"{len(weights):,}", "weight": f"{weights.sum():,.10g}"}
+    headers = ("Brier" if score == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
+    cells = ["∞" if np.isinf(part) else f"{part:.4f}" for part in parts]
+    return {"n": f"{curve.n_samples:,}"} | dict(zip(headers, cells, strict=True))
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 24 else name[:23] + "…"
+
+
+def _check_predictions(y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any) -> tuple[_Array, _Array]:
+    """Return whether the positive label came true (0.0 or 1.0), and its probability, or raise."""
+    p = as_vector(y_prob, "y_prob")
+    if not len(p):
+        raise ValueError("`y_prob` must hold at least one prediction, got none")
+    rounded = np.array([as_probability(p.min(), "y_prob"), as_probability(p.max(), "y_prob")])
+    labels = np.asarray(y_true)
+    if labels.ndim != 1:
+        raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
+    distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
+    if len(distinct) > 2:
+        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
+    if any(label != label for label in distinct):
+        raise ValueError("`y_true` must not hold NaN")
+    for label in distinct:
+        check_label_kind(label, pos_val)
+    if len(distinct) == 2 and pos_val not in distinct:
+        listed = sorted(distinct, key=str)
+        raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")
+    happened = np.asarray(labels == pos_val, dtype=np.float64)
+    check_same_length(happened, len(p), "y_true")
+    return happened, np.clip(p, *rounded)
+
+
+def _curves_of_predictions(
+    models: Mapping[str | None, tuple[_Array, _Array]], score: str, band: _Band | None
+) -> list[ReliabilityCurve]:
+    fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
+    edges = _edges(
+        [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
+        [stairs.values for stairs in fits.values()]
+        # Single samples at its ends let the band reach far: most of it is to be seen.
+        + ([] if band is None else [np.quantile(band[1], [0.1]), np.quantile(band[2], [0.9])]),
+    )
+    return [
+        ReliabilityCurve(
+            staircase=fits[name],
+            name=name,
+            mass=np.histogram(p, bins=edges)[0].astype(np.float64),
+            edges=edges,
+            n_samples=len(p),
+            decomposition=decompose(fits[name], mean_score_of(happened, p, score), score),
+            band=band,
+        )
+        for name, (happened, p) in models.items()
+    ]
+
+
+def _consistency_band(p: _Array, level: float, n_resamples: int, seed: int) -> _Band:
+    """Return scores and the pointwise quantiles of curves of labels drawn from the scores.
+
+    Labels of equal scores are drawn together, as one binomial count. Where distinct scores are
+    many, so are those of neighbours, except at both ends, where single samples decide.
+    """
+    scores, counts = np.unique(p, return_counts=True)
+    if len(scores) > _BAND_GROUPS:
+        n, tail = len(p), _BAND_GROUPS // 10
+        middle = np.linspace(tail, n - tail, 8 * tail, endpoint=False)
+        cuts = np.concatenate([np.arange(tail), middle, np.arange(n - tail, n)])
+        starts = np.unique(np.searchsorted(np.cumsum(counts), cuts, side="right"))
+        sums = np.add.reduceat(scores * counts, starts)
+        counts = np.add.reduceat(counts, starts)
+        scores = np.clip(sums / counts, 0.0, 1.0)
+    rng = np.random.default_rng(seed)
+    means = rng.binomial(counts, scores, size=(n_resamples, len(scores))) / counts
+    weights = counts.astype(np.float64)
+    curves = np.stack([isotonic_fit(scores, row, weights)(scores) for row in means])
+    low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    return scores, low, high
+
+
+def _edges(ends: Sequence[_Array], values: Sequence[_Array]) -> _Array:
+    """Return the edges of the histogram's bins, which span the diagram from left to right.
+
+    Probabilities of probabilities are drawn in a square, [0, 1], or one that reaches from 0 or 1 to
+    the data where these fill less than half of it (rare events). Other scores span their range.
+    """
+    x = np.concatenate(ends)
+    x = x[np.isfinite(x)] if np.isfinite(x).any() else np.array([0.0, 1.0])
+    both = np.concatenate([x, *values])
+    left, right = float(x.min()), float(x.max())
+    if both.min() >= 0.0 and both.max() <= 1.0:
+        left, right = 0.0, 1.0
+        if 0.0 < both.max() < 0.5:
+            right = 1.05 * float(both.max())
+        elif 0.5 < both.min() < 1.0:
+            left = 1.0 - 1.05 * (1.0 - float(both.min()))
+    elif left == right:
+        left, right = left - 0.5, right + 0.5
+    return np.linspace(left, right, _BINS + 1)
+
+
+def _spread_weights(stairs: Staircase, edges: _Array) -> _Array:
+    """Return the weight in each bin when each block's is spread evenly between its bounds."""
+    lower = np.clip(stairs.lower, edges[0], edges[-1])
+    upper = np.clip(stairs.upper, edges[0], edges[-1])
+    wide = upper > lower
+    mass, _ = np.histogram(lower[~wide], bins=edges, weights=stairs.weights[~wide])
+    lower, upper, weights = lower[wide], upper[wide], stairs.weights[wide]
+    covered = np.minimum.outer(upper, edges[1:]) - np.maximum.outer(lower, edges[:-1])
+    shares = np.maximum(covered, 0.0) / (upper - lower)[:, None]
+    return np.asarray(mass + weights @ shares)
+
+
+def _is_square(edges: _Array, y: _Array) -> bool:
+    """Return whether scores and values are probabilities that share one square."""
+    left, right = edges[0], edges[-1]
+    return bool(left >= 0.0 and right <= 1.0 and left <= y.min() and y.max() <= right)
+
+
+def _along(path: _Path, n_points: int = 400) -> _Array:
+    """Return points all along a path, shape ``(n_points, 2)``, on its vertical parts too."""
+    corners = np.column_stack(path)
+    steps = np.abs(np.diff(corners, axis=0)) / np.maximum(np.ptp(corners, axis=0), 1e-300)
+    at = np.concatenate([[0.0], np.cumsum(steps.sum(axis=1))])
+    grid = np.linspace(0.0, at[-1], n_points)
+    return np.column_stack([np.interp(grid, at, column) for column in corners.T])

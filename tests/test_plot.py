@@ -1,0 +1,271 @@
+"""Reliability diagrams: the numbers behind them, and what is drawn where."""
+
+import io
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.offsetbox import AnchoredOffsetbox, TextArea
+from sklearn.isotonic import IsotonicRegression
+
+import streamcal
+from streamcal.metrics import CORP
+from streamcal.plot import ReliabilityDisplay
+
+mpl.use("Agg")
+
+Y = [0, 0, 0, 1, 1, 1]
+P = [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def make(n, seed=0, power=1.0):
+    rng = np.random.default_rng(seed)
+    p = rng.beta(2, 2, size=n)
+    return rng.uniform(size=n) < p**power, p
+
+
+def words(display):
+    return [area.get_text() for area in display.text_.findobj(TextArea)]
+
+
+def drawn(display):
+    """Draw for real, and return the picture's bytes."""
+    file = io.BytesIO()
+    display.figure_.savefig(file, format="png")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("score", ["brier", "log"])
+def test_numbers_are_those_of_the_metric(score):
+    y, p = make(300)
+    display = ReliabilityDisplay.from_predictions(y, p, score=score)
+    metric = CORP(score)
+    for sample in zip(y, p, strict=True):
+        metric.update(*sample)
+    parts = display.curves[0].decomposition
+    expected = (metric.mean_score, metric.mcb, metric.dsc, metric.unc)
+    assert parts == pytest.approx(expected, abs=1e-12)
+    assert f"{parts.mcb:.4f}" in words(display)
+    assert ("Brier" if score == "brier" else "log loss") in words(display)
+
+
+def test_line_is_the_isotonic_regression():
+    y, p = make(200)
+    display = ReliabilityDisplay.from_predictions(y, p)
+    x, drawn_y = display.lines_[0].get_data()
+    assert (x.min(), x.max()) == (p.min(), p.max())
+    expected = IsotonicRegression().fit(p, y).predict(p)
+    np.testing.assert_allclose(np.interp(p, x, drawn_y), expected, atol=1e-12)
+
+
+def test_band_has_its_level_where_the_model_is_calibrated():
+    inside = []
+    for seed in range(20):
+        y, p = make(200, seed)
+        curve = ReliabilityDisplay.from_predictions(y, p, level=0.8, n_resamples=200).curves[0]
+        plt.close("all")
+        x, low, high = curve.band
+        fit = curve.staircase(x)
+        inside.append(np.mean((low - 1e-12 <= fit) & (fit <= high + 1e-12)))
+    assert 0.7 < np.mean(inside) < 0.95
+
+
+def test_band_is_seeded_and_grows_with_the_level():
+    y, p = make(100)
+
+    def band(**options):
+        return ReliabilityDisplay.from_predictions(y, p, **options).curves[0].band
+
+    x, low, high = band(level=0.5)
+    np.testing.assert_array_equal(band(level=0.5), (x, low, high))
+    assert not np.array_equal(band(level=0.5, seed=1)[1], low)
+    _, lower, higher = band(level=0.9)
+    assert (lower <= low).all()
+    assert (higher >= high).all()
+    assert (higher - lower).sum() > (high - low).sum()
+    assert band(level=None) is None
+
+
+def test_band_of_many_scores_agrees_with_that_of_all_of_them(monkeypatch):
+    y, p = make(3000)
+    grouped = ReliabilityDisplay.from_predictions(y, p).curves[0].band
+    monkeypatch.setattr("streamcal.plot.reliability._BAND_GROUPS", 10_000)
+    x, low, high = ReliabilityDisplay.from_predictions(y, p).curves[0].band
+    assert len(grouped[0]) <= 1000 < len(x)
+    assert (grouped[0][0], grouped[0][-1]) == (x[0], x[-1])
+    for ours, theirs in zip(grouped[1:], (low, high), strict=True):
+        gap = np.abs(np.interp(x, grouped[0], ours) - theirs)
+        assert np.quantile(gap, 0.9) < 0.03
+
+
+def test_several_models_share_one_picture():
+    models = {"raw": make(300, power=2.0), "calibrated": make(250)}
+    display = ReliabilityDisplay.from_models(models)
+    assert [line.get_label() for line in display.lines_] == ["raw", "calibrated"]
+    assert len({line.get_color() for line in display.lines_}) == 2
+    assert display.band_ is None
+    assert {"raw", "calibrated", "300", "250"} <= set(words(display))
+    assert [curve.n_samples for curve in display.curves] == [300, 250]
+    drawn(display)
+
+
+def test_draws_on_given_axes_and_again():
+    figure, axes = plt.subplots(1, 2)
+    display = ReliabilityDisplay.from_predictions(Y, P, name="model", ax=axes[0])
+    assert display.ax_ is axes[0]
+    assert display.figure_ is figure
+    assert not axes[1].lines
+    assert display.plot(ax=axes[1]) is display
+    assert display.ax_ is axes[1]
+    assert plt.get_fignums() == [figure.number]
+    drawn(display)
+
+
+@pytest.mark.parametrize("interpolation", ["step", "linear", "centered"])
+@pytest.mark.parametrize("loss", ["squared", "log"])
+def test_calibrator_is_drawn_as_it_predicts(interpolation, loss):
+    calibrator = streamcal.IsotonicCalibrator(loss, interpolation=interpolation)
+    y, p = make(80)
+    calibrator.learn_many(p, y)
+    display = ReliabilityDisplay.from_calibrator(calibrator, name="stairs")
+    x, drawn_y = display.lines_[0].get_data()
+    assert np.isfinite(x).all()
+    assert (np.diff(drawn_y) >= 0).all()
+    at = np.linspace(p.min(), p.max(), 1001)
+    shown = np.interp(at, x, drawn_y)
+    apart = np.abs(at[:, None] - x).min(axis=1) > 1e-9  # a jump of a step has two values
+    np.testing.assert_allclose(shown[apart], calibrator.predict_many(at[apart]), atol=1e-6)
+    assert display.curves[0].mass.sum() == pytest.approx(calibrator.staircase().weights.sum())
+    drawn(display)
+
+
+def test_stairs_that_reach_to_infinity_end_with_the_picture():
+    lower, upper = np.array([-np.inf, 0.2, 0.6]), np.array([0.1, 0.5, np.inf])
+    values, weights = np.array([0.1, 0.4, 0.9]), np.array([1.0, 3.0, 2.0])
+    stairs = streamcal.Staircase(lower, upper, values, weights, np.array([0.1, 0.3, 0.6]))
+
+    class Learned:
+        def staircase(self):
+            return stairs
+
+    display = ReliabilityDisplay.from_calibrator(Learned())
+    x, y = display.lines_[0].get_data()
+    assert (x[0], x[-1]) == (0.0, 1.0)
+    assert (y[0], y[-1]) == (0.1, 0.9)
+    assert display.curves[0].mass.sum() == pytest.approx(6.0)
+    assert {"3", "6"} <= set(words(display))
+
+
+def test_margins_as_scores_have_their_own_range():
+    calibrator = streamcal.IsotonicCalibrator("squared", prior=0.0)
+    calibrator.learn_many([-3.0, -1.0, 2.0, 5.0], [-10.0, 0.0, 5.0, 40.0])
+    ax = ReliabilityDisplay.from_calibrator(calibrator).ax_
+    assert ax.get_xlim()[0] < -3 < 5 < ax.get_xlim()[1] < 6
+    assert ax.get_ylim()[1] > 40
+
+
+def test_rare_events_are_drawn_large():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0, 0.02, size=2000)
+    y = rng.uniform(size=2000) < p
+    ax = ReliabilityDisplay.from_predictions(y, p).ax_
+    assert 0.02 < ax.get_xlim()[1] < 0.3
+    ax = ReliabilityDisplay.from_predictions(~y, 1 - p).ax_
+    assert 0.7 < ax.get_xlim()[0] < 0.98
+
+
+@pytest.mark.parametrize(
+    ("y", "p"),
+    [
+        ([1], [0.3]),
+        ([0, 1, 1], [0.4, 0.4, 0.4]),
+        ([0, 0], [0.0, 0.0]),
+        ([1, 0], [0.0, 1.0]),
+        (Y, P),
+    ],
+    ids=["one", "equal", "zero", "wrong", "six"],
+)
+def test_smallest_pictures(y, p):
+    for score in ("brier", "log"):
+        display = ReliabilityDisplay.from_predictions(y, p, score=score)
+        assert len(drawn(display)) > 1000
+        assert display.band_ is not None
+        assert display.lines_[0].get_marker() == "o"  # a single point would not be seen otherwise
+    assert ("∞" in words(display)) == (p == [0.0, 1.0])
+
+
+def test_text_leaves_the_curve_alone():
+    def table(power):
+        display = ReliabilityDisplay.from_predictions(*make(3000, power=power))
+        drawn(display)
+        box = display.text_.get_window_extent()
+        corners = display.ax_.transData.transform(display.lines_[0].get_xydata())
+        assert not box.count_contains(corners)
+        return display.text_.loc
+
+    assert table(1.0) == AnchoredOffsetbox.codes["upper left"]
+    assert table(0.05) == AnchoredOffsetbox.codes["lower right"]
+
+
+def test_labels_as_river_and_scikit_learn_know_them():
+    plain = ReliabilityDisplay.from_predictions(Y, P).curves[0].decomposition
+    for labels, pos_val in [
+        (np.array(Y, dtype=bool), True),
+        ([2 * y - 1 for y in Y], 1),
+        (["spam" if y else "ham" for y in Y], "spam"),
+        (np.array(["spam" if y else "ham" for y in Y], dtype=object), "spam"),
+    ]:
+        display = ReliabilityDisplay.from_predictions(labels, P, pos_val=pos_val)
+        assert display.curves[0].decomposition == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([], []), {}, "`y_prob` must hold at least one prediction, got none"),
+        (([0, 1], [0.5]), {}, "`y_true` must have one value per score"),
+        (([0, 1], [0.5, 1.5]), {}, r"`y_prob` must be a probability in \[0, 1\], got 1.5"),
+        (([0, 1], [0.5, np.nan]), {}, "`y_prob` must be finite, got nan at position 1"),
+        (([0, np.nan], [0.5, 0.5]), {}, "`y_true` must not hold NaN"),
+        (([0, 1, 2], [0.5, 0.5, 0.5]), {}, "`y_true` must hold at most two labels, got 3"),
+        (([[0, 1]], [0.5, 0.5]), {}, "`y_true` must be one-dimensional"),
+        ((["a", "b"], [0.5, 0.5]), {}, "`pos_val` must be one of the labels"),
+        (([2, 3], [0.5, 0.5]), {}, r"`pos_val` must be one of the labels \[2, 3\], got True"),
+        ((Y, P), {"level": 1.5}, r"`level` must be in \(0, 1\) or None, got 1.5"),
+        ((Y, P), {"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
+        ((Y, P), {"score": "auc"}, "`score` must be one of 'brier', 'log', got 'auc'"),
+    ],
+)
+def test_bad_input(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        ReliabilityDisplay.from_predictions(*arguments, **options)
+    assert not plt.get_fignums()
+
+
+def test_bad_models():
+    with pytest.raises(ValueError, match=r"`models\['raw'\]` must be a pair \(y_true, y_prob\)"):
+        ReliabilityDisplay.from_models({"raw": P})
+    with pytest.raises(ValueError, match="`models` must hold at least one model, got none"):
+        ReliabilityDisplay.from_models({})
+    with pytest.raises(ValueError, match="`curves` must hold at least one curve, got none"):
+        ReliabilityDisplay([])
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'streamcal-river\[plot\]'"):
+        ReliabilityDisplay.from_predictions(Y, P)
+
+
+def test_matplotlib_is_imported_when_something_is_drawn():
+    code = "import sys, streamcal.plot; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
