@@ -1,0 +1,55 @@
+"""Labels that come 50 samples late: calibrate on what was served, not on what is said now.
+
+A sensor's sign flips now and then, and the model follows. By the time a label comes, it has
+followed: asked again, it is right about the old sample, and a calibrator that learns from that
+takes it for better than it was when it served. `served=` hands over the answer that was given.
+"""
+
+import random
+from collections import deque
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from river import linear_model, metrics, optim
+
+import streamcal
+
+DELAY = 50
+Features = dict[Hashable, Any]
+
+
+def sensor(n_samples: int) -> Iterator[tuple[Features, bool]]:
+    rng = random.Random(1)
+    sign = 1
+    for _ in range(n_samples):
+        if rng.random() < 0.01:
+            sign = -sign
+        x = rng.gauss(0.0, 1.0)
+        yield {"x": x}, sign * x + rng.gauss(0.0, 0.5) > 0.0
+
+
+def run(remember: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
+    model = streamcal.CalibratedClassifier(linear_model.LogisticRegression(optim.SGD(0.5)))
+    before, after = metrics.LogLoss(), metrics.LogLoss()
+    waiting: deque[tuple[Features, bool, dict[Any, float]]] = deque()
+    for x, y in sensor(5_000):
+        raw = model.classifier.predict_proba_one(x)
+        before.update(y, raw)
+        after.update(y, model.calibrate_one(raw))
+        waiting.append((x, y, raw))
+        if len(waiting) > DELAY:
+            x, y, raw = waiting.popleft()
+            model.learn_one(x, y, served=raw if remember else None)
+    return before, after
+
+
+def main() -> None:
+    raw, asked_again = run(remember=False)
+    _, served = run(remember=True)
+    print(f"raw: {raw}")
+    print(f"calibrated, asked again when the label comes: {asked_again}")
+    print(f"calibrated on what was served: {served}")
+
+
+if __name__ == "__main__":
+    main()

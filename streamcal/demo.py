@@ -1,0 +1,240 @@
+"""River models on the streams that ship with river: raw, online Platt and isotonic, side by side.
+
+Each model runs over each stream once, prequentially: it answers, its answer is noted, then it
+learns. Both calibrators take the same answers in the same order, just as a
+`streamcal.CalibratedClassifier` would hand them over, so a row compares calibrators and nothing
+else. Nothing is drawn at random and nothing is downloaded.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base, compose, datasets, linear_model, naive_bayes, preprocessing, tree
+from river.datasets.base import Dataset
+
+from streamcal._validation import check_window
+from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.platt import PlattCalibrator
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STREAMS = (datasets.Phishing, datasets.Bananas, datasets.Shuttle)
+MODELS: dict[str, type[base.Classifier]] = {
+    "LogisticRegression": linear_model.LogisticRegression,
+    "GaussianNB": naive_bayes.GaussianNB,
+    "HoeffdingTree": tree.HoeffdingTreeClassifier,
+    "PAClassifier": linear_model.PAClassifier,
+}
+CALIBRATIONS = ("raw", "Platt", "isotonic")
+PICTURE = "reliability.png"
+
+_CLAMP = 1e-15  # as river's LogLoss
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The scores of one model on one stream.
+
+    Attributes
+    ----------
+    stream, model : str
+        Their names.
+    n_samples : int
+        Samples that were scored: those before the model knew any label were not.
+    log_loss, brier : dict
+        Mean score under each of `CALIBRATIONS`; the log loss in nats.
+    """
+
+    stream: str
+    model: str
+    n_samples: int
+    log_loss: dict[str, float]
+    brier: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    row: Row
+    y: Vector
+    served: dict[str, Vector]
+
+
+def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[Row]:
+    """Run the experiment, one row for each pair of a stream and a model.
+
+    Parameters
+    ----------
+    out_dir : path, optional
+        Folder for a reliability diagram of each stream, ``reliability.png``; made if need be. With
+        it the table is printed, too. Takes the ``cli`` extra.
+    limit : int, optional
+        Use only the first ``limit`` samples of each stream.
+
+    Raises
+    ------
+    ValueError
+        If ``limit`` is not a positive int.
+
+    Examples
+    --------
+    >>> row = run(limit=500)[1]
+    >>> row.stream, row.model, row.n_samples
+    ('Phishing', 'GaussianNB', 499)
+    >>> {calibration: round(loss, 3) for calibration, loss in row.log_loss.items()}
+    {'raw': 0.828, 'Platt': 0.459, 'isotonic': 0.443}
+    """
+    check_window(limit, "limit")
+    if out_dir is None:
+        return [each.row for each in _runs(limit)]
+
+    from rich.console import Console
+
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = list(_runs(limit, Console(stderr=True)))
+    rows = [each.row for each in runs]
+    console = Console()
+    console.print(table(rows))
+    console.print(f"Reliability diagrams: {draw(runs, folder / PICTURE)}", soft_wrap=True)
+    return rows
+
+
+def table_markdown(rows: Iterable[Row]) -> str:
+    """Return the table in Markdown, the best of each score in bold.
+
+    Examples
+    --------
+    >>> scores = {"raw": 0.3, "Platt": 0.25, "isotonic": 0.2}
+    >>> print(table_markdown([Row("Phishing", "PAClassifier", 1250, scores, scores)]))
+    | stream | model | log loss raw | Platt | isotonic | Brier raw | Platt | isotonic |
+    |:--|:--|--:|--:|--:|--:|--:|--:|
+    | Phishing | PAClassifier | 0.300 | 0.250 | **0.200** | 0.3000 | 0.2500 | **0.2000** |
+    <BLANKLINE>
+    """
+    lines = [
+        "| stream | model | log loss raw | Platt | isotonic | Brier raw | Platt | isotonic |",
+        "|:--|:--|--:|--:|--:|--:|--:|--:|",
+    ]
+    lines += [f"| {' | '.join(_cells(row, '**', '**'))} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def table(rows: Iterable[Row]) -> "Table":
+    """Return the table for a terminal, the best of each score in bold."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    made = Table(
+        title="Prequential scores, lower is better",
+        box=SIMPLE,
+        collapse_padding=True,
+        pad_edge=False,
+        show_edge=False,
+    )
+    made.add_column("\n\nstream")
+    made.add_column("\n\nmodel")
+    for score in ("log\nloss", "\nBrier"):
+        for calibration in CALIBRATIONS:
+            over = score if calibration == CALIBRATIONS[0] else "\n"
+            made.add_column(f"{over}\n{calibration}", justify="right", no_wrap=True)
+    stream = None
+    for row in rows:
+        if stream not in (None, row.stream):
+            made.add_section()
+        stream = row.stream
+        made.add_row(*_cells(row, "[bold]", "[/bold]"))
+    return made
+
+
+def _cells(row: Row, left: str, right: str) -> list[str]:
+    cells = [row.stream, row.model]
+    for scores, digits in ((row.log_loss, 3), (row.brier, 4)):
+        texts = [f"{scores[calibration]:.{digits}f}" for calibration in CALIBRATIONS]
+        best = min(texts, key=float)
+        cells += [f"{left}{text}{right}" if text == best else text for text in texts]
+    return cells
+
+
+def draw(runs: list[_Run], path: Path) -> Path:
+    """Draw each stream's most improved model before and after, side by side in one picture."""
+    from matplotlib.figure import Figure
+
+    from streamcal.plot import ReliabilityDisplay
+
+    best: dict[str, _Run] = {}
+    for each in runs:
+        shown = best.setdefault(each.row.stream, each)
+        if _gain(each.row) > _gain(shown.row):
+            best[each.row.stream] = each
+    figure = Figure(figsize=(5.2 * len(best), 5.8), layout="constrained")
+    parts = figure.subfigures(1, len(best), squeeze=False)[0]
+    for part, each in zip(parts, best.values(), strict=True):
+        models = {name: (each.y, p) for name, p in each.served.items()}
+        part.suptitle(f"{each.row.stream}, {each.row.model}")
+        ReliabilityDisplay.from_models(models, ax=part.subplots())
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _gain(row: Row) -> float:
+    return row.log_loss["raw"] - row.log_loss["isotonic"]
+
+
+def _runs(limit: int | None, console: Any = None) -> Iterator[_Run]:
+    for stream in STREAMS:
+        for name in MODELS:
+            waiting: AbstractContextManager[object] = nullcontext()
+            if console is not None:  # shown to a person at a terminal only
+                waiting = console.status(f"{stream.__name__}, {name} …")
+            with waiting:
+                done = _run(stream(), name, limit)
+            yield done
+
+
+def _run(stream: Dataset, model: str, limit: int | None) -> _Run:
+    samples = stream if limit is None else stream.take(limit)
+    pipeline = preprocessing.StandardScaler() | MODELS[model]()
+    y, raw, learned, single = _answers(samples, pipeline)
+    served = {"raw": raw}
+    for name, calibrator in (("Platt", PlattCalibrator()), ("isotonic", IsotonicCalibrator())):
+        served[name] = raw.copy()
+        served[name][learned] = calibrator.predict_learn_many(raw[learned], y[learned])
+        served[name][single] = raw[single]
+    row = Row(
+        type(stream).__name__,
+        model,
+        len(y),
+        {name: _log_loss(y, p) for name, p in served.items()},
+        {name: float(np.mean((p - y) ** 2)) for name, p in served.items()},
+    )
+    return _Run(row, y, served)
+
+
+def _answers(
+    stream: Iterable[tuple[dict[Any, Any], Any]], model: compose.Pipeline
+) -> tuple[Vector, Vector, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return labels, probabilities of True, and where the model knew True, and one label only.
+
+    As with river's own evaluation, samples for which the model knew no label are left out. While it
+    knows one label, the wrapper has no choice but to serve it, and learns if that label is True.
+    """
+    answers = []
+    for x, y in stream:
+        raw = model.predict_proba_one(x)
+        if raw:
+            answers.append((y == True, raw.get(True, 0.0), True in raw, len(raw) == 1))  # noqa: E712
+        model.learn_one(x, y)
+    labels, scores, learned, single = map(np.array, zip(*answers, strict=True))
+    return labels.astype(np.float64), scores.astype(np.float64), learned, single
+
+
+def _log_loss(y: Vector, p: Vector) -> float:
+    p = np.clip(p, _CLAMP, 1.0 - _CLAMP)
+    return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))

@@ -1,0 +1,38 @@
+"""The examples run as a reader would run them, stay short, and show what they say they show."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def printed_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> list[float]:
+    path = next(path for path in EXAMPLES if path.stem == name)
+    runpy.run_path(str(path), run_name="__main__")
+    return [float(number) for number in NUMBER.findall(capsys.readouterr().out)]
+
+
+def test_every_example_has_a_test_and_is_short() -> None:
+    assert [path.stem for path in EXAMPLES] == ["custom_loss", "delayed_labels", "quickstart"]
+    for path in EXAMPLES:
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+
+
+def test_quickstart(capsys: pytest.CaptureFixture[str]) -> None:
+    raw, calibrated = printed_numbers("quickstart", capsys)
+    assert calibrated < raw - 0.1
+
+
+def test_custom_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    raw, squared, own = printed_numbers("custom_loss", capsys)
+    assert own < squared < raw
+
+
+def test_delayed_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    raw, asked_again, served = printed_numbers("delayed_labels", capsys)
+    assert served < asked_again - 0.05
+    assert served < raw - 0.05
