@@ -1,0 +1,177 @@
+"""What holds for the package as a whole: the direction of its imports, its names, its metadata."""
+
+import ast
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import streamcal
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "streamcal"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# A module may import from its own layer and from the layers before it.
+LAYERS = [
+    {"_validation"},
+    {"losses"},
+    {"kernels"},
+    {"calibration"},
+    {"wrappers"},
+    {"metrics"},
+    {"plot"},
+    {"tables", "demo"},
+    {"cli", "commands"},
+]
+RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+
+# What an extra brings, by the names that it is imported under; every other import is a dependency.
+OPTIONAL = {"matplotlib", "pyarrow", "rich", "typer"}
+# What takes its time to import, required or not.
+HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
+
+
+def part_of(path: Path) -> str:
+    """Return the part of the package that a file belongs to; "" for the package's own file."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Return the dotted names that a file imports at any depth, those for type checkers too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively at line {node.lineno}"
+            if node.module == "streamcal":
+                found.update(f"streamcal.{alias.name}" for alias in node.names)
+            else:
+                found.add(str(node.module))
+    return found
+
+
+def test_every_part_has_a_layer():
+    assert {part_of(path) for path in MODULES} - {""} <= set(RANK)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if part_of(path)], ids=lambda path: path.stem
+)
+def test_nothing_imports_upward(path):
+    for name in imports(path):
+        first, _, rest = name.partition(".")
+        if first != "streamcal" or RANK[part_of(path)] == len(LAYERS) - 1:
+            continue
+        target = rest.split(".")[0]
+        assert target in RANK, f"{path} imports {name}: name the module it needs"
+        assert RANK[target] <= RANK[part_of(path)], f"{path} imports upward: {name}"
+
+
+def test_losses_and_kernels_know_nothing_of_river():
+    for path in MODULES:
+        if part_of(path) in {"_validation", "losses", "kernels"}:
+            roots = {name.split(".")[0] for name in imports(path)}
+            assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
+
+
+def test_import_is_light():
+    heavy = [
+        "jax",
+        "matplotlib",
+        "numba",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "scipy",
+        "sklearn",
+        "typer",
+    ]
+    code = f"import sys, streamcal; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_optional_packages_load_only_when_used():
+    code = (
+        "import sys, streamcal\n"
+        "for name in streamcal.__all__: getattr(streamcal, name)\n"
+        f"print([name for name in {sorted(OPTIONAL)} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", streamcal.__all__)
+def test_public_names_resolve_and_are_documented(name):
+    thing = getattr(streamcal, name)
+    assert inspect.getdoc(thing)
+    assert name in dir(streamcal)
+    members = vars(thing).items() if inspect.isclass(thing) else ()
+    for attribute, value in members:
+        if not attribute.startswith("_") and (inspect.isfunction(value) or type(value) is property):
+            assert inspect.getdoc(getattr(thing, attribute)), f"{name}.{attribute}"
+
+
+@pytest.mark.parametrize("part", ["losses", "metrics", "plot", "calibration"])
+def test_public_names_of_parts_resolve_and_are_documented(part):
+    module = __import__(f"streamcal.{part}", fromlist=["__all__"])
+    for name in module.__all__:
+        assert inspect.getdoc(getattr(module, name)), name
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'streamcal' has no attribute 'nothing'"):
+        streamcal.nothing  # noqa: B018
+
+
+def test_the_changelog_is_at_this_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {streamcal.__version__}" in changelog
+
+
+def test_dependencies_are_those_that_are_imported():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def names(requirements):
+        return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
+
+    imported = {name.split(".")[0] for path in MODULES for name in imports(path)}
+    third_party = imported - set(sys.stdlib_module_names) - {"streamcal"}
+    assert third_party - OPTIONAL == names(project["dependencies"])
+    extras = project["optional-dependencies"]
+    assert third_party & OPTIONAL == names(extras["cli"])
+    assert names(extras["plot"]) == {"matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        ("", "was not found; Python 3.11 or newer is needed"),
+        ('[ "$1" = -V ] && echo Python 3.9.2; exit 1', "is needed, python is 3.9.2"),
+        ('[ "$2" != "import venv, ensurepip" ]', "apt install python3-venv"),
+    ],
+)
+def test_what_is_missing_is_said(python, message, tmp_path):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
+    if python:
+        (tmp_path / "python").write_text(f"#!/bin/sh\n{python}\n")
+        (tmp_path / "python").chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / ".ci" / "venv", "cli"],
+        env=os.environ | {"PYTHON": "python", "PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not (tmp_path / ".venv").exists()
