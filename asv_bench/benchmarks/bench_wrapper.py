@@ -11,7 +11,7 @@ SAMPLES = 2_000
 class Wrapper:
     """Costs of ``SAMPLES`` samples of Bananas, the calibrator already holding ``N`` scores."""
 
-    params = ["raw", "wrapped, Platt", "wrapped, isotonic"]
+    params = ("raw", "wrapped, Platt", "wrapped, isotonic")
     param_names = ("model",)
     number = 1
     warmup_time = 0.0

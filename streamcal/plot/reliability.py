@@ -336,7 +336,7 @@ class ReliabilityDisplay:
             from matplotlib import pyplot as plt
         except ImportError:
             raise ImportError(
-                "pictures need matplotlib: pip install 'streamcal-river[plot]'"
+                "pictures need matplotlib: pip install '.[plot]' in the checkout"
             ) from None
         if ax is None:
             _, ax = plt.subplots(figsize=(5.6, 6.2), layout="constrained")

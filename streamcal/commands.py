@@ -1,0 +1,781 @@
+"""The commands of the command line: what they read, check, compute and tell.
+
+Needs the extra ``cli``. Heavy imports wait until a command needs them, so that ``--help`` is quick.
+
+Exit status: 0 all well, 1 the data (or the disk) is at fault, 2 the command was called wrongly.
+Mistakes are one line on standard error.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+import streamcal
+
+if TYPE_CHECKING:
+    from streamcal.calibration import Calibrator
+    from streamcal.losses import Loss
+    from streamcal.tables import Chunk, Fault, Output, Reader
+
+app = typer.Typer(
+    name="streamcal",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Online calibration of model scores: exact, sample by sample, in one pass over a file.",
+)
+
+SAMPLE_ROWS = 1_000_000
+"""A picture is drawn from at most this many rows; of more, from a uniform sample."""
+
+_DRAWABLE = (".png", ".pdf", ".svg")
+
+
+def _examples(*lines: str) -> str:
+    return "\n\n".join(["Examples:", *(f"- `{line}`" for line in lines)])
+
+
+class _Format(StrEnum):
+    csv = "csv"
+    ndjson = "ndjson"
+    parquet = "parquet"
+
+
+class _Interpolation(StrEnum):
+    step = "step"
+    linear = "linear"
+    centered = "centered"
+
+
+class _OnError(StrEnum):
+    stop = "stop"
+    skip = "skip"
+
+
+_COLUMNS, _CALIBRATOR, _RUN = "Columns", "Calibrator", "Files"
+
+_InputPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, NDJSON or Parquet file, or `-` for standard input.",
+        show_default=False,
+    ),
+]
+_LabelOption = Annotated[
+    str,
+    typer.Option(
+        "--label",
+        metavar="COLUMN",
+        help="What came true: 0 and 1, true and false, or numbers in the loss's range. "
+        "Empty: not known.",
+        show_default=False,
+        rich_help_panel=_COLUMNS,
+    ),
+]
+_FormatOption = Annotated[
+    _Format | None,
+    typer.Option(
+        "--format",
+        help="Of input and output. Default: by the file's ending, else csv.",
+        rich_help_panel=_RUN,
+    ),
+]
+_OnErrorOption = Annotated[
+    _OnError,
+    typer.Option(
+        "--on-error",
+        help="Whether a bad row ends the run or is left out and counted.",
+        rich_help_panel=_RUN,
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"streamcal {streamcal.__version__}")
+        raise typer.Exit
+
+
+@app.command(
+    epilog=_examples(
+        "streamcal calibrate scores.csv --score p --label y --out calibrated.csv",
+        "streamcal calibrate s.csv --score p --label y --out c.csv --report report.png",
+        "streamcal calibrate s.parquet --score p --label y --key campaign --out c.parquet",
+        "zcat s.csv.gz | streamcal calibrate - --score p --label y | gzip > c.csv.gz",
+    )
+)
+def calibrate(
+    table: _InputPath,
+    score: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="The model's score or probability.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ],
+    label: _LabelOption,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The weight of each row, a positive number.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Keep one calibrator for each value of this column.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    column: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The name of the new column.", rich_help_panel=_COLUMNS),
+    ] = "calibrated",
+    loss: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What is minimised: log or squared (labels in 0..1), poisson, gamma, tweedie, "
+            "linex, logistic or exponential (labels -1 and 1).",
+            rich_help_panel=_CALIBRATOR,
+        ),
+    ] = "log",
+    prior: Annotated[
+        float,
+        typer.Option(
+            help="Weight of the two pseudo-samples that keep values off the extremes.",
+            rich_help_panel=_CALIBRATOR,
+        ),
+    ] = 1.0,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            help="Forget all but the last so many samples. Default: keep all.",
+            rich_help_panel=_CALIBRATOR,
+        ),
+    ] = None,
+    interpolation: Annotated[
+        _Interpolation,
+        typer.Option(
+            help="How values are read between learned scores.", rich_help_panel=_CALIBRATOR
+        ),
+    ] = _Interpolation.linear,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="TABLE",
+            help="Where the table with the new column goes; `-` is standard output.",
+            rich_help_panel=_RUN,
+        ),
+    ] = Path("-"),
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Draw a reliability diagram, before and after (png, pdf, svg).",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    file_format: _FormatOption = None,
+    on_error: _OnErrorOption = _OnError.stop,
+    batch_rows: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The most rows held at a time. The result does not depend on it.",
+            rich_help_panel=_RUN,
+        ),
+    ] = 65_536,
+) -> None:
+    """Add a column of calibrated values to a table.
+
+    Row by row, in the order of the file: the calibrated value of a row is computed before its label
+    is learned, so the output is what an online system would have served. All other columns stay as
+    they are. A row without a label gets a value and teaches nothing.
+
+    The output is called NAME.partial until it is whole.
+    """
+    from streamcal import losses, tables
+    from streamcal.calibration import IsotonicCalibrator
+
+    def make() -> "Calibrator":
+        return IsotonicCalibrator(
+            loss, window=window, prior=prior, interpolation=interpolation.value
+        )
+
+    with _usage_errors():
+        _check_there(table)
+        kind = tables.format_of(table, out, given=file_format)
+        make()
+        if report is not None:
+            _check_drawable(report)
+            if loss not in ("log", "squared"):
+                raise ValueError("--report draws probabilities: it needs the log or squared loss")
+
+    run = _Run(losses.get(loss), score, label, weight, key, on_error)
+    bank = _Bank(make)
+    totals = _Totals(run.loss)
+    sample = _Sample(3) if report is not None else None
+    output = tables.Output(out)
+    with _data_errors(table, output, lambda: run.written):
+        columns = [name for name in (score, label, weight, key) if name is not None]
+        with (
+            tables.open_table(
+                table, columns, new=column, format=kind, batch_rows=batch_rows
+            ) as source,
+            output,
+            source.writer(output) as writer,
+            _progress(source, "calibrating") as show,
+        ):
+            for chunk in source:
+                rows = run.examine(chunk)
+                values = bank.predict_learn(rows)
+                writer.write(chunk, values, rows.keep)
+                run.written += len(values)
+                run.raise_fault()
+                known = ~np.isnan(rows.labels)
+                scored = np.column_stack([rows.scores, values, rows.labels, rows.weights])[known]
+                totals.add(scored)
+                if sample is not None:
+                    sample.add(scored[:, :3])
+                show()
+        _tell(run, bank, totals)
+        if report is not None and sample is not None:
+            _report(report, totals, sample, score, column)
+
+
+@app.command(
+    epilog=_examples(
+        "streamcal plot scores.csv --score p --label y",
+        "streamcal plot c.csv --score p --score calibrated --label y --out reliability.png",
+    )
+)
+def plot(
+    table: _InputPath,
+    score: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMN",
+            help="Probabilities; give it once for each curve.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ],
+    label: _LabelOption,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="IMAGE",
+            help="The picture (png, pdf, svg).",
+            rich_help_panel=_RUN,
+        ),
+    ] = Path("reliability.png"),
+    file_format: _FormatOption = None,
+    on_error: _OnErrorOption = _OnError.stop,
+) -> None:
+    """Draw the reliability diagram of one or more columns of probabilities.
+
+    Every row counts once; rows without a label are left out. Of more than a million rows a uniform
+    sample is drawn.
+    """
+    from streamcal import losses, tables
+
+    scores = list(dict.fromkeys(score))
+    with _usage_errors():
+        _check_there(table)
+        kind = tables.format_of(table, given=file_format)
+        _check_drawable(out)
+    run = _Run(losses.get("log"), scores, label, None, None, on_error, binary=True)
+    sample = _Sample(len(scores) + 1)
+    with _data_errors(table):
+        with (
+            tables.open_table(table, [*scores, label], format=kind) as source,
+            _progress(source, "reading") as show,
+        ):
+            for chunk in source:
+                rows = run.examine(chunk)
+                run.raise_fault()
+                known = ~np.isnan(rows.labels)
+                sample.add(np.column_stack([rows.scores, rows.labels])[known])
+                show()
+        if not sample.seen:
+            raise tables.TableError("has no labelled rows: there is nothing to draw")
+        _tell_skipped(run)
+        *columns, labels = sample.rows().T
+        _draw(out, labels, dict(zip(scores, columns, strict=True)), sample.seen)
+
+
+@app.command(epilog=_examples("streamcal demo --out pictures"))
+def demo(
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FOLDER", file_okay=False, help="Where pictures go."),
+    ] = Path("."),
+) -> None:
+    """Calibrate river models on the streams that ship with river: a table and a picture."""
+    from streamcal import demo as experiment
+
+    with _data_errors(out):
+        experiment.run(out)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a chunk that are used; arrays of shape ``(n_rows,)``.
+
+    ``scores`` has a second axis where several columns were asked for; ``labels`` are NaN where they
+    are not known; ``keep`` marks these rows in the chunk, None if they are all of it.
+    """
+
+    scores: NDArray[np.float64]
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    groups: list[tuple[Any, NDArray[np.intp]]] | None
+    keep: NDArray[np.bool_] | None
+
+
+@dataclass
+class _Run:
+    """Checks the rows of a table, and counts what came of them."""
+
+    loss: "Loss"
+    score: str | list[str]
+    label: str
+    weight: str | None
+    key: str | None
+    on_error: _OnError
+    binary: bool = False
+    written: int = 0
+    unlabelled: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    fault: "Fault | None" = None
+
+    def examine(self, chunk: "Chunk") -> _Rows:
+        """Return the rows to use: with "stop" those before the first bad row, which is noted."""
+        names = [self.score] if isinstance(self.score, str) else self.score
+        # What each column must be, in words for a message and for a count, and where it is not so.
+        checks: list[tuple[str, str, NDArray[np.bool_]]] = []
+        scores = []
+        for name in names:
+            values, _ = _numbers(chunk, name)
+            scores.append(values)
+            if self.binary:
+                checks.append((name, "a probability in [0, 1]", (values >= 0.0) & (values <= 1.0)))
+            else:
+                checks.append((name, "a finite number", np.isfinite(values)))
+        labels, empty = _numbers(chunk, self.label, booleans=True)
+        if self.binary:
+            valid, what = np.isin(labels, (0.0, 1.0)), "0 or 1"
+        else:
+            valid = self.loss.y_range.contains(labels)
+            what = f"in {self.loss.y_range} for the {self.loss.name} loss"
+        checks.append((self.label, what, empty | valid))
+        if self.weight is None:
+            weights = np.ones(len(chunk))
+        else:
+            weights, _ = _numbers(chunk, self.weight)
+            valid = (weights > 0.0) & (weights < np.inf)
+            checks.append((self.weight, "a positive finite number", valid))
+
+        keep = self._sort_out(chunk, checks)
+        matrix = scores[0] if isinstance(self.score, str) else np.column_stack(scores)
+        keys = chunk.columns[self.key] if self.key is not None else None
+        if keep is not None:
+            matrix, labels, weights = matrix[keep], labels[keep], weights[keep]
+            if keys is not None:
+                keys = _filter(keys, keep)
+        self.unlabelled += int(np.isnan(labels).sum())
+        groups = _group(self.key, keys) if self.key is not None else None
+        return _Rows(matrix, labels, weights, groups, keep)
+
+    def _sort_out(
+        self, chunk: "Chunk", checks: Sequence[tuple[str, str, NDArray[np.bool_]]]
+    ) -> NDArray[np.bool_] | None:
+        """Note the bad rows of a chunk; return the mask of those to use, None if that is all."""
+        from streamcal.tables import Fault
+
+        keep: NDArray[np.bool_] = np.logical_and.reduce([good for _, _, good in checks])
+        if keep.all() and not chunk.faults:
+            return None
+        faults = list(chunk.faults)
+        for i in np.flatnonzero(~keep).tolist():
+            name, what, _ = next(check for check in checks if not check[2][i])
+            message = f"row {chunk.rows[i]}: `{name}` must be {what}, got {chunk.show(name, i)}"
+            faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {what}", message))
+        faults.sort(key=lambda fault: fault.row)
+        if self.on_error is _OnError.stop:
+            self.fault = faults[0]
+            keep &= chunk.rows < faults[0].row
+            return keep
+        for fault in faults:
+            self.skipped[fault.reason] += 1
+            self.examples.setdefault(fault.reason, fault.message)
+        return keep
+
+    def raise_fault(self) -> None:
+        """Raise `TableError` if a bad row has ended the run."""
+        from streamcal.tables import TableError
+
+        if self.fault is not None:
+            raise TableError(self.fault.message)
+
+
+def _numbers(
+    chunk: "Chunk", name: str, *, booleans: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the numbers of a column and where it is empty; errors name the column."""
+    from streamcal.tables import TableError, as_numbers
+
+    try:
+        return as_numbers(chunk.columns[name], booleans=booleans)
+    except TableError as error:
+        raise TableError(f"column `{name}` {error}") from None
+
+
+def _filter(column: Any, keep: NDArray[np.bool_]) -> Any:
+    if isinstance(column, list):
+        return [value for value, kept in zip(column, keep, strict=True) if kept]
+    return column.filter(keep)
+
+
+def _group(name: str, keys: Any) -> list[tuple[Any, NDArray[np.intp]]]:
+    """Return the distinct keys, each with the positions of its rows in order.
+
+    Keys are compared as text (in NDJSON as JSON text, so that 1 and "1" differ); empty is one too.
+    """
+    import pyarrow as pa
+
+    from streamcal.tables import TableError
+
+    if isinstance(keys, list):
+        keys = pa.array([json.dumps(key, sort_keys=True) for key in keys], pa.large_string())
+    try:
+        encoded = keys.cast(pa.large_string()).dictionary_encode(null_encoding="encode")
+    except pa.ArrowException:
+        raise TableError(f"column `{name}` can't be a key: its type is {keys.type}") from None
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes, np.arange(len(encoded.dictionary) + 1), sorter=order)
+    return [
+        (key, order[start:stop])
+        for key, (start, stop) in zip(
+            encoded.dictionary.to_pylist(), pairwise(bounds.tolist()), strict=True
+        )
+    ]
+
+
+class _Bank:
+    """One calibrator per key, made when the key is first seen."""
+
+    def __init__(self, make: "Callable[[], Calibrator]") -> None:
+        self._make = make
+        self._calibrators: dict[Any, Calibrator] = {}
+
+    def __len__(self) -> int:
+        return len(self._calibrators)
+
+    def predict_learn(self, rows: _Rows) -> NDArray[np.float64]:
+        """Predict each row, then learn it if its label is known, each with its key's calibrator."""
+        if rows.groups is None:
+            return _predict_learn(self._of(None), rows.scores, rows.labels, rows.weights)
+        values = np.empty(len(rows.scores))
+        for key, at in rows.groups:
+            values[at] = _predict_learn(
+                self._of(key), rows.scores[at], rows.labels[at], rows.weights[at]
+            )
+        return values
+
+    def _of(self, key: Any) -> "Calibrator":
+        if key not in self._calibrators:
+            self._calibrators[key] = self._make()
+        return self._calibrators[key]
+
+
+def _predict_learn(
+    calibrator: "Calibrator",
+    scores: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Predict and learn in order; a row whose label is NaN is only predicted."""
+    known = ~np.isnan(labels)
+    if known.all():
+        return calibrator.predict_learn_many(scores, labels, weights)
+    values = np.empty(len(scores))
+    bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]
+    for start, stop in pairwise(bounds):
+        run = slice(start, stop)
+        if known[start]:
+            values[run] = calibrator.predict_learn_many(scores[run], labels[run], weights[run])
+        else:
+            values[run] = calibrator.predict_many(scores[run])
+    return values
+
+
+class _Totals:
+    """Mean losses of raw scores and calibrated values over the labelled rows."""
+
+    def __init__(self, loss: "Loss") -> None:
+        self.loss = loss
+        self.rows = 0
+        self.binary = True
+        self.probabilities = True
+        self._in_range = True
+        self._weight = 0.0
+        self._log, self._brier, self._own = np.zeros(2), np.zeros(2), np.zeros(2)
+
+    def add(self, scored: NDArray[np.float64]) -> None:
+        """Count rows of (raw, calibrated, label, weight), shape ``(n_rows, 4)``."""
+        if not len(scored):
+            return
+        raw, _, y, w = scored.T
+        self.rows += len(scored)
+        self.binary = self.binary and bool(np.isin(y, (0.0, 1.0)).all())
+        self.probabilities = self.probabilities and bool(((raw >= 0.0) & (raw <= 1.0)).all())
+        self._in_range = self._in_range and self.loss.z_range.contains_all(raw)
+        self._weight += float(w.sum())
+        for k, z in enumerate(scored.T[:2]):
+            if self.binary and (k or self.probabilities):
+                hit = np.clip(np.where(y == 1.0, z, 1.0 - z), 1e-15, 1.0)
+                self._log[k] -= np.sum(w * np.log(hit))
+                self._brier[k] += np.sum(w * np.square(z - y))
+            if not self.binary and (k or self._in_range):
+                self._own[k] += np.sum(w * self.loss(z, y))
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each mean loss that makes sense for these labels."""
+        if not self.rows:
+            return
+        if self.binary:
+            for name, sums in (("log loss", self._log), ("Brier score", self._brier)):
+                yield self._line(name, sums, self.probabilities)
+        else:
+            yield self._line(f"{self.loss.name} loss", self._own, self._in_range)
+
+    def _line(self, name: str, sums: NDArray[np.float64], comparable: bool) -> str:
+        raw, calibrated = (sums / self._weight).tolist()
+        before = f"{raw:.4f}" if comparable else "(raw scores out of range)"
+        return f"  {name:<12} {before} -> {calibrated:.4f}"
+
+
+class _Sample:
+    """A uniform sample of rows without replacement, in their order; memory is bounded.
+
+    Each row draws a number, and the rows with the smallest are kept.
+    """
+
+    def __init__(self, width: int, capacity: int = SAMPLE_ROWS) -> None:
+        self.seen = 0
+        self._capacity = capacity
+        self._random = np.random.default_rng(0)
+        self._limit = 1.0
+        self._parts = [np.empty((0, width + 1))]
+
+    def add(self, rows: NDArray[np.float64]) -> None:
+        """Offer rows, shape ``(n_rows, width)``."""
+        self.seen += len(rows)
+        draws = self._random.random(len(rows))
+        chosen = draws < self._limit
+        self._parts.append(np.column_stack([draws[chosen], rows[chosen]]))
+        if sum(map(len, self._parts)) > 1.25 * self._capacity:
+            self._shrink()
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the sample, shape ``(at most capacity, width)``."""
+        return self._shrink()[:, 1:]
+
+    def _shrink(self) -> NDArray[np.float64]:
+        rows = np.concatenate(self._parts)
+        if len(rows) > self._capacity:
+            chosen = np.argpartition(rows[:, 0], self._capacity - 1)[: self._capacity]
+            rows = rows[np.sort(chosen)]
+            self._limit = float(rows[:, 0].max())
+        self._parts = [rows]
+        return rows
+
+
+def _check_there(table: Path) -> None:
+    """Raise ``ValueError`` unless something can be read under that name."""
+    from streamcal.tables import is_standard
+
+    if not is_standard(table) and (table.is_dir() or not table.exists()):
+        raise ValueError(f"there is no file {table}")
+
+
+def _check_drawable(path: Path) -> None:
+    """Raise ``ValueError`` now rather than after hours of work."""
+    if path.suffix.lower() not in _DRAWABLE:
+        raise ValueError(f"a picture must end in {', '.join(_DRAWABLE)}, got {path}")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for {path.name}")
+
+
+def _report(path: Path, totals: _Totals, sample: _Sample, score: str, column: str) -> None:
+    """Draw raw against calibrated."""
+    from streamcal.tables import TableError
+
+    if not totals.rows:
+        raise TableError(f"no row has a label, so there is no {path}")
+    if not totals.binary:
+        raise TableError(f"some labels are neither 0 nor 1, so there is no {path}")
+    raw, calibrated, labels = sample.rows().T
+    curves = {score: raw} if totals.probabilities else {}
+    _draw(path, labels, {**curves, column: calibrated}, sample.seen)
+
+
+def _draw(
+    path: Path, labels: NDArray[np.float64], curves: dict[str, NDArray[np.float64]], seen: int
+) -> None:
+    """Draw a reliability diagram with one curve per column, every row counted once."""
+    from matplotlib.figure import Figure
+
+    from streamcal.plot import ReliabilityDisplay
+
+    # A figure of its own needs no pyplot, and so no window system.
+    figure = Figure(figsize=(5.6, 6.2), layout="constrained", dpi=150)
+    happened = labels == 1.0
+    if len(curves) == 1:
+        ((name, values),) = curves.items()
+        ReliabilityDisplay.from_predictions(happened, values, name=name, ax=figure.subplots())
+    else:
+        models = {name: (happened, values) for name, values in curves.items()}
+        ReliabilityDisplay.from_models(models, ax=figure.subplots())
+    figure.savefig(path)
+    drawn = _count(seen)
+    if seen > len(labels):
+        drawn = f"a uniform sample of {len(labels):,} of {drawn}"
+    _say(f"{path}: drawn from {drawn}")
+
+
+def _count(n: int) -> str:
+    return f"{n:,} row" if n == 1 else f"{n:,} rows"
+
+
+def _tell(run: _Run, bank: _Bank, totals: _Totals) -> None:
+    """Print the summary of a run."""
+    parts = [f"{_count(run.written)} calibrated"]
+    if run.unlabelled:
+        parts.append(f"{run.unlabelled:,} of them without a label")
+    if run.key is not None:
+        parts.append(f"{len(bank):,} keys")
+    _say(", ".join(parts))
+    _tell_skipped(run)
+    for line in totals.lines():
+        _say(line)
+
+
+def _tell_skipped(run: _Run) -> None:
+    if run.skipped:
+        _say(f"{_count(run.skipped.total())} skipped")
+    for reason, count in run.skipped.most_common():
+        _say(f"  {count:,} where {reason}, first {run.examples[reason]}")
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _fail(message: str, status: int) -> typer.Exit:
+    _say(f"streamcal: {message}")
+    return typer.Exit(status)
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Turn the ``ValueError`` of a bad option into a line and status 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise _fail(str(error), 2) from None
+
+
+@contextlib.contextmanager
+def _data_errors(
+    table: Path, output: "Output | None" = None, written: Callable[[], int] = int
+) -> Iterator[None]:
+    """Turn what is wrong with data, disk or patience into a line and status 1 (or 130).
+
+    The line says what has become of the output.
+    """
+    from streamcal.tables import TableError, is_standard
+
+    def state() -> str:
+        if output is None or not output.begun:
+            return ""
+        rows = _count(written())
+        if output.partial is None:
+            return f"; the output is incomplete, it has {rows}"
+        return f"; the incomplete output, {rows}, is in {output.partial}"
+
+    name = "standard input" if is_standard(table) else str(table)
+    try:
+        yield
+    except TableError as error:
+        raise _fail(f"{name}: {error}{state()}", 1) from None
+    except BrokenPipeError:
+        # Whoever read standard output has seen enough; nothing may be flushed to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise _fail(f"{where}{error.strerror or error}{state()}", 1) from None
+    except KeyboardInterrupt:
+        raise _fail(f"interrupted{state()}", 130) from None
+
+
+@contextlib.contextmanager
+def _progress(source: "Reader", doing: str) -> Iterator[Callable[[], None]]:
+    """Show a progress bar while a person is looking; yields what brings it up to date."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    amount = DownloadColumn() if source.unit == "bytes" else MofNCompleteColumn()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(doing, total=source.size)
+        yield lambda: bar.update(task, completed=source.position)

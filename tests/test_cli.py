@@ -1,0 +1,586 @@
+"""The command line: what a person types, what comes out, and what is said when it can't."""
+
+import csv
+import inspect
+import io
+import json
+import os
+import subprocess
+import sys
+import types
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import streamcal
+from streamcal import cli, commands, losses, tables
+from streamcal.calibration import IsotonicCalibrator
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def run(*arguments, status=0, **options):
+    """Run a command in this process; a traceback fails the test."""
+    result = CliRunner().invoke(commands.app, list(map(str, arguments)), **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == status, result.output
+    return result
+
+
+def calibrate(path, *arguments, **options):
+    return run("calibrate", path, "--score", "p", "--label", "y", *arguments, **options)
+
+
+def column(text, name):
+    """Return a column of CSV text as floats."""
+    if isinstance(text, os.PathLike):
+        text = text.read_text()
+    return [float(row[name]) for row in csv.DictReader(io.StringIO(text))]
+
+
+def expected(scores, labels, weights=None, **parameters):
+    """Return what a calibrator answers, one call at a time; a label of None is not learned."""
+    calibrator = IsotonicCalibrator(**parameters)
+    answers = []
+    for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
+        answers.append(calibrator.predict_one(score))
+        if label is not None:
+            calibrator.learn_one(score, label, 1.0 if weights is None else weights[i])
+    return answers
+
+
+@pytest.fixture
+def sample():
+    rng = np.random.default_rng(5)
+    scores = rng.random(60).round(2)
+    return scores.tolist(), (rng.random(60) < scores**2).astype(int).tolist()
+
+
+@pytest.fixture
+def scores_csv(tmp_path, sample):
+    path = tmp_path / "scores.csv"
+    lines = [f"{i},{p},{y},{'xyz'[i % 3]}" for i, (p, y) in enumerate(zip(*sample, strict=True))]
+    path.write_text("\n".join(["id,p,y,city", *lines, ""]))
+    return path
+
+
+# --- calibrate: values
+
+
+def test_each_row_is_predicted_before_it_is_learned(scores_csv, sample, tmp_path):
+    out = tmp_path / "out.csv"
+    result = calibrate(scores_csv, "--out", out)
+    assert column(out, "calibrated") == expected(*sample)
+    rows, before = (csv.reader(path.read_text().splitlines()) for path in (out, scores_csv))
+    assert [row[:-1] for row in rows] == list(before)
+    assert result.stdout == ""
+    assert "60 rows calibrated\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (["--window", 20], {"window": 20}),
+        (["--prior", 0.25], {"prior": 0.25}),
+        (["--loss", "squared"], {"loss": "squared"}),
+        (["--interpolation", "step"], {"interpolation": "step"}),
+    ],
+)
+def test_options_reach_the_calibrator(scores_csv, sample, options, parameters):
+    result = calibrate(scores_csv, *options)
+    assert column(result.stdout, "calibrated") == expected(*sample, **parameters)
+
+
+def test_defaults_are_the_calibrator_s(scores_csv):
+    mine = inspect.signature(commands.calibrate).parameters
+    for name, parameter in inspect.signature(IsotonicCalibrator).parameters.items():
+        assert mine[name].default == parameter.default
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
+def test_the_result_does_not_depend_on_the_batch(scores_csv, sample, batch_rows):
+    result = calibrate(scores_csv, "--batch-rows", batch_rows)
+    assert column(result.stdout, "calibrated") == expected(*sample)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
+def test_one_calibrator_for_each_key_and_the_order_stays(scores_csv, sample, batch_rows):
+    result = calibrate(scores_csv, "--key", "city", "--batch-rows", batch_rows)
+    scores, labels = map(np.array, sample)
+    values = np.empty(60)
+    for k in range(3):
+        values[k::3] = expected(scores[k::3], labels[k::3].tolist())
+    assert column(result.stdout, "calibrated") == values.tolist()
+    assert column(result.stdout, "id") == list(range(60))
+    assert "60 rows calibrated, 3 keys" in result.stderr
+
+
+def test_weights_and_name_of_the_column(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y,n\n.2,0,3\n.8,1,.5\n.5,1,1\n.5,0,2\n")
+    result = calibrate(path, "--weight", "n", "--column", "q")
+    scores, labels, weights = [0.2, 0.8, 0.5, 0.5], [0, 1, 1, 0], [3.0, 0.5, 1.0, 2.0]
+    assert column(result.stdout, "q") == expected(scores, labels, weights)
+
+
+def test_a_row_without_a_label_is_predicted_and_not_learned(tmp_path):
+    path = tmp_path / "in.csv"
+    labels = [None, 1, None, None, 0, 1, None]
+    scores = [0.3, 0.6, 0.6, 0.2, 0.4, 0.5, 0.5]
+    rows = [f"{p},{'' if y is None else y}" for p, y in zip(scores, labels, strict=True)]
+    path.write_text("\n".join(["p,y", *rows]))
+    result = calibrate(path)
+    assert column(result.stdout, "calibrated") == expected(scores, labels)
+    assert "7 rows calibrated, 4 of them without a label" in result.stderr
+
+
+def test_labels_may_be_words(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n.5,TRUE\n.4,false\n.6,1\n.6,0.0\n.6,1\n")
+    result = calibrate(path)
+    assert column(result.stdout, "calibrated") == expected(
+        [0.5, 0.4, 0.6, 0.6, 0.6], [1, 0, 1, 0, 1]
+    )
+
+
+# --- calibrate: formats
+
+
+def test_all_formats_give_the_same_values(scores_csv, sample, tmp_path):
+    table = pa.csv.read_csv(scores_csv)
+    pq.write_table(table, tmp_path / "s.parquet")
+    calibrate(tmp_path / "s.parquet", "--key", "city", "--out", tmp_path / "c.parquet")
+    back = pq.read_table(tmp_path / "c.parquet")
+    assert back.drop_columns("calibrated") == table
+
+    lines = [json.dumps(row) for row in table.to_pylist()]
+    (tmp_path / "s.ndjson").write_text("\n".join(lines))
+    calibrate(tmp_path / "s.ndjson", "--key", "city", "--out", tmp_path / "c.ndjson")
+    out = (tmp_path / "c.ndjson").read_text().splitlines()
+    assert [{**json.loads(line), "calibrated": 0} for line in out] == [
+        {**row, "calibrated": 0} for row in table.to_pylist()
+    ]
+
+    values = column(calibrate(scores_csv, "--key", "city").stdout, "calibrated")
+    assert back["calibrated"].to_pylist() == values
+    assert [json.loads(line)["calibrated"] for line in out] == values
+
+
+def test_the_example_of_the_documentation():
+    page = Path(__file__).parents[1] / "docs" / "command-line.md"
+    block = page.read_text().split("```\nid,p,y ")[1].split("```")[0]
+    rows = [line.replace("→", " ").split() for line in ("id,p,y " + block).splitlines()]
+    before, after = ("\n".join(lines) + "\n" for lines in zip(*rows, strict=True))
+    assert calibrate("-", input=before).stdout == after
+
+
+def test_standard_input_and_output(sample):
+    rows = [json.dumps({"p": p, "y": bool(y)}) for p, y in zip(*sample, strict=True)]
+    result = calibrate("-", "--format", "ndjson", input="\n".join(rows))
+    values = [json.loads(line)["calibrated"] for line in result.stdout.splitlines()]
+    assert values == expected(*sample)
+    result = calibrate("-", input="p,y\n.5,1\n")
+    assert result.stdout == 'p,y,calibrated\n".5","1",0.5\n'
+
+
+def test_keys_of_json_are_told_apart_by_type(tmp_path):
+    path = tmp_path / "in.jsonl"
+    keys = [1, "1", None, [1], 1.0, True]
+    lines = [json.dumps({"p": 0.5, "y": 1, "k": key}) for key in keys]
+    path.write_text("\n".join([*lines, '{"p": 0.5, "y": 1}', lines[0]]))
+    assert "8 rows calibrated, 6 keys" in calibrate(path, "--key", "k").stderr
+
+
+def test_keys_of_parquet_may_be_any_plain_type(tmp_path):
+    path = tmp_path / "in.parquet"
+    table = pa.table(
+        {
+            "p": [0.5] * 4,
+            "y": [True, False, None, True],
+            "int": [1, 2, 1, None],
+            "nan": [float("nan"), float("nan"), 1.0, None],
+            "word": pa.array(["a", "b", "a", None]).dictionary_encode(),
+            "when": pa.array([1, 2, 1, None], pa.timestamp("ns")),
+            "list": [[1], [2], [1], None],
+        }
+    )
+    pq.write_table(table, path)
+    for name in ("int", "nan", "word", "when"):
+        out = tmp_path / "out.parquet"
+        result = calibrate(path, "--key", name, "--batch-rows", 1, "--out", out)
+        assert "4 rows calibrated, 1 of them without a label, 3 keys" in result.stderr
+    result = calibrate(path, "--key", "list", "--out", out, status=1)
+    assert "column `list` can't be a key" in result.stderr
+
+
+def test_the_format_stays(tmp_path, scores_csv):
+    result = calibrate(scores_csv, "--out", tmp_path / "out.parquet", status=2)
+    assert "the format stays the same" in result.stderr
+
+
+# --- calibrate: what is told
+
+
+def test_summary_of_probabilities(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y,n\n0.5,1,1\n0.25,0,3\n0.9,,1\n")
+    result = calibrate(path, "--weight", "n")
+    values = column(result.stdout, "calibrated")
+    log_loss = -(np.log(values[0]) + 3 * np.log(1 - values[1])) / 4
+    brier = ((1 - values[0]) ** 2 + 3 * values[1] ** 2) / 4
+    assert (
+        f"log loss     {-(np.log(0.5) + 3 * np.log(0.75)) / 4:.4f} -> {log_loss:.4f}"
+        in result.stderr
+    )
+    assert f"Brier score  0.1094 -> {brier:.4f}" in result.stderr
+
+
+def test_summary_of_margins_and_of_other_losses(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n-3.5,1\n2,0\n")
+    assert "log loss     (raw scores out of range) -> " in calibrate(path).stderr
+    path.write_text("p,y\n2,2.5\n3,1\n")
+    result = calibrate(path, "--loss", "poisson")
+    poisson = losses.get("poisson")
+    after = poisson(column(result.stdout, "calibrated"), [2.5, 1.0]).mean()
+    before = poisson([2.0, 3.0], [2.5, 1.0]).mean()
+    assert f"poisson loss {before:.4f} -> {after:.4f}" in result.stderr
+    path.write_text("p,y\n2,\n")
+    assert "->" not in calibrate(path).stderr
+
+
+def test_report_draws_before_and_after(scores_csv, tmp_path):
+    report = tmp_path / "report.png"
+    result = calibrate(scores_csv, "--out", tmp_path / "out.csv", "--report", report)
+    assert report.read_bytes().startswith(PNG)
+    assert "report.png: drawn from 60 rows" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "curves"), [("0.5,1\n0.2,0\n", ["p", "calibrated"]), ("5,1\n2,0\n", ["calibrated"])]
+)
+def test_report_draws_raw_scores_only_if_they_are_probabilities(
+    tmp_path, monkeypatch, body, curves
+):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n" + body)
+    drawn = []
+    monkeypatch.setattr(commands, "_draw", lambda *arguments: drawn.append(arguments))
+    calibrate(path, "--report", tmp_path / "r.png")
+    ((_, labels, values, seen),) = drawn
+    assert list(values) == curves
+    assert labels.tolist() == [1.0, 0.0]
+    assert seen == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "message"), [("0.5,0.5\n", "neither 0 nor 1"), ("0.5,\n", "no row has a label")]
+)
+def test_report_that_can_not_be_drawn_leaves_the_output_whole(tmp_path, body, message):
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text("p,y\n" + body)
+    result = calibrate(path, "--out", out, "--report", tmp_path / "r.png", status=1)
+    assert message in result.stderr
+    assert "incomplete" not in result.stderr
+    assert out.exists()
+
+
+def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
+    sample = commands._Sample(1, capacity=1000)
+    for start in range(0, 20_000, 100):
+        sample.add(np.arange(start, start + 100.0)[:, None])
+        assert sum(map(len, sample._parts)) <= 1250
+    (rows,) = sample.rows().T
+    assert sample.seen == 20_000
+    assert len(np.unique(rows)) == 1000
+    assert (np.diff(rows) > 0).all()
+    counts, _ = np.histogram(rows, bins=10, range=(0, 20_000))
+    assert abs(counts - 100).max() < 40
+
+
+def test_progress_is_shown_to_a_person_only(scores_csv, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for stream, shown in [(Terminal(), True), (io.StringIO(), False)]:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with (
+            tables.open_table(scores_csv, []) as source,
+            commands._progress(source, "calibrating") as show,
+        ):
+            list(source)
+            show()
+        assert ("calibrating" in stream.getvalue()) is shown
+
+
+# --- calibrate: bad input
+
+
+GOOD = ["p,y,n,t", "0.2,0,1,a", "0.7,1,1,b"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message", "reason"),
+    [
+        ("x,1,1,c", "`p` must be a finite number, got 'x'", "`p` is not a finite number"),
+        ("nan,1,1,c", "`p` must be a finite number, got 'nan'", "`p` is not a finite number"),
+        ("-inf,1,1,c", "`p` must be a finite number, got '-inf'", "`p` is not a finite number"),
+        (",1,1,c", "`p` must be a finite number, got nothing", "`p` is not a finite number"),
+        ("true,1,1,c", "`p` must be a finite number, got 'true'", "`p` is not a finite number"),
+        ("1,2,1,c", "`y` must be in [0, 1] for the log loss, got '2'", "`y` is not in [0, 1]"),
+        ("1,yes,1,c", "`y` must be in [0, 1] for the log loss, got 'yes'", "`y` is not in [0, 1]"),
+        ("1,NaN,1,c", "`y` must be in [0, 1] for the log loss, got 'NaN'", "`y` is not in [0, 1]"),
+        ("1,1,0,c", "`n` must be a positive finite number, got '0'", "`n` is not a positive"),
+        ("1,1,-2,c", "`n` must be a positive finite number, got '-2'", "`n` is not a positive"),
+        ("1,1,inf,c", "`n` must be a positive finite number, got 'inf'", "`n` is not a positive"),
+        ("1,1,,c", "`n` must be a positive finite number, got nothing", "`n` is not a positive"),
+        ("1,1,1", " must have 4 fields, got 3", "wrong number of fields"),
+        ("1,1,1,c,d", " must have 4 fields, got 5", "wrong number of fields"),
+    ],
+)
+def test_a_bad_row_in_the_middle(tmp_path, row, message, reason):
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text("\n".join([*GOOD, row, "0.6,1,1,d", "0.3,0,1,e", ""]))
+    out.write_text("older")
+    result = calibrate(path, "--weight", "n", "--out", out, status=1)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"streamcal: {path}: row 3")
+    assert message in line
+    assert line.endswith(f"; the incomplete output, 2 rows, is in {out}.partial")
+    assert out.read_text() == "older"
+    partial = (tmp_path / "out.csv.partial").read_text()
+    assert partial.splitlines()[0] == GOOD[0] + ",calibrated"
+    assert column(partial, "calibrated") == expected([0.2, 0.7], [0, 1])
+    assert partial.endswith("\n")
+
+    result = calibrate(path, "--weight", "n", "--out", out, "--on-error", "skip")
+    assert column(out, "calibrated") == expected([0.2, 0.7, 0.6, 0.3], [0, 1, 1, 0])
+    assert [row[3] for row in csv.reader(out.read_text().splitlines())] == ["t", *"abde"]
+    assert "4 rows calibrated\n1 row skipped\n  1 where " + reason in result.stderr
+
+
+def test_skipped_rows_are_counted_by_reason(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\nx,1\n1,1\ny,9\n2\n.5,\n3,9\n")
+    result = calibrate(path, "--on-error", "skip", "--batch-rows", 2)
+    assert column(result.stdout, "p") == [1.0, 0.5]
+    assert "2 rows calibrated, 1 of them without a label\n4 rows skipped\n" in result.stderr
+    assert "  2 where `p` is not a finite number, first row 1: " in result.stderr
+    assert "  1 where wrong number of fields, first row 4" in result.stderr
+    assert "  1 where `y` is not in [0, 1] for the log loss, first row 6" in result.stderr
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_quote_left_open_can_not_be_skipped(tmp_path, on_error):
+    path = tmp_path / "in.csv"
+    path.write_text('p,y\n.5,1\n"0.6,1\n.7,0\n')
+    result = calibrate(path, "--on-error", on_error, status=1)
+    assert "row 2 has a quote that is never closed" in result.stderr
+    assert "; the output is incomplete, it has 1 row\n" in result.stderr
+    assert result.stdout == 'p,y,calibrated\n".5","1",0.5\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("in.csv", "", "is empty"),
+        ("in.csv", "p,z\n1,1\n", "has no column `y`; its columns are p, z"),
+        ("in.csv", "p,y,calibrated\n", "already has a column `calibrated`"),
+        ("in.csv", "p,p,y\n", "has two columns named `p`"),
+        ("in.ndjson", "", "is empty"),
+        ("in.ndjson", '{"p": 1}\n', "has no field `y` in any of its objects"),
+        ("in.ndjson", '{"p": 1, "y": "1"}\n{"y": 0}\n', "row 2: `p` must be a finite"),
+        ("in.ndjson", '{"p": true, "y": 1}\n', "row 1: `p` must be a finite"),
+        ("in.ndjson", "p,y\n", "row 1 is not JSON"),
+        ("in.parquet", "", "is empty"),
+        ("in.parquet", "nonsense" * 10, "is not a Parquet file"),
+    ],
+)
+def test_tables_that_can_not_be_calibrated(tmp_path, name, data, message):
+    path = tmp_path / name
+    path.write_text(data)
+    result = calibrate(path, "--out", tmp_path / f"out.{name[3:]}", status=1)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"streamcal: {path}: {message}")
+    assert not (tmp_path / f"out.{name[3:]}").exists()
+
+
+def test_parquet_of_the_wrong_type_and_with_holes(tmp_path):
+    path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"p": [[0.5]], "y": [1]}), path)
+    assert "column `p` must hold numbers, not list" in calibrate(path, "-o", out, status=1).stderr
+    pq.write_table(pa.table({"p": [0.5, 0.6, None], "y": [1, None, 0]}), path)
+    result = calibrate(path, "-o", out, status=1)
+    assert "row 3: `p` must be a finite number, got nothing" in result.stderr
+    assert pq.read_table(f"{out}.partial")["calibrated"].to_pylist() == expected(
+        [0.5, 0.6], [1, None]
+    )
+    assert calibrate("-", "--format", "parquet", status=1).stderr.startswith(
+        "streamcal: standard input: Parquet has its index at the end"
+    )
+
+
+def test_header_only_makes_a_header_only(tmp_path):
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text("p,y\n")
+    assert "0 rows calibrated" in calibrate(path, "--out", out).stderr
+    assert out.read_text() == "p,y,calibrated\n"
+
+
+def test_a_table_may_be_replaced_by_its_own_output(scores_csv, sample):
+    calibrate(scores_csv, "--out", scores_csv)
+    assert column(scores_csv, "calibrated") == expected(*sample)
+
+
+def test_disk_errors_are_one_line(scores_csv, tmp_path):
+    result = calibrate(scores_csv, "--out", tmp_path / "none" / "out.csv", status=1)
+    (line,) = result.stderr.splitlines()
+    assert line.endswith("out.csv.partial: No such file or directory")
+
+
+def test_interrupted(scores_csv, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", interrupt)
+    out = tmp_path / "out.csv"
+    result = calibrate(scores_csv, "--out", out, status=130)
+    assert "interrupted; the incomplete output, 0 rows, is in" in result.stderr
+    assert not out.exists()
+
+
+# --- usage
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--window", "0"], "`window` must be a positive int or None, got 0"),
+        (["--loss", "brier"], "`loss` must be one of 'squared'"),
+        (["--report", "r.gif"], "a picture must end in .png, .pdf, .svg, got r.gif"),
+        (["--report", "none/r.png"], "there is no folder none for r.png"),
+        (["--report", "r.png", "--loss", "poisson"], "it needs the log or squared loss"),
+    ],
+)
+def test_options_that_make_no_sense(scores_csv, options, message):
+    result = calibrate(scores_csv, *options, status=2)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("streamcal: ")
+    assert message in line
+
+
+def test_arguments_that_make_no_sense(tmp_path):
+    for arguments in (["calibrate"], ["calibrate", tmp_path], ["fly"], ["--fly"]):
+        assert run(*arguments, status=2).stdout == ""
+    for path in (tmp_path, tmp_path / "none.csv"):
+        assert calibrate(path, status=2).stderr == f"streamcal: there is no file {path}\n"
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"streamcal {streamcal.__version__}\n"
+    text = run("calibrate", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"}).stdout
+    for option in inspect.signature(commands.calibrate).parameters:
+        name = {"table": "TABLE", "file_format": "--format"}.get(option)
+        assert (name or "--" + option.replace("_", "-")) in text
+    assert "streamcal calibrate scores.csv --score p --label y --out calibrated.csv" in text
+    assert all(command in run("--help").stdout for command in ("calibrate", "plot", "demo"))
+
+
+def test_a_missing_extra_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "pyarrow" else object())
+    with pytest.raises(SystemExit) as error:
+        cli.main()
+    assert error.value.code == 1
+    assert capsys.readouterr().err == (
+        "streamcal: the command line needs pyarrow: pip install '.[cli]' in the checkout\n"
+    )
+
+
+def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n" + "0.5,\n" * 50_000)
+    command = [sys.executable, "-m", "streamcal.cli", "calibrate", path, "--score=p", "--label=y"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"p,y,calibrated\n"
+        process.stdout.close()
+        assert process.wait() == 1
+        assert process.stderr.read() == b""
+
+
+# --- plot and demo
+
+
+def test_plot_one_and_several_columns(scores_csv, tmp_path):
+    out, both = tmp_path / "out.csv", tmp_path / "both.png"
+    calibrate(scores_csv, "--out", out)
+    result = run("plot", out, "--score=p", "--score=calibrated", "--label=y", "--out", both)
+    assert both.read_bytes().startswith(PNG)
+    assert result.stderr == f"{both}: drawn from 60 rows\n"
+    one = tmp_path / "one.svg"
+    run("plot", out, "--score=p", "--label=y", "--out", one)
+    assert "<svg" in one.read_text()
+
+
+def test_plot_leaves_out_what_has_no_label(tmp_path):
+    path, out = tmp_path / "in.csv", tmp_path / "out.png"
+    path.write_text("p,y\n.5,true\n.7,\n.4,false\n")
+    assert "drawn from 2 rows" in run("plot", path, "--score=p", "--label=y", "-o", out).stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1.5,1", "`p` must be a probability in [0, 1], got '1.5'"),
+        (",1", "`p` must be a probability in [0, 1], got nothing"),
+        ("0.5,0.5", "`y` must be 0 or 1, got '0.5'"),
+        ("0.5", "must have 2 fields, got 1"),
+    ],
+)
+def test_plot_of_bad_rows(tmp_path, row, message):
+    path, out = tmp_path / "in.csv", tmp_path / "out.png"
+    path.write_text(f"p,y\n.5,1\n{row}\n.4,0\n")
+    command = ["plot", path, "--score=p", "--label=y", "--out", out]
+    (line,) = run(*command, status=1).stderr.splitlines()
+    assert line.startswith(f"streamcal: {path}: row 2")
+    assert message in line
+    assert not out.exists()
+    result = run(*command, "--on-error", "skip")
+    assert "1 row skipped" in result.stderr
+    assert "drawn from 2 rows" in result.stderr
+
+
+def test_plot_of_nothing(tmp_path):
+    path, out = tmp_path / "in.csv", tmp_path / "out.png"
+    path.write_text("p,y\n0.5,\n")
+    command = ["plot", path, "--score=p", "--label=y", "--out"]
+    assert "has no labelled rows" in run(*command, out, status=1).stderr
+    assert "must end in .png" in run(*command, "out.csv", status=2).stderr
+
+
+def test_demo_runs_the_experiment(tmp_path, monkeypatch):
+    folders = []
+    experiment = types.ModuleType("streamcal.demo")
+    experiment.run = folders.append
+    monkeypatch.setitem(sys.modules, "streamcal.demo", experiment)
+    monkeypatch.setattr(streamcal, "demo", experiment, raising=False)
+    run("demo", "--out", tmp_path)
+    assert folders == [tmp_path]
+
+
+def test_groups_cover_the_rows_in_order():
+    keys = pa.array(["b", "a", "", "b", "a"])
+    groups = dict(commands._group("k", keys))
+    assert {key: at.tolist() for key, at in groups.items()} == {
+        "b": [0, 3],
+        "a": [1, 4],
+        "": [2],
+    }
+    assert all(a < b for at in groups.values() for a, b in pairwise(at))

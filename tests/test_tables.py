@@ -1,0 +1,635 @@
+"""Tables: rows come out as they went in, and what is wrong with one is said with its place."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcal import tables
+from streamcal.tables import Output, TableError, as_numbers, format_of, open_table
+
+
+def read(path, columns, **options):
+    """Return the columns as lists of text or values, the row numbers, and the faults."""
+    values = {name: [] for name in columns}
+    rows, faults = [], []
+    with open_table(path, columns, **options) as table:
+        for chunk in table:
+            rows += chunk.rows.tolist()
+            faults += chunk.faults
+            for name in columns:
+                column = chunk.columns[name]
+                values[name] += column if isinstance(column, list) else column.to_pylist()
+    return values, rows, faults
+
+
+def add_column(source, target, values, columns=(), new="new", drop=()):
+    """Copy a table with a column more; ``values`` are consumed in order."""
+    values = iter(values)
+    with (
+        open_table(source, columns, new=new) as table,
+        Output(target) as output,
+        table.writer(output) as writer,
+    ):
+        for chunk in table:
+            keep = ~np.isin(chunk.rows, drop)
+            written = np.array([next(values) for _ in range(keep.sum())])
+            writer.write(chunk, written, None if keep.all() else keep)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder for the property tests, whose examples overwrite each other's files."""
+    return tmp_path_factory.mktemp("tables")
+
+
+def write(path, data):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+# --- CSV: what is a row
+
+
+csv_noise = st.lists(st.sampled_from(["a", "1", '"', ",", "\n", "\r\n", " "]), max_size=40).map(
+    "".join
+)
+
+
+@given(body=csv_noise, block=st.integers(4, 60), batch_rows=st.integers(1, 4))
+@settings(deadline=None, max_examples=200)
+def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
+    path = write(folder / "noise.csv", "x,y\n" + body)
+    mark = ["mark", "mark"]
+    expected = [row for row in csv.reader(io.StringIO(body + "\nmark,mark", newline="")) if row]
+    is_open = expected[-1] != mark  # a quote left open swallows the mark
+    if not is_open:
+        expected.pop()
+
+    seen, faults, told = [], [], ""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        open_table(path, "xy", batch_rows=batch_rows) as table,
+    ):
+        patch.setattr(tables, "_BLOCK_BYTES", block)
+        try:
+            for chunk in table:
+                assert len(chunk) <= batch_rows
+                assert len(chunk) + len(chunk.faults) > 0
+                pairs = zip(*(chunk.columns[name].to_pylist() for name in "xy"), strict=True)
+                seen += zip(chunk.rows.tolist(), pairs, strict=True)
+                faults += [fault.row for fault in chunk.faults]
+        except TableError as error:
+            told = str(error)
+    if "longer" in told:
+        place, _, _ = told.partition(" is longer than")
+        del expected[int(place.removeprefix("row ")) - 1 :]
+        assert block < len(body) + len(",,\n")
+    elif is_open:
+        assert told == f"row {len(expected)} has a quote that is never closed"
+        expected.pop()
+    else:
+        assert told == ""
+    numbered = list(enumerate(expected, start=1))
+    assert seen == [(i, tuple(row)) for i, row in numbered if len(row) == 2]
+    assert faults == [i for i, row in numbered if len(row) != 2]
+
+
+texts = st.text(
+    alphabet=st.one_of(
+        st.sampled_from('",\n\r; \t\x00'),
+        st.characters(exclude_categories=["Cs"], max_codepoint=0x1F600),
+    ),
+    max_size=8,
+)
+
+
+def quoted(value, always):
+    """Return a CSV field; the csv module of Python 3.11 may leave a CR bare."""
+    text = str(value)
+    if always or any(c in '",\n\r' for c in text):
+        text = '"' + text.replace('"', '""') + '"'
+    return text
+
+
+@given(
+    rows=st.lists(st.tuples(texts, st.floats(allow_nan=False), texts), max_size=5),
+    end=st.sampled_from(["\n", "\r\n"]),
+    always=st.booleans(),
+    final=st.booleans(),
+    mark=st.booleans(),
+)
+@settings(deadline=None)
+def test_the_text_of_every_csv_cell_survives(folder, rows, end, always, final, mark):
+    table = [("left", "p", "right"), *rows]
+    bodies = [",".join(quoted(value, always) for value in row) for row in table]
+    bom = "\ufeff" if mark else ""
+    source = write(folder / "in.csv", bom + end.join(bodies) + (end if final else ""))
+    values = [i / 7 for i in range(len(rows))]
+    add_column(source, folder / "out.csv", values, ["p"])
+
+    out = (folder / "out.csv").read_bytes().decode()
+    assert out.startswith(bom)
+    back = list(csv.reader(io.StringIO(out.removeprefix(bom), newline="")))
+    assert back[0] == ["left", "p", "right", "new"]
+    assert [row[:-1] for row in back[1:]] == [list(map(str, row)) for row in rows]
+    assert [float(row[-1]) for row in back[1:]] == values
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+@settings(deadline=None, max_examples=30)
+def test_written_values_read_back_exactly(folder, ending, values):
+    lines = ["p", *["1"] * len(values)] if ending == "csv" else ['{"p": 1}'] * len(values)
+    source = write(folder / f"in.{ending}", "\n".join(lines))
+    add_column(source, folder / f"out.{ending}", values)
+    back, _, _ = read(folder / f"out.{ending}", ["new"])
+    assert list(map(float, back["new"])) == values
+
+
+def test_csv_cells_that_are_empty_stay_as_they_are(tmp_path):
+    source = write(tmp_path / "in.csv", 'a,p\n,1\n"",2\n')
+    add_column(source, tmp_path / "out.csv", [0.25, 0.5], ["a", "p"])
+    assert (tmp_path / "out.csv").read_text() == 'a,p,new\n,"1",0.25\n"","2",0.5\n'
+    assert read(source, ["a"])[0] == {"a": ["", ""]}
+
+
+@pytest.mark.parametrize("block", [16, 1 << 20])
+@pytest.mark.parametrize("bad", [b"3,M\xfcnchen\n4,x\n", b"\xff\n", b"\xff,\xff\n,\n", b"3,\xc3"])
+def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(tmp_path, monkeypatch, bad, block):
+    path = write(tmp_path / "in.csv", "p,city\n" + "1,Köln\n" * 10)
+    with path.open("ab") as file:
+        file.write(bad)
+    with open_table(path, ["p"]) as table:
+        monkeypatch.setattr(tables, "_BLOCK_BYTES", block)
+        seen = []
+        with pytest.raises(TableError, match="row 11 is not UTF-8 text"):
+            seen.extend(row for chunk in table for row in chunk.rows.tolist())
+        assert seen == list(range(1, 11))
+
+
+@pytest.mark.parametrize("size", range(90, 110))
+def test_csv_rows_may_break_anywhere_between_blocks(tmp_path, monkeypatch, size):
+    path = write(tmp_path / "in.csv", "a,p\r\n" + "x,12\r\n" * 50)
+    with open_table(path, ["p"]) as table:
+        monkeypatch.setattr(tables, "_BLOCK_BYTES", size)
+        assert sum(map(len, table)) == 50
+
+
+def test_csv_dropped_rows_and_blank_lines_leave_no_trace(tmp_path):
+    source = write(tmp_path / "in.csv", "\n\na,p\r\n1,.5\r\n\r\n2,.5\r\n3,.5\r\n\r\n")
+    add_column(source, tmp_path / "out.csv", [0.5, 0.75], drop=[2])
+    assert (tmp_path / "out.csv").read_bytes() == b'a,p,new\n"1",".5",0.5\n"3",".5",0.75\n'
+
+
+def test_csv_new_name_is_quoted_if_it_must_be(tmp_path):
+    source = write(tmp_path / "in.csv", "p")
+    add_column(source, tmp_path / "out.csv", [], new='a "b", c')
+    assert (tmp_path / "out.csv").read_text() == 'p,"a ""b"", c"\n'
+
+
+def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path):
+    path = write(tmp_path / "in.csv", "a,b,c\n1,2,3\n")
+    values, rows, _ = read(path, ["c", "a"])
+    assert values == {"c": ["3"], "a": ["1"]}
+    assert rows == [1]
+    with open_table(path, ["c", "c"]) as table:
+        assert [list(chunk.columns) for chunk in table] == [["c"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "is empty"),
+        ("\n\r\n", "is empty"),
+        ("\ufeff", "is empty"),
+        ('p,"y', "has no line of column names in UTF-8 .*: unexpected end"),
+        ("p,y,p\n", "has two columns named `p`"),
+        ("q,y\n1,2\n", "has no column `p`; its columns are q, y"),
+        ("p;y\n", "has no column `p`; its columns are p;y"),
+        ("p,new\n", "already has a column `new`"),
+        ("p,y\r1,2\r", "has no line of column names in UTF-8 .*: new-line character"),
+        ("p,y\n".encode("utf-16"), "has no line of column names in UTF-8"),
+        (gzip.compress(b"p,y\n"), "has no line of column names in UTF-8 .is it compressed?"),
+        (b"p" * (1 << 23), "the line of column names is longer than 1,048,576 bytes"),
+    ],
+)
+def test_csv_that_can_not_be_used_is_refused_before_any_row(tmp_path, data, message):
+    path = write(tmp_path / "in.csv", data)
+    with pytest.raises(TableError, match=message):
+        open_table(path, ["p"], new="new")
+
+
+def test_csv_header_only_has_no_rows(tmp_path):
+    assert read(write(tmp_path / "in.csv", "p,y\n"), ["p"]) == ({"p": []}, [], [])
+
+
+def test_malformed_rows_are_named(tmp_path):
+    path = write(tmp_path / "in.csv", 'a,p\n"x\ny",1\n\nshort\n1,2,3\n5,6\n,,\n')
+    values, rows, faults = read(path, ["p"])
+    assert values == {"p": ["1", "6"]}
+    assert rows == [1, 4]
+    assert [(fault.row, fault.message) for fault in faults] == [
+        (2, "row 2 must have 2 fields, got 1"),
+        (3, "row 3 must have 2 fields, got 3"),
+        (5, "row 5 must have 2 fields, got 3"),
+    ]
+
+
+def test_a_table_of_malformed_rows_alone(tmp_path, monkeypatch):
+    path = write(tmp_path / "in.csv", "a,p\n" + "1\n" * 100)
+    values, rows, faults = read(path, ["p"])
+    assert (values, rows, len(faults)) == ({"p": []}, [], 100)
+    monkeypatch.setattr(tables, "_MOST_WAITING", 50)
+    with pytest.raises(TableError, match="row 50 is the last of 50 malformed ones"):
+        read(path, ["p"])
+
+
+@pytest.mark.parametrize("rest", ['3,"4\n5,6\n', '"4\n5,6\n,\n,,\n', '3,"'])
+def test_a_quote_left_open_ends_the_table_after_the_rows_before_it(tmp_path, rest):
+    path = write(tmp_path / "in.csv", "a,p\n1,2\n" + rest)
+    with open_table(path, ["p"]) as table:
+        rows = iter(table)
+        assert next(rows).columns["p"].to_pylist() == ["2"]
+        with pytest.raises(TableError, match=r"row 2 has a quote that is never closed"):
+            next(rows)
+
+
+def test_a_row_without_end_is_not_read_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1024)
+    path = write(tmp_path / "in.csv", 'a,p\n1,2\n3,"' + "4,5\n" * 1_000_000)
+    with open_table(path, ["p"]) as table:
+        rows = iter(table)
+        next(rows)
+        with pytest.raises(TableError, match=r"row 2 is longer than 1,024 bytes: is a quote left"):
+            next(rows)
+        assert table.position < 40 * 1024
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1 << 14)
+    path = write(tmp_path / "in.csv", "a,p\n" + '"x\ny",0.25\n' * 100_000)
+    before = pa.total_allocated_bytes()
+    with open_table(path, ["p"]) as table:
+        held = [pa.total_allocated_bytes() - before for _ in table]
+    assert len(held) > 50
+    assert max(held) < 50 << 14
+    assert table.position == table.size == path.stat().st_size
+
+
+def test_a_pipe_is_read_to_its_end_and_left_open(monkeypatch):
+    source, sink = os.pipe()
+    with open(source) as reading, open(sink, "wb", buffering=0) as writing:
+        monkeypatch.setattr("sys.stdin", reading)
+        writing.write(b"a,p\n1,2\n3,")
+
+        def end():
+            with writing:
+                writing.write(b"4\n5,6")
+
+        closing = threading.Thread(target=end)
+        closing.start()
+        with open_table(Path("-"), ["p"]) as table:
+            assert [v for chunk in table for v in chunk.columns["p"].to_pylist()] == ["2", "4", "6"]
+            assert table.size is None
+        closing.join()
+        assert not reading.closed
+
+
+# --- numbers
+
+
+@given(
+    st.lists(
+        st.floats() | st.sampled_from(["", "x", "1_0", " 1", "+2", "0x1", "inf", "True", "FALSE"])
+    ),
+    st.booleans(),
+)
+def test_text_is_read_as_python_reads_a_float(values, booleans):
+    texts = [value if isinstance(value, str) else repr(value) for value in values]
+
+    def number(text):
+        if booleans and text.lower() in ("true", "false"):
+            return float(text == "True")
+        try:
+            return float(text.replace("_", "?"))
+        except ValueError:
+            return math.nan
+
+    numbers, empty = as_numbers(pa.array([text.encode() for text in texts], pa.large_binary()))
+    numbers_of_list, _ = as_numbers(texts)
+    if booleans:
+        numbers, _ = as_numbers(pa.array(texts, pa.string()), booleans=True)
+        numbers_of_list, _ = as_numbers(texts, booleans=True)
+    np.testing.assert_array_equal(numbers, [number(text) for text in texts])
+    np.testing.assert_array_equal(numbers_of_list, numbers)
+    assert empty.tolist() == [text == "" for text in texts]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 0, None], pa.int8()),
+        pa.array([1.0, 0.0, None], pa.float32()),
+        pa.array([True, False, None]),
+        pa.array(["1", "0", ""]),
+        pa.array(["true", "False", None], pa.large_string()),
+        pa.array(["1", "0", None]).dictionary_encode(),
+        pa.array([1, 0, None], pa.decimal128(5, 2)),
+        [1, 0, None],
+        [True, False, ""],
+        ["TRUE", 0.0, None],
+    ],
+    ids=lambda column: str(getattr(column, "type", column)),
+)
+def test_labels_of_any_type(column):
+    values, empty = as_numbers(column, booleans=True)
+    np.testing.assert_array_equal(values, [1.0, 0.0, np.nan])
+    assert empty.tolist() == [False, False, True]
+
+
+def test_only_labels_may_be_booleans():
+    values, empty = as_numbers([True, "true", 10**400, [1]])
+    assert np.isnan(values).all()
+    assert not empty.any()
+    with pytest.raises(TableError, match="must hold numbers, not booleans"):
+        as_numbers(pa.array([True]))
+    with pytest.raises(TableError, match="must hold numbers, not timestamp"):
+        as_numbers(pa.array([0], pa.timestamp("s")), booleans=True)
+
+
+# --- NDJSON
+
+
+json_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
+json_values = json_scalars | st.lists(json_scalars, max_size=2)
+
+
+@given(
+    records=st.lists(st.dictionaries(texts, json_values, max_size=3), min_size=1, max_size=5),
+    ends=st.sampled_from(["\n", "\r\n", " \n\n", "\n \t\n"]),
+    ascii_only=st.booleans(),
+    block=st.integers(1000, 1050),
+)
+@settings(deadline=None, max_examples=50)
+def test_ndjson_fields_survive(folder, records, ends, ascii_only, block):
+    for i, record in enumerate(records):
+        record["p"] = i / 8
+    lines = [json.dumps(record, ensure_ascii=ascii_only) for record in records]
+    source = write(folder / "in.jsonl", ends.join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "_BLOCK_BYTES", block)
+        values, rows, faults = read(source, ["p"])
+        add_column(source, folder / "out.jsonl", values["p"], ["p"], new="neü")
+    assert rows == list(range(1, len(records) + 1))
+    assert faults == []
+    assert values["p"] == [record["p"] for record in records]
+    out = (folder / "out.jsonl").read_bytes().decode().split("\n")
+    out = [line for line in out if line.strip()]
+    assert list(map(json.loads, out)) == [{**record, "neü": record["p"]} for record in records]
+    for line, before in zip(out, lines, strict=True):
+        assert line.startswith(before[:-1])
+
+
+def test_ndjson_lines_that_are_no_objects_are_faults(tmp_path):
+    path = write(
+        tmp_path / "in.jsonl", b'\xef\xbb\xbf{"p": 1}\n\n{"p"\n[1]\n{"a": "\xff"}\n{} {}\n {"a": 0}'
+    )
+    values, rows, faults = read(path, ["p"])
+    assert values == {"p": [1, None]}
+    assert rows == [1, 6]
+    assert [fault.row for fault in faults] == [2, 3, 4, 5]
+    assert faults[0].message.startswith("row 2 is not JSON: Expecting ':' delimiter")
+    assert faults[1].message == "row 3 is not a JSON object"
+    assert faults[2].message == "row 4 is not UTF-8 text"
+    assert faults[3].message == "row 5 is not JSON: Extra data at column 4"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "is empty"),
+        (" \n\n", "is empty"),
+        ('{"q": 1}\n{"q": 2}\n', "has no field `p` in any of its objects"),
+        ('{"p": 1}\n{"new": 2}\n', r"row 2 already has a field `new`"),
+    ],
+)
+def test_ndjson_that_can_not_be_used(tmp_path, data, message):
+    path = write(tmp_path / "in.ndjson", data)
+    with pytest.raises(TableError, match=message):
+        read(path, ["p"], new="new")
+
+
+def test_ndjson_row_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1024)
+    path = write(tmp_path / "in.ndjson", '{"p": 1}\n{"p": "' + "x" * (1 << 18))
+    with pytest.raises(TableError, match=r"row 2 is longer than"):
+        read(path, ["p"])
+
+
+# --- Parquet
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int16(), metadata={"unit": "none"}),
+            pa.field("tags", pa.list_(pa.struct([("k", pa.string())]))),
+            pa.field("p", pa.float64()),
+            pa.field("city", pa.dictionary(pa.int32(), pa.string())),
+        ],
+        metadata={"made by": "hand"},
+    )
+    table = pa.table(
+        {
+            "id": range(10),
+            "tags": [None, [], [{"k": "x"}], [{"k": None}], *[[]] * 6],
+            "p": [i / 10 for i in range(9)] + [None],
+            "city": ["a", "b"] * 5,
+        },
+        schema=schema,
+    )
+    path = tmp_path / "in.parquet"
+    pq.write_table(table, path, row_group_size=4)
+    return path, table
+
+
+def test_parquet_keeps_schema_metadata_and_values(parquet, tmp_path):
+    path, table = parquet
+    out = tmp_path / "out.parquet"
+    add_column(path, out, np.arange(9) / 4, ["p"], drop=[3])
+    back = pq.read_table(out)
+    kept = table.filter(pa.array([i != 2 for i in range(10)]))
+    assert back.drop_columns("new") == kept
+    assert back.schema.metadata == table.schema.metadata
+    assert back.schema.field("id").metadata == table.schema.field("id").metadata
+    assert back["new"].to_pylist() == [i / 4 for i in range(9)]
+    assert back.schema.names[-1] == "new"
+
+
+def test_parquet_reads_in_chunks_and_counts_rows(parquet):
+    path, _ = parquet
+    with open_table(path, ["p"], batch_rows=3) as table:
+        lengths = [len(chunk) for chunk in table]
+        assert table.size == table.position == sum(lengths) == 10
+    assert max(lengths) <= 3
+    with open_table(path, ["p"]) as table:
+        (chunk,) = table
+        assert chunk.show("p", 9) == "nothing"
+
+
+def test_parquet_that_can_not_be_used(parquet, tmp_path):
+    path, _ = parquet
+    with pytest.raises(TableError, match="has no column `q`"):
+        open_table(path, ["q"])
+    with pytest.raises(TableError, match="already has a column `p`"):
+        open_table(path, [], new="p")
+    with pytest.raises(TableError, match="can't be read from a pipe"):
+        open_table(Path("-"), ["p"], format="parquet")
+    with pytest.raises(TableError, match="is empty"):
+        open_table(write(tmp_path / "empty.parquet", ""), ["p"])
+    with pytest.raises(TableError, match="is not a Parquet file"):
+        open_table(write(tmp_path / "text.parquet", "p,y\n" * 100), ["p"])
+
+
+def test_damaged_parquet_names_the_row_where_it_breaks_off(parquet):
+    path, _ = parquet
+    data = bytearray(path.read_bytes())
+    second = pq.ParquetFile(path).metadata.row_group(1).column(2)
+    at = second.dictionary_page_offset or second.data_page_offset
+    data[at : at + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    with pytest.raises(TableError, match="row 5: the file is damaged here"):
+        read(path, ["p"], batch_rows=4)
+
+
+# --- names and outputs
+
+
+@pytest.mark.parametrize(
+    ("paths", "given", "expected"),
+    [
+        (["a.csv"], None, "csv"),
+        (["a.CSV", "b.csv"], None, "csv"),
+        (["a.jsonl", "-"], None, "ndjson"),
+        (["-", "b.ndjson"], None, "ndjson"),
+        (["-", "-"], None, "csv"),
+        (["a.pq", "/dev/null"], None, "parquet"),
+        (["a.txt"], "csv", "csv"),
+    ],
+)
+def test_format_by_name(paths, given, expected):
+    assert format_of(*map(Path, paths), given=given) == expected
+
+
+@pytest.mark.parametrize(
+    ("paths", "given", "message"),
+    [
+        (["a.csv", "b.parquet"], None, "b.parquet is parquet by its name, but csv is wanted"),
+        (["a.csv"], "ndjson", "a.csv is csv by its name, but ndjson is wanted"),
+        (["a.txt", "-"], None, "a.txt does not end in .csv"),
+        (["a.csv"], "xml", "must be one of csv, ndjson, parquet, got 'xml'"),
+    ],
+)
+def test_format_that_is_not_clear(paths, given, message):
+    with pytest.raises(ValueError, match=message):
+        format_of(*map(Path, paths), given=given)
+
+
+def test_output_gets_its_name_when_it_is_whole(tmp_path):
+    path = write(tmp_path / "out.csv", "old")
+    with Output(path) as output:
+        assert output.write(b"new") == output.tell() == 3
+        assert path.read_text() == "old"
+        assert output.begun
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+    assert not output.begun
+
+
+def test_output_broken_off_keeps_the_old_file_and_the_partial_one(tmp_path):
+    path = write(tmp_path / "out.csv", "old")
+    output = Output(path)
+
+    def fail():
+        with output:
+            output.write(b"new")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert path.read_text() == "old"
+    assert output.partial.read_text() == "new"
+    assert output.begun
+
+
+def test_output_ends_with_the_last_whole_write_when_the_disk_is_full(tmp_path):
+    output = Output(tmp_path / "out.csv")
+
+    class Full:
+        """Takes some bytes of a write and has no room for the rest."""
+
+        def __init__(self, file):
+            self.file, self.room = file, 5
+
+        def write(self, data):
+            if not self.room:
+                raise OSError(28, "No space left on device")
+            taken = bytes(data[: self.room])
+            self.room -= len(taken)
+            return self.file.write(taken)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def __enter__(self):
+            return self.file.__enter__()
+
+        def __exit__(self, *error):
+            return self.file.__exit__(*error)
+
+    def fill():
+        with output:
+            output._file = Full(output._file)
+            output.write(b"one\n")
+            output.write(b"two\n")
+
+    with pytest.raises(OSError, match="No space left"):
+        fill()
+    assert output.partial.read_bytes() == b"one\n"
+
+
+def test_output_goes_where_a_link_points(tmp_path):
+    (tmp_path / "deep").mkdir()
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "deep" / "out.csv")
+    with Output(link) as output:
+        output.write(b"x")
+    assert link.is_symlink()
+    assert (tmp_path / "deep" / "out.csv").read_text() == "x"
+
+
+def test_output_does_not_replace_a_pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with Output(path) as output:
+            output.write(b"x")
+            assert output.partial is None
+        assert os.read(reading, 10) == b"x"
+    finally:
+        os.close(reading)
+    assert path.is_fifo()
