@@ -262,7 +262,7 @@ def test_bad_models():
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install 'streamcal-river\[plot\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[plot\]'"):
         ReliabilityDisplay.from_predictions(Y, P)
 
 
