@@ -46,6 +46,11 @@ TestIsotonicWindow = calibrator_contract(
     weights_repeat=False,
     bounded=True,
 )
+TestIsotonicForgetting = calibrator_contract(
+    IsotonicCalibrator(half_life=20.0),
+    IsotonicCalibrator(half_life=20.0, window=50, output="venn-abers"),
+    weights_repeat=False,
+)
 TestPlatt = calibrator_contract(
     PlattCalibrator(),
     PlattCalibrator(gamma=0.5, prior=1.0, clip=0.01),

@@ -1,7 +1,9 @@
 """The streaming staircase against exact arithmetic, SciPy and its own structure."""
 
+import copy
 import itertools
 import math
+import os
 import pickle
 from typing import Any
 
@@ -12,9 +14,11 @@ from hypothesis import given
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scipy.optimize import isotonic_regression
 
-from streamcal import IsotonicCalibrator, isotonic_fit
+from streamcal import IsotonicCalibrator, isotonic_fit, losses
+from streamcal.calibration import codec
 from streamcal.kernels import isotonic as kernels
 from streamcal.kernels import score_index as index
+from streamcal.metrics import CORP
 from tests import oracles
 from tests.invariants import Structure
 
@@ -365,6 +369,11 @@ def test_many_refuses_before_it_learns(scores: Any, y: Any, w: Any) -> None:
         ({"prior": -1}, "`prior` must be a non-negative finite number, got -1"),
         ({"prior": math.nan}, "`prior` must be a non-negative finite number, got nan"),
         ({"interpolation": "cubic"}, "`interpolation` must be one of"),
+        ({"half_life": 0}, "`half_life` must be a number of at least 0.1 or None, got 0"),
+        ({"half_life": math.inf}, "`half_life` must be a finite number, got inf"),
+        ({"max_scores": 7}, "`max_scores` must be an int of at least 8, got 7"),
+        ({"max_scores": 99.5}, "`max_scores` must be an int of at least 8, got 99.5"),
+        ({"output": "pair"}, "`output` must be one of"),
         ({"loss": "hinge"}, "`loss` must be one of"),
     ],
 )
@@ -392,3 +401,358 @@ def test_memory_follows_the_number_of_scores() -> None:
     held = windowed._data.nbytes + windowed._links.nbytes + windowed._queue.nbytes
     assert held < 1000 * (24 + 150)
     assert windowed._links[kernels.QUEUE_SIZE] == 1000
+
+
+# --- forgetting
+
+
+@pytest.mark.parametrize("window", [None, 120])
+@pytest.mark.parametrize("half_life", [0.5, 25.0])
+def test_a_half_life_is_a_batch_fit_with_decayed_weights(
+    window: int | None, half_life: float
+) -> None:
+    rng = np.random.default_rng(8)
+    n = 6000  # over thousands of half-lives, weights are scaled down again and again
+    scores, y, w = rng.random(n).round(2), rng.integers(0, 2, n) * 1.0, rng.integers(1, 4, n) * 1.0
+    calibrator = IsotonicCalibrator(half_life=half_life, window=window)
+    for start in range(0, n, 1500):
+        part = slice(start, start + 1500)
+        calibrator.learn_many(scores[part], y[part], w[part])
+        Structure(calibrator).check()
+        stop = start + 1500
+        age = np.arange(stop)[::-1]
+        weight = w[:stop] * 0.5 ** (age / half_life)
+        held = weight > 1e-30
+        if window:
+            held &= age < window
+        x, label, weight = scores[:stop][held], y[:stop][held], weight[held]
+        expected = isotonic_fit(np.r_[-1, x, 2], np.r_[1, label, 0], np.r_[1, weight, 1])
+        np.testing.assert_allclose(calibrator.predict_many(x), expected(x), rtol=1e-9)
+        assert calibrator.staircase().weights.sum() == pytest.approx(weight.sum() + 2, rel=1e-9)
+
+
+def test_what_has_vanished_is_dropped() -> None:
+    calibrator = IsotonicCalibrator(half_life=1.0)
+    calibrator.learn_many(np.arange(2000.0), np.zeros(2000))
+    assert calibrator.n_scores == calibrator.n_samples < 600
+    assert calibrator.staircase().weights.sum() == pytest.approx(4.0)
+
+
+def test_unlearning_under_forgetting_takes_the_weight_as_it_stands() -> None:
+    calibrator = IsotonicCalibrator(half_life=2.0)
+    calibrator.learn_one(0.5, 1)
+    for score in (0.1, 0.9):
+        calibrator.learn_one(score, score > 0.4)
+    with pytest.raises(ValueError, match="must have been learned together"):
+        calibrator.unlearn_one(0.5, 1)
+    calibrator.unlearn_one(0.5, 1, 0.5)
+    assert calibrator.n_scores == 2
+
+
+# --- Venn-Abers
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1)), min_size=0, max_size=30))
+def test_the_venn_abers_pair_is_two_fits(program: list[tuple[int, int]]) -> None:
+    for prior in (0.0, 1.0):
+        calibrator = learned(program, prior=prior)
+        before = calibrator.to_bytes()
+        for x in (-1.0, 0.0, 3.0, 3.5, 9.0):
+            pair = calibrator.predict_interval_one(x)
+            for label, value in enumerate(pair):
+                samples = [*program, (x, label)]
+                weights = [1.0] * len(samples)
+                if prior:
+                    samples += [(-9, 1), (99, 0)]
+                    weights += [prior, prior]
+                stairs = isotonic_fit(*zip(*samples, strict=True), weights)
+                assert value == pytest.approx(stairs(x), rel=1e-12)
+        assert calibrator.to_bytes() == before
+        Structure(calibrator).check()
+
+
+def test_the_venn_abers_pair_of_a_large_fit() -> None:
+    rng = np.random.default_rng(9)
+    scores = rng.random(5000)
+    y = (rng.random(5000) < scores) * 1.0
+    calibrator = IsotonicCalibrator(prior=0.0)
+    calibrator.learn_many(scores, y)
+    values = calibrator.predict_many(scores)
+    for x in [*rng.random(30), *scores[:30]]:
+        pair = calibrator.predict_interval_one(x)
+        fits = [isotonic_fit(np.r_[scores, x], np.r_[y, label])(x) for label in (0, 1)]
+        np.testing.assert_allclose(pair, fits, rtol=1e-12)
+    np.testing.assert_array_equal(calibrator.predict_many(scores), values)
+    Structure(calibrator).check()
+
+
+def test_venn_abers_output_is_the_merged_pair() -> None:
+    samples = [(0.1, 0), (0.4, 1), (0.5, 0), (0.9, 1)]
+    calibrator = learned(samples, output="venn-abers")
+    assert IsotonicCalibrator(output="venn-abers").predict_one(0.3) == 0.3
+    p0, p1 = calibrator.predict_interval_one(0.45)
+    assert calibrator.predict_one(0.45) == p1 / (1 - p0 + p1)
+    twin = calibrator.clone()
+    scores, y = zip(*samples, strict=True)
+    answers = twin.predict_learn_many(scores, y)
+    assert answers[0] == 0.1
+    assert twin.predict_many([0.45])[0] == calibrator.predict_one(0.45)
+
+
+def test_venn_abers_needs_labels_with_ends() -> None:
+    with pytest.raises(ValueError, match="needs a loss with a lowest and a highest label"):
+        IsotonicCalibrator("squared").predict_interval_one(0.5)
+    with pytest.raises(ValueError, match="'venn-abers' needs the log loss"):
+        IsotonicCalibrator("squared", output="venn-abers")
+    with pytest.raises(ValueError, match="`score` must be a finite number"):
+        IsotonicCalibrator().predict_interval_one(math.nan)
+
+
+# --- merging
+
+
+def test_merged_streams_are_one_stream() -> None:
+    rng = np.random.default_rng(10)
+    scores, y, w = rng.random(2000).round(2), rng.random(2000), rng.integers(1, 9, 2000) / 8
+    y = (y < scores) * 1.0
+    whole, left, right = (IsotonicCalibrator() for _ in range(3))
+    whole.learn_many(scores, y, w)
+    left.learn_many(scores[:700], y[:700], w[:700])
+    right.learn_many(scores[700:], y[700:], w[700:])
+    before = right.to_bytes()
+    left += right
+    Structure(left).check()
+    np.testing.assert_array_equal(left.staircase().values, whole.staircase().values)
+    assert (left.n_samples, left.n_scores) == (whole.n_samples, whole.n_scores)
+    assert right.to_bytes() == before
+    empty = IsotonicCalibrator()
+    empty.merge(left)
+    empty.merge(IsotonicCalibrator())
+    np.testing.assert_array_equal(empty.staircase().values, whole.staircase().values)
+
+
+def test_merging_decayed_streams_weighs_both_as_of_now() -> None:
+    a, b = IsotonicCalibrator(half_life=10.0), IsotonicCalibrator(half_life=10.0)
+    a.learn_many(np.linspace(0, 1, 500), np.zeros(500))
+    b.learn_many([0.5] * 3, [1, 1, 1])
+    weights = a.staircase().weights.sum() + b.staircase().weights.sum() - 2
+    a.merge(b)
+    assert a.staircase().weights.sum() == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        (IsotonicCalibrator("squared"), ValueError),
+        (IsotonicCalibrator(half_life=3.0), ValueError),
+        (IsotonicCalibrator(window=10), ValueError),
+        ("another", TypeError),
+    ],
+)
+def test_what_can_not_be_merged(other: Any, error: type[Exception]) -> None:
+    calibrator = learned([(0.1, 1), (0.2, 0)])
+    before = calibrator.to_bytes()
+    with pytest.raises(error):
+        calibrator.merge(other)
+    assert calibrator.to_bytes() == before
+
+
+# --- bounded memory
+
+
+@pytest.mark.parametrize("window", [None, 400])
+def test_scores_are_bounded_and_the_map_stays_near(window: int | None) -> None:
+    rng = np.random.default_rng(11)
+    scores = rng.random(20_000)
+    y = rng.random(20_000) < scores
+    bounded = IsotonicCalibrator(max_scores=128, window=window)
+    exact = IsotonicCalibrator(window=window)
+    for start in range(0, 20_000, 2500):
+        part = slice(start, start + 2500)
+        for calibrator in (bounded, exact):
+            calibrator.learn_many(scores[part], y[part])
+        Structure(bounded).check()
+        assert bounded.n_scores <= 128
+        assert bounded.n_samples == exact.n_samples
+    assert bounded.n_merged > 1000
+    assert exact.n_merged == 0
+    x = np.linspace(0, 1, 200)
+    assert np.abs(bounded.predict_many(x) - exact.predict_many(x)).mean() < 0.02
+    if window:  # forgets all of it although the scores have moved
+        bounded.learn_many(np.full(400, 0.5), np.ones(400))
+        assert (bounded.n_scores, bounded.n_samples) == (1, 400)
+
+
+def test_equal_gaps_and_huge_scores_merge_too() -> None:
+    calibrator = IsotonicCalibrator(max_scores=16)
+    calibrator.learn_many(np.arange(500.0), np.arange(500) > 250)
+    assert calibrator.n_scores <= 16
+    calibrator.learn_many(1.7e308 * np.linspace(-1, 1, 50), np.ones(50))
+    assert calibrator.n_scores <= 16
+    assert calibrator.n_samples == 550
+    Structure(calibrator).check()
+
+
+# --- CORP
+
+
+def test_corp_of_a_calibrator_is_that_of_the_metric() -> None:
+    rng = np.random.default_rng(12)
+    scores = rng.random(500).round(2).clip(0.01, 0.99)
+    y = rng.random(500) < scores**2
+    calibrator, metric = IsotonicCalibrator(prior=3.0), CORP("log")
+    calibrator.learn_many(scores, y)
+    for score, label in zip(scores.tolist(), y.tolist(), strict=True):
+        metric.update(label, score)
+    expected = (metric.mean_score, metric.mcb, metric.dsc, metric.unc)
+    np.testing.assert_allclose(calibrator.corp(), expected, rtol=1e-10)
+
+
+def test_corp_of_certain_scores_that_are_right_is_finite() -> None:
+    assert learned([(0.0, 0), (1.0, 1)]).corp() == (0.0, 0.0, math.log(2), math.log(2))
+    assert learned([(0.0, 0), (0.0, 1), (1.0, 1)]).corp().mcb == math.inf
+    with pytest.raises(ValueError, match=r"`corp` needs scores in \[0, 1\]"):
+        learned([(0.5, 0), (2.0, 1)]).corp()
+    with pytest.raises(ValueError, match="`corp` needs the log loss"):
+        learned([(0.5, 0)], loss="squared").corp()
+
+
+# --- bytes
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"loss": "tweedie", "interpolation": "step"},
+    {"window": 300, "prior": 0.5},
+    {"half_life": 40.0, "window": 300, "max_scores": 200},
+    {"loss": losses.Linex(a=0.5), "half_life": 33.0},
+]
+
+
+@pytest.mark.parametrize("parameters", SETTINGS)
+@pytest.mark.parametrize("n", [0, 1, 5000])
+def test_bytes_restore_a_calibrator_to_the_last_bit(parameters: dict[str, Any], n: int) -> None:
+    rng = np.random.default_rng(13)
+    scores, y, w = rng.normal(size=n), rng.integers(0, 2, n) * 1.0, rng.random(n) + 0.5
+    calibrator = IsotonicCalibrator(**parameters)
+    calibrator.learn_many(scores, y, w)
+    data = calibrator.to_bytes()
+    restored = IsotonicCalibrator.from_bytes(data)
+    assert restored._get_params() == {
+        **calibrator._get_params(),
+        "loss": losses.get(calibrator.loss),
+    }
+    Structure(restored).check()
+    assert restored.to_bytes() == data
+    x = np.linspace(-3, 3, 300)
+    more, labels = rng.normal(size=700), rng.integers(0, 2, 700) * 1.0
+    for each in (calibrator, restored):
+        each.learn_many(more, labels, rng.random(700) * 0 + 1.25)
+    np.testing.assert_array_equal(restored.predict_many(x), calibrator.predict_many(x))
+    assert restored.to_bytes() == calibrator.to_bytes()
+
+
+def test_bytes_of_a_loss_of_ones_own() -> None:
+    class Mine(losses.Squared):
+        name = "mine"
+
+    calibrator = learned([(1, 2.0), (2, 1.0)], loss=Mine())
+    data = calibrator.to_bytes()
+    with pytest.raises(ValueError, match="`loss` must be one of"):
+        IsotonicCalibrator.from_bytes(data)
+    with pytest.raises(ValueError, match="must be the mine loss"):
+        IsotonicCalibrator.from_bytes(data, loss=losses.Squared())
+    assert IsotonicCalibrator.from_bytes(data, loss=Mine()).predict_one(1) == 1.5
+
+
+def test_damaged_and_foreign_bytes_are_refused() -> None:
+    calibrator = IsotonicCalibrator(window=60)
+    rng = np.random.default_rng(14)
+    calibrator.learn_many(rng.random(200), rng.random(200) < 0.5)
+    data = calibrator.to_bytes()
+    for _ in range(1000):
+        broken = bytearray(data)
+        broken[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        with pytest.raises(ValueError, match="`data` must be"):
+            IsotonicCalibrator.from_bytes(bytes(broken))
+        with pytest.raises(ValueError, match="`data` must be"):
+            IsotonicCalibrator.from_bytes(data[: rng.integers(len(data))])
+    for foreign in (b"", b"PK", pickle.dumps(calibrator), data + b"x"):
+        with pytest.raises(ValueError, match="`data` must be"):
+            IsotonicCalibrator.from_bytes(foreign)
+    newer = bytearray(data)
+    newer[len(codec.MAGIC)] = codec.VERSION + 1
+    with pytest.raises(ValueError, match="of version 1 or older, got version 2"):
+        IsotonicCalibrator.from_bytes(bytes(newer))
+    with pytest.raises(TypeError, match="`data` must be bytes, got str"):
+        IsotonicCalibrator.from_bytes("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda f, a: a["counts"].__setitem__(0, -1),
+        lambda f, a: a["scores"].__setitem__(0, math.nan),
+        lambda f, a: a["scores"].__setitem__(0, 7.0),
+        lambda f, a: a["sums"].__setitem__((0, 0), -1.0),
+        lambda f, a: a["shape"].__setitem__(1, 10**9),
+        lambda f, a: a["shape"].__setitem__(-1, codec.NODE),
+        lambda f, a: a["keys"].__setitem__(0, -5.0),
+        lambda f, a: a.update(queue=np.zeros((9999, 3))),
+        lambda f, a: a.update(counts=a["counts"][1:]),
+        lambda f, a: f.update(window="all"),
+        lambda f, a: f.update(growth=0.0),
+        lambda f, a: f.update(loss=["os.system", {}]),
+        lambda f, a: f.pop("prior"),
+        lambda f, a: a.pop("keys"),
+    ],
+)
+def test_forged_bytes_are_refused(forge: Any) -> None:
+    calibrator = IsotonicCalibrator(window=500)
+    scores = np.random.default_rng(15).random(400)
+    calibrator.learn_many(scores, scores > 0.5)
+    fields, arrays = codec.decode(calibrator.to_bytes())
+    forge(fields, arrays)
+    with pytest.raises(ValueError, match="`data` must be what `to_bytes` wrote"):
+        IsotonicCalibrator.from_bytes(codec.encode(fields, arrays))
+
+
+# --- a long life
+
+
+def test_soak() -> None:
+    """A million random operations by STREAMCAL_SOAK=1000000; fewer in the gates."""
+    n = int(os.environ.get("STREAMCAL_SOAK", "30000"))
+    rng = np.random.default_rng(16)
+    calibrator = IsotonicCalibrator(loss="squared")
+    held: list[tuple[float, float, float]] = []
+    drift = 0.0
+    for i in range(n):
+        action = rng.random()
+        if action < (0.6 if (i // 4000) % 2 == 0 else 0.35) or not held:
+            drift += rng.normal() * 1e-3
+            score = round(rng.normal() + drift, 3) if action < 0.3 else rng.normal() + drift
+            sample = (score, float(rng.integers(0, 3)), float(rng.choice([0.5, 1.0, 4.0])))
+            calibrator.learn_one(*sample)
+            held.append(sample)
+        elif action < 0.9:
+            at = int(rng.integers(len(held)))
+            held[at], held[-1] = held[-1], held[at]
+            calibrator.unlearn_one(*held.pop())
+        else:
+            calibrator.predict_one(rng.normal())
+        if i % (n // 10) == 0 or i == n - 1:
+            Structure(calibrator).check()
+            if held:
+                scores, y, w = map(np.array, zip(*held, strict=True))
+                expected = isotonic_fit(scores, y, w)
+                np.testing.assert_allclose(
+                    calibrator.predict_many(scores), expected(scores), rtol=1e-10
+                )
+                again = IsotonicCalibrator.from_bytes(calibrator.to_bytes())
+                np.testing.assert_array_equal(
+                    again.predict_many(scores), calibrator.predict_many(scores)
+                )
+    twin = copy.deepcopy(calibrator)
+    twin.learn_one(0.0, 1.0)
+    assert twin.n_samples == calibrator.n_samples + 1

@@ -1,7 +1,7 @@
 """Isotonic calibration of a stream in any order, exact after every sample."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +16,20 @@ from streamcal._validation import (
     check_choice,
     check_window,
 )
+from streamcal.calibration import codec
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import isotonic as kernels
 from streamcal.kernels import score_index as index
 
+OUTPUTS = ("value", "venn-abers")
+
 _FIRST_CAPACITY = 2  # chunks
 _FIRST_QUEUE = 16
+_FEWEST_SCORES = 8
+_FILL = index.SLOTS * 3 // 4  # of a chunk that is built anew
+_SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
 class IsotonicCalibrator(Calibrator):
@@ -38,12 +45,22 @@ class IsotonicCalibrator(Calibrator):
         What to minimise; see `streamcal.losses`. ``"log"`` is for probabilities of labels 0 and 1.
     window : int, optional
         Keep the last so many samples only.
+    half_life : float, optional
+        Halve the weight of all samples with every so many that follow, at least 0.1. Exact: every
+        map is that of the weights as they stand. With a window both hold.
     prior : float
         The weight of two pseudo-samples that keep a map of probabilities off 0 and 1: one of the
         highest label below all scores and one of the lowest label above them. It applies to losses
         whose labels have such ends (log, logistic, exponential) and to no other; 0 switches it off.
     interpolation : {"linear", "step", "centered"}
-        What holds between blocks; see `Staircase`. ``"centered"`` walks all blocks to predict.
+        What holds between blocks; see `Staircase`. ``"centered"`` walks all scores to predict.
+    output : {"value", "venn-abers"}
+        What `predict_one` answers: the value of the map, or the merged Venn-Abers pair
+        p1 / (1 − p0 + p1) of `predict_interval_one`, for log loss only. The pair costs three
+        updates a prediction and uses no interpolation.
+    max_scores : int
+        How many distinct scores are kept. When a new one would exceed it, an eighth of them are
+        merged with their nearest neighbours, see Notes.
 
     Raises
     ------
@@ -59,7 +76,14 @@ class IsotonicCalibrator(Calibrator):
     to a few units in the last place of what its block was made of. A score from which a sample is
     taken back while others stay keeps the rounding of what was added to it since it was last empty.
 
-    Weights, and labels' statistics in size, must lie between 1e-60 and 1e60.
+    Weights, and labels' statistics in size, must lie between 1e-60 and 1e60. With a half-life, a
+    score whose weight has fallen below 2**-400 of a new sample's is dropped.
+
+    Merging moves the lighter of two neighbouring scores to the heavier one, those first that are
+    nearest to each other; `n_merged` counts them. The map stays that of the samples at hand, with
+    scores moved by less than the gap to their neighbours. Between two scores that are merged it
+    cannot step any more: there it is off by no more than their two values differ. A merged score
+    cannot be taken back by `unlearn_one`; a window forgets it as it should.
 
     References
     ----------
@@ -86,23 +110,43 @@ class IsotonicCalibrator(Calibrator):
         loss: str | losses.Loss = "log",
         *,
         window: int | None = None,
+        half_life: float | None = None,
         prior: float = 1.0,
         interpolation: str = "linear",
+        output: str = "value",
+        max_scores: int = 1_000_000,
     ) -> None:
         check_window(window)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
+        check_choice(output, "output", OUTPUTS)
+        if half_life is not None and not as_score(half_life, "half_life") >= _SHORTEST_HALF_LIFE:
+            raise ValueError(
+                f"`half_life` must be a number of at least {_SHORTEST_HALF_LIFE} or None,"
+                f" got {half_life}"
+            )
+        if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
+            raise ValueError(
+                f"`max_scores` must be an int of at least {_FEWEST_SCORES}, got {max_scores}"
+            )
         if not 0.0 <= as_number(prior, "prior") <= LARGEST:
             raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
         self.loss = loss
         self.window = window
+        self.half_life = half_life
         self.prior = prior
         self.interpolation = interpolation
+        self.output = output
+        self.max_scores = max_scores
         self._loss = losses.get_mean(loss)
+        if output == "venn-abers" and not isinstance(self._loss, losses.Log):
+            raise ValueError(f"`output` 'venn-abers' needs the log loss, got {self._loss}")
+        self._n_merged = 0
         # The usual case, where labels go to the kernels and means come back as they are.
         kind, labels = type(self._loss), self._loss.y_range
         interval = isinstance(labels, losses.Interval)
         self._plain_labels = interval and kind.statistic is losses.MeanLoss.statistic
-        self._plain_values = kind.link is losses.MeanLoss.link and interpolation != "centered"
+        identity = kind.link is losses.MeanLoss.link
+        self._plain_values = identity and interpolation != "centered" and output == "value"
         self._step = interpolation == "step"
         self._reset()
 
@@ -113,9 +157,10 @@ class IsotonicCalibrator(Calibrator):
         index.clear(self._data, self._links, _FIRST_CAPACITY)
         self._links[kernels.PENDING] = index.NONE
         head = self._data
-        head[kernels.GROWTH] = head[kernels.RATE] = 1.0
+        head[kernels.GROWTH] = 1.0
+        head[kernels.RATE] = 2.0 ** (1.0 / self.half_life) if self.half_life else 1.0
         head[kernels.WINDOW] = self.window or 0
-        head[kernels.MAX_SCORES] = math.inf
+        head[kernels.MAX_SCORES] = self.max_scores
         head[[kernels.LOWEST, kernels.HIGHEST]] = -math.inf, math.inf
         labels = self._loss.y_range
         if self._plain_labels and isinstance(labels, losses.Interval):
@@ -135,6 +180,11 @@ class IsotonicCalibrator(Calibrator):
     def n_scores(self) -> int:
         """How many distinct scores they have."""
         return int(self._links[index.N_SCORES])
+
+    @property
+    def n_merged(self) -> int:
+        """How many scores have been merged into a neighbour for want of room."""
+        return self._n_merged
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Learn a sample; O(log² n_scores).
@@ -172,7 +222,8 @@ class IsotonicCalibrator(Calibrator):
         ------
         ValueError
             If no such sample can be among those learned, or an argument is out of range; nothing
-            changes. With a window it is looked up among the samples in it, in O(window).
+            changes. With a window it is looked up among the samples in it, in O(window). With a
+            half-life, ``w`` is the weight as it stands now.
         TypeError
             If an argument is not a number; nothing changes.
         """
@@ -203,18 +254,98 @@ class IsotonicCalibrator(Calibrator):
     def _provide(self, status: int) -> None:
         """Do what a kernel asks for before it is called again."""
         if status == kernels.NEED_ROOM:
-            old = int(self._links[index.CAPACITY])
-            capacity = old + max(1, old // 8)
-            data, links = _allocate(capacity)
-            data[: index.HEAD] = self._data[: index.HEAD]
-            index.move(self._data, self._links, data, links, capacity)
-            self._data, self._links = data, links
-        else:  # NEED_QUEUE
-            size, start = self._links[kernels.QUEUE_SIZE], self._links[kernels.QUEUE_START]
-            queue = np.zeros((min(2 * int(size), int(self._data[kernels.WINDOW]) + 1), 3))
-            queue[:size] = np.roll(self._queue, -int(start), axis=0)[:size]
-            self._queue = queue
-            self._links[kernels.QUEUE_START] = 0
+            self._grow(1)
+        elif status == kernels.NEED_QUEUE:
+            self._grow_queue()
+        elif status == kernels.NEED_SCALING:
+            self._scale_down()
+        else:
+            self._merge_nearest()
+
+    def _grow(self, at_least: int) -> None:
+        """Make room for ``at_least`` more chunks, and for an eighth more than there are."""
+        old = int(self._links[index.CAPACITY])
+        capacity = old + max(at_least, old // 8)
+        data, links = _allocate(capacity)
+        index.move(self._data, self._links, data, links, capacity)
+        self._data, self._links = data, links
+
+    def _grow_queue(self) -> None:
+        """Double the room for samples in the window."""
+        size, start = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
+        queue = np.zeros((min(2 * size, int(self._data[kernels.WINDOW]) + 1), 3))
+        queue[:size] = np.roll(self._queue, -start, axis=0)[:size]
+        self._queue = queue
+        self._links[kernels.QUEUE_START] = 0
+
+    def _scale_down(self) -> None:
+        """Divide all weights by what they have grown to, exactly, and drop what has vanished."""
+        scores, sums, counts = self._slots()
+        sums *= 1.0 / kernels.LARGEST_GROWTH
+        self._queue[:, 1:] *= 1.0 / kernels.LARGEST_GROWTH
+        self._data[kernels.GROWTH] /= kernels.LARGEST_GROWTH
+        keep = sums[0] >= kernels.VANISHED
+        self._queue[np.isin(self._queue[:, 0], scores[~keep]), 1:] = 0.0
+        self._rebuild(scores[keep], sums[:, keep], counts[keep])
+
+    def _merge_nearest(self) -> None:
+        """Merge an eighth of the scores, or at least one, with their nearest neighbours."""
+        scores, sums, counts = self._slots()
+        gaps = np.diff(0.5 * scores)  # halves: the distance itself may overflow
+        # Pairs whose gap is smaller than those on both sides; of equal gaps every other one is.
+        odd = np.arange(len(gaps)) % 2 == 1
+        closer = (gaps[:-1] < gaps[1:]) | ((gaps[:-1] == gaps[1:]) & ~odd[:-1])
+        narrow = np.flatnonzero(np.r_[True, ~closer] & np.r_[closer, True])
+        most = max(1, self.max_scores // 8)
+        left = np.sort(narrow[np.argsort(gaps[narrow], kind="stable")[:most]])
+        left_heavier = sums[0, left] >= sums[0, left + 1]
+        gone, stays = left + left_heavier, left + ~left_heavier
+        sums[:, stays] += sums[:, gone]
+        counts[stays] += counts[gone]
+        # Samples that wait in the window to be forgotten move with their scores.
+        at = np.searchsorted(scores[gone], self._queue[:, 0]).clip(max=len(gone) - 1)
+        moved = scores[gone][at] == self._queue[:, 0]
+        self._queue[moved, 0] = scores[stays][at][moved]
+        self._n_merged += len(gone)
+        keep = np.ones(len(scores), np.bool_)
+        keep[gone] = False
+        self._rebuild(scores[keep], sums[:, keep], counts[keep])
+
+    def _slots(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return the distinct scores in order, their sums (W, S) as two rows, and their counts."""
+        from streamcal.kernels import transfer
+
+        slots = np.empty((self.n_scores, index.SLOT))
+        counts = np.empty(self.n_scores, np.int64)
+        transfer.dump(self._data, self._links, slots, counts)
+        return slots[:, 0].copy(), slots[:, 1:].T.copy(), counts
+
+    def _rebuild(
+        self,
+        scores: NDArray[np.float64],
+        sums: NDArray[np.float64],
+        counts: NDArray[np.int64],
+        tree: "codec.Tree | None" = None,
+    ) -> None:
+        """Hold these scores instead, in a tree of a given shape or a balanced one."""
+        from streamcal.kernels import transfer
+
+        tree = codec.balanced(scores, _FILL) if tree is None else tree
+        sizes = tree.shape[tree.shape != transfer.NODE]
+        capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
+        data, links = _allocate(capacity)
+        index.clear(data, links, capacity)
+        data[: index.HEAD] = self._data[: index.HEAD]
+        links[index.META - 8 : index.META] = self._links[index.META - 8 : index.META]
+        data[kernels.N_SAMPLES] = counts.sum()
+        transfer.build_tree(data, links, tree.shape, tree.keys)
+        transfer.fill_tree(data, links, sizes, np.column_stack([scores, *sums]), counts)
+        self._data, self._links = data, links
+        while kernels.change(data, links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0):
+            self._grow(1)
+            data, links = self._data, self._links
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated value of a score; O(log n_scores).
@@ -239,11 +370,59 @@ class IsotonicCalibrator(Calibrator):
         number = as_score(score)
         return float(self._predict(np.array([number]))[0])
 
+    def predict_interval_one(self, score: float) -> tuple[float, float]:
+        """Return the Venn-Abers pair (p0, p1) of a score: O(log² n_scores), three updates.
+
+        The value of the map at ``score`` if the sample were learned with the lowest label and
+        weight 1, and if it were learned with the highest. For samples in random order, one of the
+        two is perfectly calibrated [1]_; their distance says how much is known there. The prior is
+        part of both; ``prior=0`` gives the pair of the reference.
+
+        Raises
+        ------
+        ValueError
+            If the score is not finite, or the loss has no lowest and highest label.
+        TypeError
+            If the score is not a number.
+
+        Notes
+        -----
+        The sample is put in and taken out again, so no other thread may use the calibrator
+        meanwhile. Afterwards everything is as it was, bit for bit, but for free memory.
+
+        References
+        ----------
+        .. [1] Vovk, Petej & Fedorova, *Large-Scale Probabilistic Predictors With and Without
+           Guarantees of Validity*, NIPS 2015, section 3 (inductive Venn-Abers predictors).
+
+        Examples
+        --------
+        >>> calibrator = IsotonicCalibrator(prior=0)
+        >>> calibrator.learn_many([0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1])
+        >>> calibrator.predict_interval_one(0.45)
+        (0.3333333333333333, 0.6666666666666666)
+        """
+        from streamcal.kernels import what_if
+
+        number = as_score(score)
+        if self._loss.anchors is None:
+            raise ValueError(
+                "`predict_interval_one` needs a loss with a lowest and a highest label"
+                f" (log, logistic, exponential), got {self._loss}"
+            )
+        if self._links[index.N_FREE] < what_if.ROOM_TO_TRY:
+            self._grow(what_if.ROOM_TO_TRY)
+        low, high = what_if.what_if(self._data, self._links, number)
+        return self._loss.link(low), self._loss.link(high)
+
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
         return self._predict(as_vector(scores, "scores"))
 
     def _predict(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.n_scores and self.output == "venn-abers":
+            pairs = (self.predict_interval_one(score) for score in scores.tolist())
+            return np.array([p1 / (1.0 - p0 + p1) for p0, p1 in pairs])
         if self.n_scores and self.interpolation == "centered":
             values: NDArray[np.float64] = self.staircase()(scores)
             return values
@@ -272,7 +451,7 @@ class IsotonicCalibrator(Calibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        if self.interpolation == "centered":
+        if self.interpolation == "centered" or self.output == "venn-abers":
             return super().predict_learn_many(scores, y, w)
         return self._run(scores, y, w, predict=True)
 
@@ -318,17 +497,189 @@ class IsotonicCalibrator(Calibrator):
         ValueError
             If nothing has been learned.
         """
+        return self._walk(anchored=True)
+
+    def _walk(self, anchored: bool) -> Staircase:
         blocks = np.empty((64, 5))
-        n_blocks = kernels.walk(self._data, self._links, True, blocks)
+        n_blocks = kernels.walk(self._data, self._links, anchored, blocks)
         if n_blocks > len(blocks):
             blocks = np.empty((n_blocks, 5))
-            kernels.walk(self._data, self._links, True, blocks)
+            kernels.walk(self._data, self._links, anchored, blocks)
         if not n_blocks:
             raise ValueError("`staircase` needs at least one learned sample, got none")
         lower, upper, weights, sums, centers = blocks[:n_blocks].T
         values = self._loss.link(sums / weights)
         weights = weights / self._data[kernels.GROWTH]
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
+
+    def corp(self) -> Decomposition:
+        """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
+
+        MCB is what calibration gains on the samples at hand, DSC what the scores know beyond the
+        overall frequency, UNC what that leaves open. The prior has no part in it. See
+        `streamcal.metrics.CORP`, which does the same for a stream of predictions.
+
+        Raises
+        ------
+        ValueError
+            If the loss is not log loss, nothing is learned, or a score is not in [0, 1].
+
+        Examples
+        --------
+        >>> calibrator = IsotonicCalibrator()
+        >>> calibrator.learn_many([0.4, 0.3, 0.2, 0.1, 0.5, 0.9], [0, 0, 0, 1, 1, 1])
+        >>> print("{:.4f} = {:.4f} - {:.4f} + {:.4f}".format(*calibrator.corp()))
+        0.7141 = 0.3392 - 0.3183 + 0.6931
+        """
+        if not isinstance(self._loss, losses.Log):
+            raise ValueError(f"`corp` needs the log loss, got {self._loss}")
+        stairs = self._walk(anchored=False)
+        scores, (weights, hits), _ = self._slots()
+        if scores[0] < 0.0 or scores[-1] > 1.0:
+            raise ValueError(f"`corp` needs scores in [0, 1], got {scores[0]} to {scores[-1]}")
+        with np.errstate(invalid="ignore"):  # 0 samples x infinite loss are no loss
+            total = np.nansum(hits * self._loss(scores, 1.0))
+            total += np.nansum((weights - hits) * self._loss(scores, 0.0))
+        return decompose(stairs, float(total / weights.sum()), "log")
+
+    def merge(self, other: "IsotonicCalibrator") -> None:
+        """Learn all samples of another calibrator as well; O(n_scores) of both.
+
+        The map is then that of both streams, in whatever order they came; of merged half-lives,
+        both streams count from now. Also written ``calibrator += other``.
+
+        Raises
+        ------
+        TypeError
+            If ``other`` is not an `IsotonicCalibrator`.
+        ValueError
+            If the loss or the half-life differs, or one of the two has a window, whose order in
+            time is not known across streams. Nothing changes.
+
+        Examples
+        --------
+        >>> a, b = IsotonicCalibrator("squared"), IsotonicCalibrator("squared")
+        >>> a.learn_many([1, 2], [0.0, 1.0])
+        >>> b.learn_many([1, 3], [1.0, 0.0])
+        >>> a += b
+        >>> a.staircase().values, a.n_samples
+        (array([0.5]), 4)
+        """
+        if not isinstance(other, IsotonicCalibrator):
+            raise TypeError(f"`other` must be an IsotonicCalibrator, got {type(other).__name__}")
+        if self._loss != other._loss or self.half_life != other.half_life:
+            raise ValueError(
+                f"`other` must have the same loss and half_life ({self._loss}, {self.half_life}),"
+                f" got {other._loss} and {other.half_life}"
+            )
+        if self.window or other.window:
+            raise ValueError(
+                f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
+            )
+        scores, sums, counts = self._slots()
+        more_scores, more_sums, more_counts = other._slots()
+        more_sums *= self._data[kernels.GROWTH] / other._data[kernels.GROWTH]
+        every, inverse = np.unique(np.r_[scores, more_scores], return_inverse=True)
+        added = np.zeros((len(every), 2))
+        np.add.at(added, inverse, np.c_[sums, more_sums].T)
+        n = np.zeros(len(every), np.int64)
+        np.add.at(n, inverse, np.r_[counts, more_counts])
+        self._n_merged += other._n_merged
+        self._rebuild(every, added.T, n)
+        while self.n_scores > self.max_scores:
+            self._merge_nearest()
+
+    def __iadd__(self, other: "IsotonicCalibrator") -> Self:
+        self.merge(other)
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Return parameters and state as bytes, for `from_bytes` of this and later versions.
+
+        The format is documented in `streamcal.calibration.codec`. Restored, a calibrator answers
+        and goes on bit for bit as this one would.
+        """
+        from streamcal.kernels import transfer
+
+        scores, sums, counts = self._slots()
+        n_chunks = int(self._links[index.CAPACITY] - self._links[index.N_FREE])
+        shape, keys = np.empty(2 * n_chunks - 1, np.int64), np.empty(n_chunks - 1)
+        transfer.dump_tree(self._data, self._links, shape, keys)
+        size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
+        return codec.encode(
+            {
+                "loss": codec.describe_loss(self._loss),
+                "window": self.window,
+                "half_life": self.half_life,
+                "prior": float(self.prior),
+                "interpolation": self.interpolation,
+                "output": self.output,
+                "max_scores": self.max_scores,
+                "n_merged": self._n_merged,
+                "growth": float(self._data[kernels.GROWTH]),
+            },
+            {
+                "scores": scores,
+                "sums": sums,
+                "counts": counts,
+                "shape": shape,
+                "keys": keys,
+                "queue": np.roll(self._queue, -first, axis=0)[:size],
+            },
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, loss: losses.MeanLoss | None = None) -> Self:
+        """Return the calibrator that `to_bytes` wrote.
+
+        Parameters
+        ----------
+        data : bytes
+            What `to_bytes` returned. Nothing in it is executed.
+        loss : MeanLoss, optional
+            The loss, if it is not one of this library's own: only its name is in the bytes.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are damaged, not a calibrator's, or of a newer version.
+        TypeError
+            If ``data`` is not bytes.
+
+        Examples
+        --------
+        >>> calibrator = IsotonicCalibrator(window=100)
+        >>> calibrator.learn_many([0.2, 0.8, 0.6], [0, 1, 1])
+        >>> IsotonicCalibrator.from_bytes(calibrator.to_bytes()).predict_one(0.7)
+        0.75
+        """
+        fields, arrays = codec.decode(data)
+        with codec.damaged():
+            calibrator = cls(
+                codec.find_loss(fields["loss"], loss),
+                window=fields["window"],
+                half_life=fields["half_life"],
+                prior=fields["prior"],
+                interpolation=fields["interpolation"],
+                output=fields["output"],
+                max_scores=fields["max_scores"],
+            )
+            scores, sums, counts = arrays["scores"], arrays["sums"], arrays["counts"]
+            queue = arrays["queue"]
+            tree = codec.Tree(arrays["shape"], arrays["keys"])
+            codec.check_slots(scores, sums, counts, fields["growth"])
+            codec.check_tree(tree, scores)
+            codec.check_queue(queue, calibrator.window)
+        calibrator._n_merged = int(fields["n_merged"])
+        calibrator._data[kernels.GROWTH] = fields["growth"]
+        if calibrator.window:
+            room = min(max(_FIRST_QUEUE, 2 * len(queue)), calibrator.window + 1)
+            calibrator._queue = np.zeros((room, 3))
+            calibrator._queue[: len(queue)] = queue
+            calibrator._links[kernels.QUEUE_SIZE] = len(queue)
+        if len(scores):
+            calibrator._rebuild(scores, sums, counts, tree)
+        return calibrator
 
 
 def _allocate(capacity: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

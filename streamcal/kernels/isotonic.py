@@ -59,10 +59,7 @@ Bracket = tuple[float, float, float]
 
 # The header, in data.
 FLOOR, CEILING = 0, 1  # means are clipped to these: the prior's doing
-FLOOR_END, CEILING_START = (
-    2,
-    3,
-)  # last score of the lowest block, first score of the highest
+FLOOR_END, CEILING_START = 2, 3  # last score of the lowest block, first of the highest
 PRIOR, LOWEST, HIGHEST = 4, 5, 6  # weight of a pseudo-sample; bounds of the statistic
 GROWTH, RATE = 7, 8
 N_SAMPLES, MAX_SCORES, WINDOW = 9, 10, 11
@@ -77,7 +74,9 @@ LEARN, UNLEARN, FINISH = range(3)
 # What a kernel answers. From NEED_ROOM on: do as it says and call again.
 OK, REFUSED, UNKNOWN, NEED_ROOM, NEED_SCALING, NEED_MERGING, NEED_QUEUE = range(7)
 
+# Growth is scaled down from here; a score of less than VANISHED is then dropped.
 LARGEST_GROWTH = 2.0**128
+VANISHED = 2.0**-400
 
 
 @helper

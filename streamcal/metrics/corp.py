@@ -12,14 +12,14 @@ S(p) is a running mean, so the split of a stream costs a walk over the blocks.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from river.metrics.base import BinaryMetric
-from scipy.special import entr, rel_entr
 
 from streamcal._validation import check_choice
+from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event
@@ -111,7 +111,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
             return 0.0
         return math.inf if self._n_infinite else self._sum / self._weight
 
-    def _split(self) -> "Decomposition":
+    def _split(self) -> Decomposition:
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
         return decompose(self.staircase(), self._mean_score(), self.score)
@@ -138,46 +138,6 @@ class CORP(ProbabilityMetric, BinaryMetric):
             self._n_infinite += sign
         else:
             self._sum -= sign * w * (math.log(p) if happened else math.log1p(-p))
-
-
-class Decomposition(NamedTuple):
-    """A mean score and its parts: ``mean_score == mcb - dsc + unc``."""
-
-    mean_score: float
-    mcb: float
-    dsc: float
-    unc: float
-
-
-def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition:
-    """Split the mean score of binary labels by their isotonic regression on the predictions.
-
-    Parameters
-    ----------
-    stairs
-        The regression, its values in [0, 1].
-    mean_score
-        The mean score S(p) of the predictions, ≥ 0.
-    score
-        ``"brier"`` or ``"log"``.
-
-    Examples
-    --------
-    >>> from streamcal import isotonic_fit
-    >>> decompose(isotonic_fit([0.0, 1.0], [0.0, 1.0]), 0.0, "brier")
-    Decomposition(mean_score=0.0, mcb=0.0, dsc=0.25, unc=0.25)
-    """
-    values = np.clip(stairs.values, 0.0, 1.0)  # removals may leave rounding errors behind
-    shares = stairs.weights / stairs.weights.sum()
-    mean = min(float(shares @ values), 1.0)
-    # DSC as the mean divergence of the blocks from ȳ: no difference of two large sums.
-    if score == "brier":
-        dsc = float(shares @ (values - mean) ** 2)
-        unc = mean * (1.0 - mean)
-    else:
-        dsc = float(shares @ (rel_entr(values, mean) + rel_entr(1.0 - values, 1.0 - mean)))
-        unc = float(entr(mean) + entr(1.0 - mean))
-    return Decomposition(mean_score, max(mean_score - unc + dsc, 0.0), dsc, unc)
 
 
 def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], score: str) -> float:

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_vector, check_choice, check_same_length
+from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import Staircase, isotonic_fit
 from streamcal.metrics._base import as_probability, check_label_kind
-from streamcal.metrics.corp import SCORES, Decomposition, decompose, mean_score_of
+from streamcal.metrics.corp import SCORES, mean_score_of
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

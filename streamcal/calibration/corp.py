@@ -1,0 +1,48 @@
+"""The CORP decomposition of a mean score, from a staircase alone (see `streamcal.metrics.CORP`)."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import entr, rel_entr
+
+from streamcal.calibration.staircase import Staircase
+
+
+class Decomposition(NamedTuple):
+    """A mean score and its parts: ``mean_score == mcb - dsc + unc``."""
+
+    mean_score: float
+    mcb: float
+    dsc: float
+    unc: float
+
+
+def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition:
+    """Split the mean score of binary labels by their isotonic regression on the predictions.
+
+    Parameters
+    ----------
+    stairs
+        The regression, its values in [0, 1].
+    mean_score
+        The mean score S(p) of the predictions, ≥ 0.
+    score
+        ``"brier"`` or ``"log"``.
+
+    Examples
+    --------
+    >>> from streamcal import isotonic_fit
+    >>> decompose(isotonic_fit([0.0, 1.0], [0.0, 1.0]), 0.0, "brier")
+    Decomposition(mean_score=0.0, mcb=0.0, dsc=0.25, unc=0.25)
+    """
+    values = np.clip(stairs.values, 0.0, 1.0)  # removals may leave rounding errors behind
+    shares = stairs.weights / stairs.weights.sum()
+    mean = min(float(shares @ values), 1.0)
+    # DSC as the mean divergence of the blocks from ȳ: no difference of two large sums.
+    if score == "brier":
+        dsc = float(shares @ (values - mean) ** 2)
+        unc = mean * (1.0 - mean)
+    else:
+        dsc = float(shares @ (rel_entr(values, mean) + rel_entr(1.0 - values, 1.0 - mean)))
+        unc = float(entr(mean) + entr(1.0 - mean))
+    return Decomposition(mean_score, max(mean_score - unc + dsc, 0.0), dsc, unc)
