@@ -67,6 +67,8 @@ def as_number(value: Any, name: str) -> float:
         raise TypeError(f"`{name}` must be a number, got {value!r}")
     try:
         return float(value)
+    except OverflowError:
+        raise ValueError(f"`{name}` must be a finite number, got one beyond 1e308") from None
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` must be a number, got {value!r}") from None
 

@@ -1,5 +1,7 @@
 """The console script ``streamcal``; its commands are in `streamcal.commands`."""
 
+import contextlib
+import os
 import sys
 from importlib.util import find_spec
 
@@ -18,7 +20,18 @@ def main() -> None:
         sys.exit(1)
     from streamcal.commands import app
 
-    app(prog_name="streamcal")
+    status = 0
+    try:
+        app(prog_name="streamcal")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # A thread of pyarrow that lets go of a Python file while the interpreter shuts down aborts the
+    # process, with status 134 after all the work is done (apache/arrow#34314). So it is not shut
+    # down: every file is closed by now.
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ import typer
 from numpy.typing import NDArray
 
 import streamcal
+from streamcal._validation import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
     from streamcal.calibration import Calibrator
-    from streamcal.losses import Loss
+    from streamcal.losses import Loss, MeanLoss
     from streamcal.tables import Chunk, Fault, Output, Reader
 
 app = typer.Typer(
@@ -177,6 +178,20 @@ def calibrate(
             rich_help_panel=_CALIBRATOR,
         ),
     ] = None,
+    half_life: Annotated[
+        float | None,
+        typer.Option(
+            help="Halve the weight of all samples with every so many that follow. Default: never.",
+            rich_help_panel=_CALIBRATOR,
+        ),
+    ] = None,
+    max_scores: Annotated[
+        int,
+        typer.Option(
+            help="Merge the nearest scores when there are more distinct ones than this.",
+            rich_help_panel=_CALIBRATOR,
+        ),
+    ] = 1_000_000,
     interpolation: Annotated[
         _Interpolation,
         typer.Option(
@@ -226,7 +241,12 @@ def calibrate(
 
     def make() -> "Calibrator":
         return IsotonicCalibrator(
-            loss, window=window, prior=prior, interpolation=interpolation.value
+            loss,
+            window=window,
+            half_life=half_life,
+            prior=prior,
+            interpolation=interpolation.value,
+            max_scores=max_scores,
         )
 
     with _usage_errors():
@@ -238,7 +258,7 @@ def calibrate(
             if loss not in ("log", "squared"):
                 raise ValueError("--report draws probabilities: it needs the log or squared loss")
 
-    run = _Run(losses.get(loss), score, label, weight, key, on_error)
+    run = _Run(losses.get_mean(loss), score, label, weight, key, on_error)
     bank = _Bank(make)
     totals = _Totals(run.loss)
     sample = _Sample(3) if report is not None else None
@@ -313,7 +333,7 @@ def plot(
         _check_there(table)
         kind = tables.format_of(table, given=file_format)
         _check_drawable(out)
-    run = _Run(losses.get("log"), scores, label, None, None, on_error, binary=True)
+    run = _Run(losses.get_mean("log"), scores, label, None, None, on_error, binary=True)
     sample = _Sample(len(scores) + 1)
     with _data_errors(table):
         with (
@@ -366,7 +386,7 @@ class _Rows:
 class _Run:
     """Checks the rows of a table, and counts what came of them."""
 
-    loss: "Loss"
+    loss: "MeanLoss"
     score: str | list[str]
     label: str
     weight: str | None
@@ -399,12 +419,18 @@ class _Run:
             valid = self.loss.y_range.contains(labels)
             what = f"in {self.loss.y_range} for the {self.loss.name} loss"
         checks.append((self.label, what, empty | valid))
+        with np.errstate(all="ignore"):
+            small = np.abs(self.loss.statistic(labels)) <= LARGEST
+        what = f"small enough for the {self.loss.name} loss (its statistic at most {LARGEST:g})"
+        checks.append((self.label, what, empty | small))
         if self.weight is None:
             weights = np.ones(len(chunk))
         else:
             weights, _ = _numbers(chunk, self.weight)
             valid = (weights > 0.0) & (weights < np.inf)
             checks.append((self.weight, "a positive finite number", valid))
+            valid = (weights >= SMALLEST) & (weights <= LARGEST)
+            checks.append((self.weight, f"from {SMALLEST:g} to {LARGEST:g}", valid))
 
         keep = self._sort_out(chunk, checks)
         matrix = scores[0] if isinstance(self.score, str) else np.column_stack(scores)

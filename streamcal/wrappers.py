@@ -442,7 +442,10 @@ def _check_served(served: Any) -> dict[ClfTarget, float]:
     """Return the probabilities of one sample as floats under their labels."""
     if not isinstance(served, Mapping):
         raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
-    return {label: as_number(p, "served") for label, p in served.items()}
+    checked = {label: as_number(p, "served") for label, p in served.items()}
+    if not all(_LEAST <= p <= _MOST for p in checked.values()):
+        raise ValueError(f"probabilities must lie in [0, 1], got {checked}")
+    return checked
 
 
 def _check_columns(

@@ -88,6 +88,8 @@ def test_each_row_is_predicted_before_it_is_learned(scores_csv, sample, tmp_path
     ("options", "parameters"),
     [
         (["--window", 20], {"window": 20}),
+        (["--half-life", 7.5], {"half_life": 7.5}),
+        (["--max-scores", 8], {"max_scores": 8}),
         (["--prior", 0.25], {"prior": 0.25}),
         (["--loss", "squared"], {"loss": "squared"}),
         (["--interpolation", "step"], {"interpolation": "step"}),
@@ -100,7 +102,9 @@ def test_options_reach_the_calibrator(scores_csv, sample, options, parameters):
 
 def test_defaults_are_the_calibrator_s(scores_csv):
     mine = inspect.signature(commands.calibrate).parameters
-    for name, parameter in inspect.signature(IsotonicCalibrator).parameters.items():
+    theirs = dict(inspect.signature(IsotonicCalibrator).parameters)
+    del theirs["output"]  # a table has one value a row, that of the map
+    for name, parameter in theirs.items():
         assert mine[name].default == parameter.default
 
 
@@ -341,6 +345,8 @@ GOOD = ["p,y,n,t", "0.2,0,1,a", "0.7,1,1,b"]
         ("1,1,0,c", "`n` must be a positive finite number, got '0'", "`n` is not a positive"),
         ("1,1,-2,c", "`n` must be a positive finite number, got '-2'", "`n` is not a positive"),
         ("1,1,inf,c", "`n` must be a positive finite number, got 'inf'", "`n` is not a positive"),
+        ("1,1,1e-61,c", "`n` must be from 1e-60 to 1e+60, got '1e-61'", "`n` is not from 1e-60"),
+        ("1,1,1e61,c", "`n` must be from 1e-60 to 1e+60, got '1e61'", "`n` is not from 1e-60"),
         ("1,1,,c", "`n` must be a positive finite number, got nothing", "`n` is not a positive"),
         ("1,1,1", " must have 4 fields, got 3", "wrong number of fields"),
         ("1,1,1,c,d", " must have 4 fields, got 5", "wrong number of fields"),
@@ -365,6 +371,16 @@ def test_a_bad_row_in_the_middle(tmp_path, row, message, reason):
     assert column(out, "calibrated") == expected([0.2, 0.7, 0.6, 0.3], [0, 1, 1, 0])
     assert [row[3] for row in csv.reader(out.read_text().splitlines())] == ["t", *"abde"]
     assert "4 rows calibrated\n1 row skipped\n  1 where " + reason in result.stderr
+
+
+@pytest.mark.parametrize(("loss", "label"), [("squared", "-1e61"), ("linex", "-200")])
+def test_a_label_too_large_to_be_summed(tmp_path, loss, label):
+    path = tmp_path / "in.csv"
+    path.write_text(f"p,y\n.5,1\n.6,{label}\n.7,\n")
+    (line,) = calibrate(path, "--loss", loss, status=1).stderr.splitlines()
+    assert f"row 2: `y` must be small enough for the {loss} loss (its statistic at most" in line
+    result = calibrate(path, "--loss", loss, "--on-error", "skip")
+    assert column(result.stdout, "p") == [0.5, 0.7]
 
 
 def test_skipped_rows_are_counted_by_reason(tmp_path):
@@ -502,6 +518,16 @@ def test_a_missing_extra_is_named(monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "streamcal: the command line needs pyarrow: pip install '.[cli]' in the checkout\n"
     )
+
+
+def test_the_exit_status_of_the_script(scores_csv, tmp_path):
+    command = [sys.executable, "-m", "streamcal.cli", "calibrate", scores_csv, "--score=p"]
+    for label, status in (("y", 0), ("none", 1), (None, 2)):
+        option = [] if label is None else [f"--label={label}"]
+        run = subprocess.run([*command, *option], capture_output=True, check=False)
+        assert run.returncode == status
+        assert bool(run.stdout) == (status == 0)
+        assert run.stderr
 
 
 def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):

@@ -116,6 +116,10 @@ def test_log_loss_is_finite_whatever_comes() -> None:
     values = calibrator.predict_many([-1e308, 0, 999, 1e308])
     assert 0 < values[0] == values[1] < 0.01
     assert 0.99 < values[2] == values[3] < 1
+    for label in (0, 1):  # even where the prior is lost in rounding
+        calibrator = learned([(0.5, label, 1e17)] * 3)
+        assert 0 < calibrator.predict_one(0.5) < 1
+        assert calibrator.staircase().values.tolist() == [calibrator.predict_one(0.5)]
 
 
 def laws(name: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -275,6 +279,45 @@ def test_small_weights_keep_their_digits_between_large_ones() -> None:
     assert calibrator.predict_one(2) == pytest.approx(1.5, rel=1e-12)
 
 
+def test_a_window_forgets_a_sample_that_drowned_the_others() -> None:
+    calibrator = IsotonicCalibrator(window=2, prior=0.0)
+    for sample in [(0.5, 1, 1e17), (0.5, 0, 1.0), (0.9, 1, 1.0)]:
+        calibrator.learn_one(*sample)
+    assert (calibrator.predict_one(0.5), calibrator.predict_one(0.9)) == (0.0, 1.0)
+
+
+def test_taking_back_a_sample_that_drowned_the_others_is_not_refused() -> None:
+    calibrator = IsotonicCalibrator(prior=0.0)
+    for sample in [(0.5, 1, 1e17), (0.5, 0, 1.0), (0.9, 1, 1.0)]:
+        calibrator.learn_one(*sample)
+    calibrator.unlearn_one(0.5, 1, 1e17)
+    assert calibrator.n_samples == 2
+    assert 0.0 <= calibrator.predict_one(0.5) <= 1.0
+    assert calibrator.predict_one(0.9) == 1.0
+    Structure(calibrator).check()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(-12, 12)), max_size=40))
+def test_windows_of_widely_different_weights(program: list[tuple[int, int, int]]) -> None:
+    calibrator = IsotonicCalibrator(window=5, prior=0.0)
+    samples = [(x, y, 10.0**exponent) for x, y, exponent in program]
+    for i, sample in enumerate(samples):
+        calibrator.learn_one(*sample)
+        stairs = isotonic_fit(*zip(*samples[max(0, i - 4) : i + 1], strict=True), loss="log")
+        for x in range(4):
+            assert calibrator.predict_one(x) == pytest.approx(stairs(x), rel=1e-6, abs=1e-9)
+
+
+def test_numbers_beyond_floats_are_refused() -> None:
+    calibrator = learned([(0.5, 1)])
+    for arguments in [(10**400, 1), (0.5, 10**400), (0.5, 1, 10**400)]:
+        with pytest.raises(ValueError, match="must be a finite number, got one beyond 1e308"):
+            calibrator.learn_one(*arguments)
+    with pytest.raises(ValueError, match="must be a finite number"):
+        calibrator.predict_one(10**400)
+    assert calibrator.n_samples == 1
+
+
 def test_a_window_is_the_last_samples() -> None:
     rng = np.random.default_rng(4)
     scores, y = rng.random(400).round(2), rng.random(400)
@@ -327,11 +370,14 @@ def test_removing_everything_leaves_a_calibrator_like_new() -> None:
         assert calibrator.n_samples == calibrator.n_scores == 0
 
 
-def test_prequential_is_predict_then_learn() -> None:
+@pytest.mark.parametrize(
+    "parameters", [{"window": 100}, {"max_scores": 8}, {"half_life": 0.7}, {"output": "venn-abers"}]
+)
+def test_prequential_is_predict_then_learn(parameters: dict[str, Any]) -> None:
     rng = np.random.default_rng(6)
     scores = rng.random(300).round(2)
     y = rng.random(300) < scores
-    one, many = IsotonicCalibrator(window=100), IsotonicCalibrator(window=100)
+    one, many = IsotonicCalibrator(**parameters), IsotonicCalibrator(**parameters)
     expected = []
     for score, label in zip(scores.tolist(), y.tolist(), strict=True):
         expected.append(one.predict_one(score))

@@ -330,6 +330,7 @@ def test_wrapper_is_a_pipeline_step() -> None:
         ({"w": 0.0}, "`w` must be a positive finite number, got 0.0"),
         ({"w": "2"}, "`w` must be a number, got '2'"),
         ({"served": {False: 0.5, True: math.nan}}, r"probabilities must lie in \[0, 1\]"),
+        ({"served": {False: math.nan, True: 0.5}}, r"probabilities must lie in \[0, 1\]"),
         ({"served": {False: -0.5, True: 1.5}}, r"probabilities must lie in \[0, 1\]"),
         ({"served": {"a": 0.5, "b": 0.5, "c": -0.1}}, r"probabilities must lie in \[0, 1\]"),
         ({"served": {False: 0.5, True: "0.5"}}, "`served` must be a number, got '0.5'"),

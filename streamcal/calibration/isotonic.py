@@ -74,7 +74,8 @@ class IsotonicCalibrator(Calibrator):
     The structure is that of `streamcal.kernels.hull`. Integer weights and labels give exact sums;
     others are added up along a balanced tree, never subtracted from each other, so a value is right
     to a few units in the last place of what its block was made of. A score from which a sample is
-    taken back while others stay keeps the rounding of what was added to it since it was last empty.
+    taken back while others stay keeps the rounding of what was added to it since it was last empty;
+    in a window the rest is summed anew where a sample outweighed it a million times.
 
     Weights, and labels' statistics in size, must lie between 1e-60 and 1e60. With a half-life, a
     score whose weight has fallen below 2**-400 of a new sample's is dropped.
@@ -210,7 +211,7 @@ class IsotonicCalibrator(Calibrator):
             status = kernels.change(
                 self._data, self._links, self._queue, kernels.LEARN, score, s, w
             )
-        except TypeError:
+        except (TypeError, OverflowError):
             status = kernels.REFUSED
         if status:
             self._complete(kernels.LEARN, status, score, y, w)
@@ -222,8 +223,9 @@ class IsotonicCalibrator(Calibrator):
         ------
         ValueError
             If no such sample can be among those learned, or an argument is out of range; nothing
-            changes. With a window it is looked up among the samples in it, in O(window). With a
-            half-life, ``w`` is the weight as it stands now.
+            changes. With a window it is looked up among the samples in it, in O(window), and its
+            place stays taken until it would have been forgotten. With a half-life, ``w`` is the
+            weight as it stands now.
         TypeError
             If an argument is not a number; nothing changes.
         """
@@ -363,7 +365,7 @@ class IsotonicCalibrator(Calibrator):
         if self._plain_values:
             try:
                 value = kernels.predict(self._data, self._links, score, self._step)
-            except TypeError:
+            except (TypeError, OverflowError):
                 value = math.nan
             if value == value:
                 return value
@@ -412,7 +414,7 @@ class IsotonicCalibrator(Calibrator):
             )
         if self._links[index.N_FREE] < what_if.ROOM_TO_TRY:
             self._grow(what_if.ROOM_TO_TRY)
-        low, high = what_if.what_if(self._data, self._links, number)
+        low, high = what_if.what_if(self._data, self._links, self._queue, number)
         return self._loss.link(low), self._loss.link(high)
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
@@ -508,7 +510,10 @@ class IsotonicCalibrator(Calibrator):
         if not n_blocks:
             raise ValueError("`staircase` needs at least one learned sample, got none")
         lower, upper, weights, sums, centers = blocks[:n_blocks].T
-        values = self._loss.link(sums / weights)
+        means = sums / weights
+        if anchored:
+            means = means.clip(self._data[kernels.FLOOR], self._data[kernels.CEILING])
+        values = self._loss.link(means)
         weights = weights / self._data[kernels.GROWTH]
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 

@@ -77,6 +77,8 @@ OK, REFUSED, UNKNOWN, NEED_ROOM, NEED_SCALING, NEED_MERGING, NEED_QUEUE = range(
 # Growth is scaled down from here; a score of less than VANISHED is then dropped.
 LARGEST_GROWTH = 2.0**128
 VANISHED = 2.0**-400
+# Where less than this share of a removed weight is left in a slot, the rest has lost digits.
+CANCELLED = 1e-6
 
 
 @helper
@@ -153,14 +155,38 @@ def settle_pending(data: Data, links: Links) -> bool:
 
 
 @helper
-def remove(data: Data, links: Links, score: float, w: float, s: float) -> bool:
+def _renew(data: Data, links: Links, queue: Queue, at: int, w: float) -> None:
+    """Repair the sums of a slot from which nearly all weight was taken, ``w``, so digits were lost.
+
+    A window still knows the samples that are left. Without one, what is left is kept possible.
+    """
+    if data[WINDOW] > 0.0:
+        data[at + WEIGHT], data[at + SUM] = 0.0, 0.0
+        for k in range(links[QUEUE_SIZE]):
+            row = (links[QUEUE_START] + k) % queue.shape[0]
+            if queue[row, 0] == data[at]:
+                data[at + WEIGHT] += queue[row, 1]
+                data[at + SUM] += queue[row, 2]
+    if data[at + WEIGHT] <= 0.0:
+        data[at + WEIGHT] = w * 2.0**-53
+    low, high = data[at + WEIGHT] * data[LOWEST], data[at + WEIGHT] * data[HIGHEST]
+    data[at + SUM] = min(max(data[at + SUM], low), high)
+
+
+@helper
+def remove(data: Data, links: Links, queue: Queue, score: float, w: float, s: float) -> bool:
     """Take a sample's sums from the slot of its score; False where no slot is that score's."""
     c = index.find_chunk(data, links, score)
     slot = index.find_slot(data, links, c, score)
     if not index.holds(data, links, c, slot, score):
         return False
     if links[index.chunk_links_at(links, c) + COUNTS + slot] > 1:
-        alter(data, links, c, slot, -w, -s, -1)
+        at = index.chunk_at(links, c) + CHUNK_HEAD + SLOT * slot
+        data[at + WEIGHT] -= w
+        data[at + SUM] -= s
+        if data[at + WEIGHT] < CANCELLED * w:
+            _renew(data, links, queue, at, w)
+        alter(data, links, c, slot, 0.0, 0.0, -1)
         return True
     index.close_slot(data, links, c, slot)
     before = links[index.chunk_links_at(links, c) + SIZE]
@@ -192,6 +218,10 @@ def bring_up_to_date(data: Data, links: Links) -> None:
         w, s = totals(data, links)
         data[FLOOR] = data[CEILING] = (s + low + high) / (w + 2.0 * prior)
         data[FLOOR_END], data[CEILING_START] = np.inf, -np.inf
+    # Off the ends whatever the rounding, so that log loss is finite.
+    inside = np.nextafter(data[LOWEST], np.inf), np.nextafter(data[HIGHEST], -np.inf)
+    data[FLOOR] = min(max(data[FLOOR], inside[0]), inside[1])
+    data[CEILING] = min(max(data[CEILING], inside[0]), inside[1])
 
 
 @helper
@@ -243,7 +273,7 @@ def _learn(data: Data, links: Links, queue: Queue, score: float, s: float, w: fl
             links[QUEUE_SIZE] -= 1
             # A weight of 0 marks a sample that was taken back, or lost all weight, before.
             if queue[at, 1] > 0.0:
-                remove(data, links, queue[at, 0], queue[at, 1], queue[at, 2])
+                remove(data, links, queue, queue[at, 0], queue[at, 1], queue[at, 2])
                 data[N_SAMPLES] -= 1.0
         links[STAGE] = 2
     if not settle_pending(data, links):
@@ -266,7 +296,7 @@ def _leaves_possible(data: Data, sums: tuple[float, float], w: float, s: float, 
         return False
     if high < np.inf and rest_s > high * rest_w + slack_s:
         return False
-    return rest_w > 0.0
+    return rest_w > -slack
 
 
 @helper
@@ -300,8 +330,8 @@ def _unlearn(data: Data, links: Links, queue: Queue, score: float, s: float, w: 
             at = _find_queued(links, queue, score, w, s)
             if at == NONE:
                 return UNKNOWN
-            queue[at, 1] = 0.0
-        remove(data, links, score, w, s)
+            queue[at, 1], queue[at, 2] = 0.0, 0.0
+        remove(data, links, queue, score, w, s)
         data[N_SAMPLES] -= 1.0
         links[STAGE] = 2
     if not settle_pending(data, links):
@@ -349,8 +379,9 @@ def predict_learn_many(
 
     The status is in links. Without rows in ``out`` nothing is predicted.
     """
+    resumed = links[STATUS] != OK  # the first sample was predicted before its learning stalled
     for i in range(start, len(scores)):
-        if links[STAGE] == 0 and i < out.shape[0]:
+        if i < out.shape[0] and not (resumed and i == start):
             out[i, 0], out[i, 1], out[i, 2] = bracket(data, links, scores[i], step)
         links[STATUS] = _learn(data, links, queue, scores[i], s[i], w[i])
         if links[STATUS] != OK:

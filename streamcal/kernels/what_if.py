@@ -14,6 +14,7 @@ from streamcal.kernels.isotonic import (
     GROWTH,
     HIGHEST,
     LOWEST,
+    Queue,
     add,
     alter,
     bracket,
@@ -44,8 +45,8 @@ def _fold_all(data: Data, links: Links) -> None:
     bring_up_to_date(data, links)
 
 
-@kernel("UniTuple(float64, 2)(float64[::1], int32[::1], float64)")
-def what_if(data: Data, links: Links, score: float) -> tuple[float, float]:
+@kernel("UniTuple(float64, 2)(float64[::1], int32[::1], float64[:, ::1], float64)")
+def what_if(data: Data, links: Links, queue: Queue, score: float) -> tuple[float, float]:
     """Return the means at ``score`` if a sample of the lowest or highest label were learned there.
 
     NaN where more room is needed first. The sample is put in and taken out again, in three updates
@@ -69,6 +70,6 @@ def what_if(data: Data, links: Links, score: float) -> tuple[float, float]:
     if kept_w > 0.0:
         _put(data, links, score, kept_w, kept_s, -1)
     else:
-        remove(data, links, score, w, high)
+        remove(data, links, queue, score, w, high)
         _fold_all(data, links)
     return p0, p1
