@@ -225,6 +225,16 @@ def bring_up_to_date(data: Data, links: Links) -> None:
 
 
 @helper
+def complete(data: Data, links: Links) -> int:
+    """Fold what is left and end the change; return a status."""
+    if not settle_pending(data, links):
+        return NEED_ROOM
+    bring_up_to_date(data, links)
+    links[STAGE] = 0
+    return OK
+
+
+@helper
 def _refuses(data: Data, score: float, s: float, w: float) -> bool:
     """Return whether a sample is not to be learned (NaN fails every comparison)."""
     return not (
@@ -276,11 +286,7 @@ def _learn(data: Data, links: Links, queue: Queue, score: float, s: float, w: fl
                 remove(data, links, queue, queue[at, 0], queue[at, 1], queue[at, 2])
                 data[N_SAMPLES] -= 1.0
         links[STAGE] = 2
-    if not settle_pending(data, links):
-        return NEED_ROOM
-    bring_up_to_date(data, links)
-    links[STAGE] = 0
-    return OK
+    return complete(data, links)
 
 
 @helper
@@ -334,11 +340,7 @@ def _unlearn(data: Data, links: Links, queue: Queue, score: float, s: float, w: 
         remove(data, links, queue, score, w, s)
         data[N_SAMPLES] -= 1.0
         links[STAGE] = 2
-    if not settle_pending(data, links):
-        return NEED_ROOM
-    bring_up_to_date(data, links)
-    links[STAGE] = 0
-    return OK
+    return complete(data, links)
 
 
 @kernel("int64(float64[::1], int32[::1], float64[:, ::1], int64, float64, float64, float64)")
@@ -353,11 +355,7 @@ def change(
         return _learn(data, links, queue, score, s, w)
     if what == UNLEARN:
         return _unlearn(data, links, queue, score, s, w)
-    if not settle_pending(data, links):
-        return NEED_ROOM
-    bring_up_to_date(data, links)
-    links[STAGE] = 0
-    return OK
+    return complete(data, links)
 
 
 @kernel(
