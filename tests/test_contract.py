@@ -48,7 +48,7 @@ TestIsotonicWindow = calibrator_contract(
 )
 TestIsotonicForgetting = calibrator_contract(
     IsotonicCalibrator(half_life=20.0),
-    IsotonicCalibrator(half_life=20.0, window=50, output="venn-abers"),
+    IsotonicCalibrator(half_life=20.0, window=50, interpolation="step"),
     weights_repeat=False,
 )
 TestPlatt = calibrator_contract(
