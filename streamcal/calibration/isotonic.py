@@ -467,6 +467,7 @@ class IsotonicCalibrator(Calibrator):
             raise _too_large(s[at], f" at position {at}")
         brackets = np.empty((len(score_vector) if predict else 0, 3))
         done = 0
+        self._links[kernels.STATUS] = kernels.OK
         while done < len(score_vector):
             done = kernels.predict_learn_many(
                 self._data,
