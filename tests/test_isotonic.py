@@ -742,7 +742,7 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
         lambda f, a: a["scores"].__setitem__(0, 7.0),
         lambda f, a: a["sums"].__setitem__((0, 0), -1.0),
         lambda f, a: a["shape"].__setitem__(1, 10**9),
-        lambda f, a: a["shape"].__setitem__(-1, codec.NODE),
+        lambda f, a: a["shape"].__setitem__(-1, index.INNER),
         lambda f, a: a["keys"].__setitem__(0, -5.0),
         lambda f, a: a.update(queue=np.zeros((9999, 3))),
         lambda f, a: a.update(counts=a["counts"][1:]),

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import losses
-from streamcal.kernels.score_index import SLOTS
+from streamcal.kernels.score_index import INNER, SLOTS
 
 MAGIC = b"streamcal"
 VERSION = 1
-NODE = -1  # in the shape of a tree; a chunk is its size
 
 _DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4
@@ -33,7 +32,7 @@ _DTYPES = {"<f8": np.float64, "<i8": np.int64}
 
 
 class Tree(NamedTuple):
-    """The shape of a tree over chunks in preorder, NODE or a chunk's size, and its nodes' keys."""
+    """The shape of a tree over chunks in preorder, INNER or a chunk's size, and its nodes' keys."""
 
     shape: NDArray[np.int64]
     keys: NDArray[np.float64]
@@ -58,7 +57,7 @@ def balanced(scores: NDArray[np.float64], fill: int) -> Tree:
             shape.append(int(bounds[stop] - bounds[start]))
             continue
         middle = (start + stop) // 2
-        shape.append(NODE)
+        shape.append(INNER)
         keys.append(float(scores[bounds[middle]]))
         waiting += [(middle, stop), (start, middle)]
     return Tree(np.array(shape, np.int64), np.array(keys, np.float64))
@@ -127,6 +126,7 @@ def damaged() -> Iterator[None]:
 
 def describe_loss(loss: losses.Loss) -> list[Any]:
     """Return name and parameters of a loss."""
+    # Every loss is a dataclass, which its base class cannot say.
     named = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss) if f.init}  # type: ignore[arg-type]
     return [loss.name, named]
 
@@ -165,9 +165,9 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
     _require(shape.ndim == 1 and shape.dtype == np.int64, "the tree must be a list of sizes")
     _require(keys.ndim == 1 and keys.dtype == np.float64, "the keys must be floats")
     _require(len(shape) == 2 * len(keys) + 1, "the tree must have one key per node")
-    _require(bool(((shape == NODE) | (shape >= 0)).all()), "sizes must not be negative")
+    _require(bool(((shape == INNER) | (shape >= 0)).all()), "sizes must not be negative")
     _require(bool((shape <= SLOTS).all()), f"a chunk must hold at most {SLOTS} scores")
-    _require(int(shape[shape != NODE].sum()) == len(scores), "sizes must add up")
+    _require(int(shape[shape != INNER].sum()) == len(scores), "sizes must add up")
     _require(len(shape) == 1 or bool((shape != 0).all()), "a chunk must not be empty")
     # In preorder each subtree is a run; what is open are right siblings with their lower bounds.
     row, n_keys = 0, 0
@@ -175,7 +175,7 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
     for size in shape.tolist():
         _require(bool(waiting), "the tree must end with its last chunk")
         low, high = waiting.pop()
-        if size == NODE:
+        if size == INNER:
             key = float(keys[n_keys])
             _require(low < key < high, "keys must be in order")
             n_keys += 1

@@ -335,12 +335,13 @@ class IsotonicCalibrator(Calibrator):
         from streamcal.kernels import transfer
 
         tree = codec.balanced(scores, _FILL) if tree is None else tree
-        sizes = tree.shape[tree.shape != transfer.NODE]
+        sizes = tree.shape[tree.shape != index.INNER]
         capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
         data, links = _allocate(capacity)
         index.clear(data, links, capacity)
         data[: index.HEAD] = self._data[: index.HEAD]
-        links[index.META - 8 : index.META] = self._links[index.META - 8 : index.META]
+        own = slice(index.OWN_META, index.META)
+        links[own] = self._links[own]
         data[kernels.N_SAMPLES] = counts.sum()
         transfer.build_tree(data, links, tree.shape, tree.keys)
         transfer.fill_tree(data, links, sizes, np.column_stack([scores, *sums]), counts)

@@ -51,7 +51,7 @@ CHUNK_HEAD = 2  # owner's totals of a chunk, before the slots
 CHUNK_TAIL = 62  # owner's own room behind the last slot
 CHUNK = CHUNK_HEAD + SLOT * SLOTS + CHUNK_TAIL
 
-META = 16  # the last eight are the owner's
+META, OWN_META = 16, 8  # words, and from where on they are the owner's
 CAPACITY, ROOT, FREE_NODE, FREE_CHUNK, N_FREE, N_SCORES, FIRST, LAST = range(8)
 
 NODE_LINKS = 5
@@ -63,6 +63,7 @@ CHUNK_PARENT, PREVIOUS, NEXT, SIZE, EDGES = range(5)
 COUNTS = 5
 
 NONE = -1
+INNER = -1  # a node in the shape of a tree in preorder, where a chunk is its size
 
 
 @helper

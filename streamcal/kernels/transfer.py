@@ -15,6 +15,7 @@ from streamcal.kernels.pav import READ
 from streamcal.kernels.score_index import (
     CHUNK_HEAD,
     COUNTS,
+    INNER,
     N_FREE,
     NEXT,
     NONE,
@@ -27,7 +28,6 @@ from streamcal.kernels.score_index import (
 
 READ_INTS = "Array(int64, 1, 'C', True)"
 UNSET = np.iinfo(np.int32).min
-NODE = -1  # in a shape; a chunk is its size
 
 
 @kernel("void(float64[::1], int32[::1], float64[:, ::1], int64[::1])")
@@ -47,7 +47,7 @@ def dump(data: Data, links: Links, sums: NDArray[np.float64], counts: NDArray[np
 
 @kernel("int64(float64[::1], int32[::1], int64[::1], float64[::1])")
 def dump_tree(data: Data, links: Links, shape: NDArray[np.int64], keys: Data) -> int:
-    """Write the tree in preorder, NODE for a node and its size for a chunk; return its length.
+    """Write the tree in preorder, INNER for a node and its size for a chunk; return its length.
 
     The keys of the nodes come in the same order.
     """
@@ -55,7 +55,7 @@ def dump_tree(data: Data, links: Links, shape: NDArray[np.int64], keys: Data) ->
     code = int(links[index.ROOT])
     while True:
         if code >= 0:
-            shape[n] = NODE
+            shape[n] = INNER
             keys[n_keys] = data[index.node_at(code) + index.NODE_KEY]
             n_keys += 1
             n += 1
@@ -83,7 +83,7 @@ def build_tree(data: Data, links: Links, shape: NDArray[np.int64], keys: Data) -
     links[N_FREE] = 0
     index.release(links, 0, links[index.CAPACITY])
     for n in range(len(shape)):
-        if shape[n] == NODE:
+        if shape[n] == INNER:
             code = index.take_node(links)
             at = index.node_links_at(code)
             links[at + index.LEFT] = links[at + index.RIGHT] = UNSET
