@@ -44,8 +44,8 @@ class Pinball(_Residual):
     tau : float
         The level of the quantile, strictly between 0 and 1.
     ties : {"midpoint", "lower", "upper"}
-        Which best map is meant where there are several: the least one, the greatest one, or the
-        mean of these two.
+        Which best map is meant where there are several: the least one, the greatest one, or that
+        which has each block of the least one at the middle of the values it can have as a whole.
 
     Raises
     ------
