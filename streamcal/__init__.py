@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamcal import losses, metrics, plot
     from streamcal.calibration import (
+        AnytimeCalibrator,
+        AnytimeStaircase,
         Calibrator,
         IsotonicCalibrator,
         PAVStack,
         PlattCalibrator,
         Staircase,
+        anytime_isotonic,
+        anytime_isotonic_refinements,
         isotonic_fit,
     )
     from streamcal.wrappers import CalibratedClassifier
@@ -29,12 +33,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnytimeCalibrator",
+    "AnytimeStaircase",
     "CalibratedClassifier",
     "Calibrator",
     "IsotonicCalibrator",
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
+    "anytime_isotonic",
+    "anytime_isotonic_refinements",
     "isotonic_fit",
     "losses",
     "metrics",
@@ -42,12 +50,16 @@ __all__ = [
 ]
 
 _HOME = {
+    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "AnytimeStaircase": "streamcal.calibration.anytime",
     "CalibratedClassifier": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Staircase": "streamcal.calibration.staircase",
+    "anytime_isotonic": "streamcal.calibration.anytime",
+    "anytime_isotonic_refinements": "streamcal.calibration.anytime",
     "isotonic_fit": "streamcal.calibration.staircase",
 }
 

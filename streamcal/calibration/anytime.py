@@ -17,7 +17,7 @@ their best values are labels, and always found on the host.
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,7 +32,7 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
-from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase
+from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase, frozen
 from streamcal.kernels import pav
 from streamcal.kernels import threshold_decomposition as kernels
 
@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 
 BACKENDS = ("auto", "host", "device")
 _RELATIVE = 1e-9  # half-width at which a solve ends where nothing else is said
+_PARTS = 32  # cells that a guess is cut into at first
+_LEAST = 1 << 12  # samples worth going on with fewer
 _CHUNK = 1 << 16  # samples in one call of a derivative: its arrays stay in cache
 
 
@@ -58,9 +60,16 @@ class AnytimeStaircase(Staircase):
     The other parameters are those of `Staircase`.
     """
 
-    floors: Floats = None  # type: ignore[assignment]  # fields after defaults need one
-    ceilings: Floats = None  # type: ignore[assignment]
-    rounds: int = 0
+    floors: Floats = field(kw_only=True)
+    ceilings: Floats = field(kw_only=True)
+    rounds: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("floors", "ceilings"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+            if len(getattr(self, name)) != len(self):
+                raise ValueError(f"`{name}` must have one value per block ({len(self)})")
 
     @property
     def half_width(self) -> float:
@@ -148,7 +157,7 @@ def anytime_isotonic(
     >>> from streamcal import losses
     >>> stairs = anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss=losses.Expectile(tau=0.8))
     >>> stairs
-    AnytimeStaircase(n_blocks=2, range=[6.0, 8.0], half_width=0)
+    AnytimeStaircase(n_blocks=2, range=[6.00000000..., 7.99999999...], half_width=7.45e-09)
     >>> rough = anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss="log-cosh", rounds=3)
     >>> rough.floors, rough.ceilings
     (array([3., 7.]), array([4., 8.]))
@@ -222,11 +231,16 @@ class _Limits:
     until: float | None
 
 
-def _limits(rounds: int | None, tol: float | None, deadline: float | None) -> _Limits:
+def check_limits(rounds: int | None, tol: float | None, deadline: float | None) -> None:
+    """Raise ``ValueError`` or ``TypeError`` unless each is positive or None."""
     check_window(rounds, "rounds")
     for name, value in (("tol", tol), ("deadline", deadline)):
         if value is not None and not 0.0 < as_number(value, name) < math.inf:
             raise ValueError(f"`{name}` must be a positive finite number or None, got {value!r}")
+
+
+def _limits(rounds: int | None, tol: float | None, deadline: float | None) -> _Limits:
+    check_limits(rounds, tol, deadline)
     if tol is None and (rounds is not None or deadline is not None):
         tol = 0.0
     return _Limits(rounds, tol, None if deadline is None else time.monotonic() + deadline)
@@ -311,7 +325,6 @@ def _begin(
     guess = np.empty(0)
     if start is not None:
         guess = start(x, interpolation="step", outside="clip")
-        rules[kernels.GUESSED] = 1.0
     problem = Problem(found, labels, weights, shifts, last, low, high, rules, guess)
     return _Run(_backend(backend, problem), x, weights, limits, interpolation, outside)
 
@@ -358,96 +371,175 @@ class Host:
     """Rounds by one derivative call per 65,536 samples and one compiled pass over all of them."""
 
     def __init__(self, problem: Problem):
-        import jax
+        from streamcal.losses._derivative import weighted_derivative
 
-        from streamcal.losses._derivative import padded, weighted_derivative
-
-        n = len(problem.y)
         self._problem = problem
         self._program = weighted_derivative(problem.loss)
-        self._rules = problem.rules.copy()
         self._n_rounds = 0
+        self._load(np.arange(len(problem.y)))
+        self._starts = np.array([0, len(problem.y)])
+        self._cells = np.full((1, kernels.COLUMNS), np.nan)
+        self._cells[0, : kernels.HIGH + 1] = problem.low, problem.high
+        self._sides = np.empty((2, 0))
+        # Settled cells that have been put aside: first samples, and rows of two bounds.
+        self._aside: list[tuple[NDArray[np.int64], Floats]] = []
+        if len(problem.guess) and problem.high - problem.low < math.inf:
+            self._adopt(problem.guess)
+        self._report = np.zeros(kernels.REPORT, np.int64)
+        self._aim()
+
+    def _load(self, samples: NDArray[np.int64]) -> None:
+        """Take up samples: all of the problem at first, later those of cells that are open."""
+        import jax
+
+        from streamcal.losses._derivative import padded
+
+        problem, n = self._problem, len(samples)
+        whole = n == len(problem.y)
+        y, w, self._offset = (
+            part if whole or not len(part) else part[samples]
+            for part in (problem.y, problem.w, problem.offset)
+        )
+        self._ends = problem.ends if whole else problem.ends[samples]
+        self._samples = samples
+        self._slopes = np.empty(n)
         room = n // _CHUNK * _CHUNK + (padded(n % _CHUNK) if n % _CHUNK else 0)
         self._z = np.zeros(room)
-        self._slopes = np.empty(n)
         self._chunks: list[tuple[slice, slice, Any, Any]] = []
         with jax.enable_x64(True):
             for begin in range(0, n, _CHUNK):
                 stop, end = min(begin + _CHUNK, n), min(begin + _CHUNK, room)
                 pad = (0, end - stop)
-                y, w = (
-                    jax.device_put(np.pad(part[begin:stop], pad, mode="edge"))
-                    for part in (problem.y, problem.w)
+                columns = (
+                    jax.device_put(np.pad(part[begin:stop], pad, mode="edge")) for part in (y, w)
                 )
-                self._chunks.append((slice(begin, stop), slice(begin, end), y, w))
-        self._starts = np.array([0, n])
-        self._cells = np.full((1, kernels.COLUMNS), np.nan)
-        self._cells[0, : kernels.HIGH + 1] = problem.low, problem.high
-        self._report = np.zeros(kernels.REPORT, np.int64)
+                self._chunks.append((slice(begin, stop), slice(begin, end), *columns))
+
+    def _adopt(self, guess: Floats) -> None:
+        """Begin with cells cut where a guess rises, as far as derivatives at their bounds allow."""
+        rises = np.diff(guess)  # within equal scores it does not
+        firsts = np.unique(np.linspace(0, len(rises), _PARTS + 1).astype(np.int64)[:-1])
+        parts = np.split(rises, firsts[1:]) if len(rises) else []
+        cuts = np.array(
+            [first + part.argmax() for first, part in zip(firsts, parts, strict=False)], np.int64
+        )
+        values = 0.5 * guess[cuts] + 0.5 * guess[cuts + 1]
+        good = (rises[cuts] > 0.0) & (self._problem.low < values) & (values < self._problem.high)
+        cuts, values = cuts[good], values[good]
+        self._starts = np.r_[0, cuts + 1, len(guess)]
+        self._cells = np.full((len(cuts) + 1, kernels.COLUMNS), np.nan)
+        self._cells[:, kernels.LOW] = np.r_[self._problem.low, values]
+        self._cells[:, kernels.HIGH] = np.r_[values, self._problem.high]
+        self._sides = np.empty((2, len(guess)))
+        while True:
+            n_cells = len(self._cells)
+            for side, bound in zip(self._sides, (kernels.LOW, kernels.HIGH), strict=True):
+                z = np.repeat(self._cells[:, bound], np.diff(self._starts))
+                self._z[: len(z)] = z + self._offset if len(self._offset) else z
+                self._evaluate(side)
+            left = kernels.join_all(self._cells, self._starts, n_cells, self._sides, self._ends)
+            self._n_rounds += 2
+            self._cells, self._starts = self._cells[:left], self._starts[: left + 1]
+            if left == n_cells:
+                return
+
+    def open(self) -> bool:
+        """Whether a round would do anything."""
+        return bool(self._report[kernels.N_OPEN])
+
+    def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if nothing is open any more; return how many."""
+        before = self._n_rounds
+        while self.open() and self._n_rounds < before + n_rounds:
+            self._round()
+        return self._n_rounds - before
+
+    def _aim(self) -> None:
         kernels.aim_all(
             self._cells,
             self._starts,
-            1,
-            self._rules,
-            problem.guess,
-            problem.offset,
+            len(self._cells),
+            self._problem.rules,
+            self._offset,
             self._z,
             self._report,
         )
 
-    def open(self) -> bool:
-        return bool(self._report[kernels.N_OPEN])
-
-    def advance(self, n_rounds: int) -> int:
+    def _evaluate(self, out: Floats) -> None:
+        """Write the weighted derivatives at all of ``z``."""
         import jax
 
-        before = self._n_rounds
         with jax.enable_x64(True):
-            while self.open() and self._n_rounds < before + n_rounds:
-                self._round()
-        return self._n_rounds - before
+            parts = [self._program(self._z[wide], y, w) for _, wide, y, w in self._chunks]
+        for (narrow, _, _, _), part in zip(self._chunks, parts, strict=True):
+            out[narrow] = np.asarray(part)[: narrow.stop - narrow.start]
 
     def _round(self) -> None:
-        slopes = [self._program(self._z[wide], y, w) for _, wide, y, w in self._chunks]
-        for (narrow, _, _, _), part in zip(self._chunks, slopes, strict=True):
-            self._slopes[narrow] = np.asarray(part)[: narrow.stop - narrow.start]
-        n_cells = int(self._report[kernels.N_CELLS])
+        self._evaluate(self._slopes)
+        n_cells = len(self._cells)
         room = min(3 * n_cells, len(self._slopes))
         cells, starts = np.empty((room, kernels.COLUMNS)), np.empty(room + 1, np.int64)
-        self._n_rounds += 1
-        self._rules[kernels.BISECT] = float(self._n_rounds % 3 == 2)
-        problem = self._problem
         kernels.split_all(
             self._cells,
             self._starts,
             n_cells,
-            self._rules,
-            problem.guess,
-            problem.offset,
+            self._problem.rules,
+            self._offset,
             self._slopes,
-            problem.ends,
+            self._sides,
+            self._ends,
             self._z,
             cells,
             starts,
             self._report,
         )
         if (bad := int(self._report[kernels.BAD])) >= 0:
-            raise not_a_number(problem, self._slopes, self._z, bad)
-        self._cells, self._starts = cells, starts
+            y, w = self._problem.y[self._samples], self._problem.w[self._samples]
+            raise not_a_number(self._problem.loss, self._slopes, self._z, y, w, bad)
+        n_cells = int(self._report[kernels.N_CELLS])
+        self._cells, self._starts = cells[:n_cells], starts[: n_cells + 1]
+        self._n_rounds += 1
+        if 0 < self._report[kernels.N_OPEN] < len(self._slopes) // 4 >= _LEAST // 4:
+            self._put_aside()
+
+    def _put_aside(self) -> None:
+        """Go on with the samples of open cells alone."""
+        open_cells = np.empty(len(self._cells), np.bool_)
+        counts = np.diff(self._starts)
+        kernels.which_are_open(self._cells, self._problem.rules, open_cells)
+        self._aside.append(
+            (
+                self._samples[self._starts[:-1][~open_cells]],
+                self._cells[~open_cells, : kernels.HIGH + 1],
+            )
+        )
+        stay = np.repeat(open_cells, counts)
+        if self._sides.shape[1]:
+            self._sides = np.ascontiguousarray(self._sides[:, stay])
+        self._load(self._samples[stay])
+        self._cells = np.ascontiguousarray(self._cells[open_cells])
+        self._starts = np.append(0, np.cumsum(counts[open_cells]))
+        self._aim()
 
     def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
-        n_cells = int(self._report[kernels.N_CELLS])
-        low, high = self._cells[:n_cells, : kernels.HIGH + 1].T
-        return self._starts[:n_cells], low, high
+        """Return the first sample of each cell, and its bounds."""
+        here = self._samples[self._starts[:-1]], self._cells[:, : kernels.HIGH + 1]
+        starts, bounds = zip(*self._aside, here, strict=True)
+        first, rows = np.concatenate(starts), np.concatenate(bounds)
+        order = np.argsort(first)
+        low, high = np.ascontiguousarray(rows[order].T)
+        return first[order], low, high
 
 
-def not_a_number(problem: Problem, slopes: Floats, z: Floats, begin: int) -> ValueError:
+def not_a_number(
+    loss: losses.Loss, slopes: Floats, z: Floats, y: Floats, w: Floats, begin: int
+) -> ValueError:
     """Return the error for a derivative that is NaN, or for infinite ones that cancel."""
     nan = np.isnan(slopes[begin:])
     at = begin + int(np.argmax(nan if nan.any() else np.isinf(slopes[begin:])))
     return ValueError(
-        f"`loss` must have a derivative that is a number, got {slopes[at]} from {problem.loss} at"
-        f" z = {z[at]}, y = {problem.y[at]}, w = {problem.w[at]}"
+        f"`loss` must have a derivative that is a number, got {slopes[at]} from {loss} at"
+        f" z = {z[at]}, y = {y[at]}, w = {w[at]}"
     )
 
 
@@ -464,9 +556,11 @@ class Quantiles:
         self._report = np.array([1, low < high, 0])
 
     def open(self) -> bool:
+        """Whether a round would do anything."""
         return bool(self._report[kernels.N_OPEN])
 
     def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if nothing is open any more; return how many."""
         done = 0
         while self.open() and done < n_rounds:
             n_cells = len(self._bounds)
@@ -491,6 +585,7 @@ class Quantiles:
         return done
 
     def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Return the first sample of each cell, and its bounds."""
         problem = self._problem
         low, high = np.ascontiguousarray(self._bounds.T)
         if self._ties == "midpoint" and not self.open():
@@ -502,13 +597,11 @@ class Quantiles:
 
 def _values(low: Floats, high: Floats) -> Floats:
     """Return the middles of bounds; where one is infinite the other, where both are 0."""
-    values = 0.5 * low + 0.5 * high
-    endless = np.isinf(low) | np.isinf(high)
-    if endless.any():
-        with np.errstate(invalid="ignore"):
-            values = np.where(endless, np.where(np.isinf(low), high, low), values)
-        values[np.isinf(low) & np.isinf(high)] = 0.0
-    return values
+    low, high = (
+        np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)),
+        np.where(np.isfinite(high), high, np.where(np.isfinite(low), low, 0.0)),
+    )
+    return np.asarray(0.5 * low + 0.5 * high)
 
 
 class _Run:
@@ -569,7 +662,7 @@ class _Run:
             centers.clip(lower, upper),
             self._interpolation,
             self._outside,
-            low,
-            high,
-            self._n_rounds,
+            floors=low,
+            ceilings=high,
+            rounds=self._n_rounds,
         )

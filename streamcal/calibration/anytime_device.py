@@ -50,9 +50,11 @@ class Device:
         self.advance(0)
 
     def open(self) -> bool:
+        """Whether a round would do anything."""
         return self._open
 
     def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if nothing is open any more; return how many."""
         program = _program(self._problem.loss)
         with jax.enable_x64(True):
             self._low, self._high, done, n_open, bad = program(
@@ -64,6 +66,7 @@ class Device:
         return int(done)
 
     def cells(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the first sample of each cell, and its bounds."""
         low, high = np.array(self._low[: self._n]), np.array(self._high[: self._n])
         first = np.ones(self._n, np.bool_)
         first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
@@ -77,7 +80,7 @@ class Device:
         at = float(_midpoint(float(self._low[begin]), float(self._high[begin])))
         z = at + (problem.offset if len(problem.offset) else np.zeros(self._n))
         slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
-        return not_a_number(problem, slopes, z, begin)
+        return not_a_number(problem.loss, slopes, z, problem.y, problem.w, begin)
 
 
 @lru_cache(maxsize=64)

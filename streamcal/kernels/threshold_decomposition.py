@@ -1,17 +1,21 @@
 """Splitting cells: the compiled half of a round of anytime isotonic regression.
 
 For a number c let d be the weighted derivatives of the losses at c, one per sample in score order,
-and G their running sum. Samples up to the greatest G have an optimal value of at most c, those after
-it of at least c; between the first and the last place where G is greatest, c is optimal. Within a run
-of samples that is known to lie between two numbers, only that run has to be looked at (Gokcesu &
-Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under Strictly
-Convex Losses*, section VI, whose pairwise joins lead to the same groups).
+and G their running sum. Samples up to the greatest G have an optimal value of at most c, those
+after it of at least c; between the first and the last place where G is greatest, c is optimal.
+Within a run of samples that is known to lie between two numbers, only that run has to be looked at
+(Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under
+Strictly Convex Losses*, section VI, whose pairwise joins lead to the same groups).
 
-A *cell* is such a run: a row of five numbers, the bounds of its value, its *aim* between them, and
-the sums of its derivatives at the bounds (NaN where not known); and in ``starts``, which ends with
-the number of samples, the place of its first one. A cell is *settled* when its bounds are close
-enough; nothing is asked about it any more. A round evaluates all derivatives, each at the aim of its
-own cell, and splits every cell there into the samples below, those fixed at it, and those above.
+A *cell* is such a run: a row of numbers, the bounds of its value and its *aim* between them first;
+and in ``starts``, which ends with the number of samples, the place of its first one. A cell is
+*settled* when its bounds are close enough; nothing is asked about it any more. A round evaluates
+all derivatives, each at the aim of its own cell, and splits every cell there into the samples
+below, those fixed at it, and those above.
+
+Aims are midpoints, unless derivatives at the bounds are kept as well (``sides``, two rows of them).
+Their sums over a cell say where its samples' common value would be, and there it is split or, if it
+is one block, closed in on (Dowell & Jarratt, *A Modified Regula Falsi Method*, BIT 1971).
 
 Quantiles need no derivatives, only to be compared with labels: `split_quantiles`.
 """
@@ -24,12 +28,15 @@ from numpy.typing import NDArray
 from streamcal.kernels._compile import helper, kernel
 from streamcal.kernels.pav import READ
 
+PLACES = READ.replace("float64", "int64")
+FLAGS = READ.replace("float64", "uint8")
+
 Vector = NDArray[np.float64]
 Cells = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-LOW, HIGH, AIM, SLOPE_LOW, SLOPE_HIGH = range(5)
-COLUMNS = 5
+LOW, HIGH, AIM, SLOPE_LOW, SLOPE_HIGH, STREAK = range(6)
+COLUMNS = 6  # slopes are NaN where not known; STREAK: how often the high (+) or low (-) bound moved
 
 # What is written at each round, for the caller: numbers of cells, and of samples not settled.
 N_CELLS, N_OPEN, BAD = range(3)
@@ -37,9 +44,9 @@ N_ROUNDS = 2
 REPORT = 3
 
 # How a round is run: rules, as floats.
-TOLERANCE, RELATIVE, GUESSED, BISECT = range(4)
-RULES = 4
-NEAR = 1.0 / 16.0  # how far from a guess the first bound on its other side is tried
+TOLERANCE, RELATIVE = range(2)
+RULES = 2
+PATIENCE = 3  # moves of the same bound after which the middle is tried
 SLACK = 1e-12  # what rounding may add to a sum of weights, of its size
 
 
@@ -68,48 +75,19 @@ def midpoint(low: float, high: float) -> float:
 
 
 @helper
-def informed(cell: Vector, guess: Vector, begin: int, end: int, rules: Vector) -> float:
-    """Return an aim for a cell that should take few rounds to settle.
-
-    Where derivatives at both bounds are known it lies where the line between them crosses 0, which
-    splits a cell near the value all of it would have. Otherwise it is what the guess has in the
-    middle of the cell, or a number close to the bound that this has become.
-    """
-    low, high = cell[LOW], cell[HIGH]
-    middle = midpoint(low, high)
-    if not (low > -math.inf and high < math.inf):
-        return middle
-    at = middle
-    if cell[SLOPE_LOW] < 0.0 and cell[SLOPE_HIGH] > 0.0:
-        share = -cell[SLOPE_LOW] / (cell[SLOPE_HIGH] - cell[SLOPE_LOW])
-        at = low + share * (high - low)
-    else:
-        place = (begin + end) // 2
-        at = guess[place]
-        if place > begin:
-            at = 0.5 * (at + guess[place - 1])
-        if at <= low:
-            at = low + NEAR * (high - low)
-        elif at >= high:
-            at = high - NEAR * (high - low)
-    # One step of the tolerance inside: a value next to a bound is then settled by this round.
-    step = max(rules[TOLERANCE], rules[RELATIVE] * max(abs(low), abs(high)))
-    at = min(max(at, low + step), high - step)
-    return at if low < at < high else middle
-
-
-@helper
-def aim(
-    cell: Vector, guess: Vector, begin: int, end: int, rules: Vector, offset: Vector, z: Vector
-) -> bool:
+def aim(cell: Vector, begin: int, end: int, rules: Vector, offset: Vector, z: Vector) -> bool:
     """Write where the derivatives of a cell are wanted; return False if it is settled."""
     low, high = cell[LOW], cell[HIGH]
     if is_settled(low, high, rules):
         return False
-    if rules[GUESSED] == 0.0 or rules[BISECT] != 0.0:
-        at = midpoint(low, high)
-    else:
-        at = informed(cell, guess, begin, end, rules)
+    at = midpoint(low, high)
+    if cell[SLOPE_LOW] < 0.0 and cell[SLOPE_HIGH] > 0.0 and abs(cell[STREAK]) < PATIENCE:
+        share = -cell[SLOPE_LOW] / (cell[SLOPE_HIGH] - cell[SLOPE_LOW])
+        # One tolerance inside: a value next to a bound is then settled by this round.
+        step = max(rules[TOLERANCE], rules[RELATIVE] * max(abs(low), abs(high)))
+        crossing = min(max(low + share * (high - low), low + step), high - step)
+        if low < crossing < high:
+            at = crossing
     cell[AIM] = at
     if len(offset) == 0:
         for i in range(begin, end):
@@ -120,16 +98,12 @@ def aim(
     return True
 
 
-@kernel(
-    f"void(float64[:, ::1], {READ.replace('float64', 'int64')}, int64, {READ}, {READ}, {READ},"
-    " float64[::1], int64[::1])"
-)
+@kernel(f"void(float64[:, ::1], {PLACES}, int64, {READ}, {READ}, float64[::1], int64[::1])")
 def aim_all(
     cells: Cells,
     starts: Places,
     n_cells: int,
     rules: Vector,
-    guess: Vector,
     offset: Vector,
     z: Vector,
     report: Places,
@@ -138,41 +112,58 @@ def aim_all(
     report[N_CELLS], report[N_OPEN], report[BAD] = n_cells, 0, -1
     for k in range(n_cells):
         begin, end = starts[k], starts[k + 1]
-        if aim(cells[k], guess, begin, end, rules, offset, z):
+        if aim(cells[k], begin, end, rules, offset, z):
             report[N_OPEN] += end - begin
 
 
+@kernel(f"void(float64[:, ::1], {READ}, boolean[::1])")
+def which_are_open(cells: Cells, rules: Vector, out: NDArray[np.bool_]) -> None:
+    """Write of each cell whether it is not settled."""
+    for k in range(len(cells)):
+        out[k] = not is_settled(cells[k, LOW], cells[k, HIGH], rules)
+
+
 @helper
-def emit(
-    out: Cells,
-    places: Places,
-    at: int,
-    begin: int,
-    low: float,
-    high: float,
-    slope_low: float,
-    slope_high: float,
-) -> int:
-    """Write a cell; return the row after it."""
-    places[at] = begin
-    out[at, LOW], out[at, HIGH] = low, high
-    out[at, SLOPE_LOW], out[at, SLOPE_HIGH] = slope_low, slope_high
-    return at + 1
+def move_sides(slopes: Vector, moved: Vector, kept: Vector, begin: int, end: int) -> float:
+    """Take over the derivatives at the bound that has moved; return the sum at the other one."""
+    total = 0.0
+    for i in range(begin, end):
+        moved[i] = slopes[i]
+        total += kept[i]
+    return total
+
+
+@helper
+def move_bound(
+    cell: Vector, high: bool, slope: float, other: float, whole: bool, streak: float
+) -> None:
+    """Write a bound that has become the aim, its slope, and that of the other bound.
+
+    Of a cell that is ``whole`` the other bound has stayed again; its slope then counts half, or the
+    crossing would creep up to the value from one side.
+    """
+    sign = 1.0 if high else -1.0
+    cell[STREAK] = sign * max(1.0, sign * streak + 1.0) if whole else 0.0
+    if abs(cell[STREAK]) > 1.0:
+        other *= 0.5
+    if high:
+        cell[HIGH], cell[SLOPE_HIGH], cell[SLOPE_LOW] = cell[AIM], slope, other
+    else:
+        cell[LOW], cell[SLOPE_LOW], cell[SLOPE_HIGH] = cell[AIM], slope, other
 
 
 @kernel(
-    f"void(float64[:, ::1], {READ.replace('float64', 'int64')}, int64, {READ}, {READ}, {READ},"
-    f" {READ}, {READ.replace('float64', 'uint8')}, float64[::1], float64[:, ::1], int64[::1],"
-    " int64[::1])"
+    f"void(float64[:, ::1], {PLACES}, int64, {READ}, {READ}, {READ}, float64[:, ::1], {FLAGS},"
+    " float64[::1], float64[:, ::1], int64[::1], int64[::1])"
 )
 def split_all(
     cells: Cells,
     starts: Places,
     n_cells: int,
     rules: Vector,
-    guess: Vector,
     offset: Vector,
     slopes: Vector,
+    sides: Cells,
     ends: NDArray[np.uint8],
     z: Vector,
     out: Cells,
@@ -181,20 +172,20 @@ def split_all(
 ) -> None:
     """Split each open cell at its aim, write the cells that result, and aim anew.
 
-    ``slopes`` are the weighted derivatives at ``z``, ``ends`` marks the last sample of each run of
-    equal scores: only after it a cell may be cut. ``out`` and ``places`` have room for three cells
-    for each. A sum that is not a number ends the round: BAD is then the first sample of the cell.
+    ``slopes`` are the weighted derivatives at ``z``, ``sides`` those at the bounds, or empty;
+    ``ends`` marks the last sample of each run of equal scores: only after it a cell may be cut.
+    ``out`` and ``places`` have room for three cells for each. A sum that is not a number ends the
+    round: BAD is then the first sample of the cell.
     """
     rows, n_open = 0, 0
+    informed = sides.shape[1] > 0
     report[BAD] = -1
     for k in range(n_cells):
         begin, end = starts[k], starts[k + 1]
-        low, high = cells[k, LOW], cells[k, HIGH]
-        slope_low, slope_high = cells[k, SLOPE_LOW], cells[k, SLOPE_HIGH]
-        if is_settled(low, high, rules):
-            rows = emit(out, places, rows, begin, low, high, slope_low, slope_high)
+        if is_settled(cells[k, LOW], cells[k, HIGH], rules):
+            places[rows], out[rows] = begin, cells[k]
+            rows += 1
             continue
-        at = cells[k, AIM]
         total, best, first, last = 0.0, 0.0, begin, begin
         own, cuts = slopes[begin:end], ends[begin:end]
         for i in range(len(own)):
@@ -206,23 +197,72 @@ def split_all(
         if not abs(total) <= math.inf:
             report[BAD] = begin
             return
-        begun = rows
+        begun, whole, streak, other = (
+            rows,
+            first == end or last == begin,
+            cells[k, STREAK],
+            math.nan,
+        )
         if first > begin:
-            # Bounds that stay where they are lose half their weight (the Illinois rule), or the
-            # crossing of the line would creep up to the value from one side.
-            kept = 0.5 * slope_low if first == end else math.nan
-            rows = emit(out, places, rows, begin, low, at, kept, best)
+            places[rows], out[rows] = begin, cells[k]
+            if informed:
+                other = move_sides(slopes, sides[1], sides[0], begin, first)
+                other = cells[k, SLOPE_LOW] if whole else other
+            move_bound(out[rows], True, best, other, whole, streak)
+            rows += 1
         if last > first:
-            rows = emit(out, places, rows, first, at, at, 0.0, 0.0)
+            places[rows], out[rows] = first, cells[k]
+            out[rows, LOW] = out[rows, HIGH] = cells[k, AIM]
+            rows += 1
         if end > last:
-            kept = 0.5 * slope_high if last == begin else math.nan
-            rows = emit(out, places, rows, last, at, high, total - best, kept)
+            places[rows], out[rows] = last, cells[k]
+            if informed:
+                other = move_sides(slopes, sides[0], sides[1], last, end)
+                other = cells[k, SLOPE_HIGH] if whole else other
+            move_bound(out[rows], False, total - best, other, whole, streak)
+            rows += 1
         places[rows] = end
         for row in range(begun, rows):
-            if aim(out[row], guess, places[row], places[row + 1], rules, offset, z):
+            if aim(out[row], places[row], places[row + 1], rules, offset, z):
                 n_open += places[row + 1] - places[row]
     places[rows] = starts[n_cells]
     report[N_CELLS], report[N_OPEN] = rows, n_open
+
+
+@kernel(f"int64(float64[:, ::1], int64[::1], int64, float64[:, ::1], {FLAGS})")
+def join_all(
+    cells: Cells, starts: Places, n_cells: int, sides: Cells, ends: NDArray[np.uint8]
+) -> int:
+    """Join cells that were guessed wrong with their neighbours; return how many are left.
+
+    Cells whose bounds follow one another hold the values of an optimal map if in each of them no
+    sum of derivatives over its first samples is positive at its low bound, and none over its last
+    samples negative at its high bound. (Sums over several cells are then of the same sign, because
+    derivatives rise.) What is left has to be looked at again, for its bounds have changed.
+    """
+    rows, held = 0, False  # whether the cell before wants to reach beyond its high bound
+    for k in range(n_cells):
+        begin, end = starts[k], starts[k + 1]
+        low, high = 0.0, 0.0
+        sinks, most, last = False, 0.0, 0.0
+        for i in range(begin, end):
+            low += sides[0, i]
+            high += sides[1, i]
+            if ends[i] != 0:
+                sinks |= low > 0.0
+                most = max(most, last)
+                last = high
+        joined = rows > 0 and (sinks or held)
+        held = high < most
+        if joined:
+            cells[rows - 1, HIGH] = cells[k, HIGH]
+            cells[rows - 1, SLOPE_LOW] = cells[rows - 1, SLOPE_HIGH] = math.nan
+        else:
+            starts[rows], cells[rows] = begin, cells[k]
+            cells[rows, SLOPE_LOW], cells[rows, SLOPE_HIGH], cells[rows, STREAK] = low, high, 0.0
+            rows += 1
+    starts[rows] = starts[n_cells]
+    return rows
 
 
 @helper
@@ -239,7 +279,7 @@ def emit_labels(
 
 
 @kernel(
-    f"void({READ}, {READ}, {READ.replace('float64', 'uint8')}, float64, boolean, int64,"
+    f"void({READ}, {READ}, {FLAGS}, float64, boolean, int64,"
     " float64[:, :, ::1], int64[:, ::1], int64[::1])"
 )
 def split_quantiles(
@@ -314,9 +354,7 @@ def split_quantiles(
         report[N_CELLS], report[N_OPEN], report[N_ROUNDS] = rows, n_open, done + 1
 
 
-@kernel(
-    f"void({READ}, {READ}, float64, {READ.replace('float64', 'int64')}, {READ}, float64[::1])"
-)
+@kernel(f"void({READ}, {READ}, float64, {PLACES}, {READ}, float64[::1])")
 def raise_quantiles(
     y: Vector, w: Vector, tau: float, starts: Places, values: Vector, out: Vector
 ) -> None:
