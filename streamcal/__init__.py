@@ -24,12 +24,13 @@ if TYPE_CHECKING:
         Staircase,
         isotonic_fit,
     )
-    from streamcal.wrappers import CalibratedClassifier
+    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CalibratedClassifier",
+    "CalibratedRegressor",
     "Calibrator",
     "IsotonicCalibrator",
     "PAVStack",
@@ -43,6 +44,7 @@ __all__ = [
 
 _HOME = {
     "CalibratedClassifier": "streamcal.wrappers",
+    "CalibratedRegressor": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
