@@ -53,7 +53,7 @@ class WeightedScript(Script):
         return self.answer
 
 
-def scaled(model: base.Regressor) -> Any:
+def scaled(model: Any) -> Any:
     return preprocessing.StandardScaler() | model
 
 
