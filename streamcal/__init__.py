@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         anytime_isotonic_refinements,
         isotonic_fit,
     )
-    from streamcal.wrappers import CalibratedClassifier
+    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "AnytimeCalibrator",
     "AnytimeStaircase",
     "CalibratedClassifier",
+    "CalibratedRegressor",
     "Calibrator",
     "IsotonicCalibrator",
     "PAVStack",
@@ -53,6 +54,7 @@ _HOME = {
     "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
     "AnytimeStaircase": "streamcal.calibration.anytime",
     "CalibratedClassifier": "streamcal.wrappers",
+    "CalibratedRegressor": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
