@@ -1,7 +1,7 @@
 """Isotonic regression for losses without a mean, slowly."""
 
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import groupby
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -42,13 +42,14 @@ def max_min(groups, loss):
 
 
 def quantile_maps(groups, tau):
-    """The least and the greatest of all best maps, by trying every map with labels as values.
+    """The least, the middle and the greatest of all best maps for the pinball loss.
 
     Exact: tau and weights become fractions. The best maps form a lattice, whose ends have labels as
-    values, so the least one is the least at each score.
+    values, and are found by dynamic programming over all of these. The middle map moves each block
+    of the least one to the middle of the values that it can have as a whole.
     """
     tau = Fraction(tau).limit_denominator(1000)
-    candidates = sorted({label for labels, _ in groups for label in labels})
+    values = sorted({label for labels, _ in groups for label in labels})
 
     def cost(z, labels, weights):
         return sum(
@@ -56,14 +57,32 @@ def quantile_maps(groups, tau):
             for y, w in zip(labels, weights, strict=True)
         )
 
-    table = [{z: cost(z, *group) for z in candidates} for group in groups]
-    costs = {
-        values: sum(row[z] for row, z in zip(table, values, strict=True))
-        for values in combinations_with_replacement(candidates, len(groups))
-    }
-    least = min(costs.values())
-    best = [values for values, total in costs.items() if total == least]
-    return np.min(best, axis=0), np.max(best, axis=0)
+    table = [[cost(z, *group) for z in values] for group in groups]
+    # after[k][v]: the least cost of groups k and on, if none of them is below values[v].
+    after = [[Fraction(0)] * len(values)]
+    for row in reversed(table):
+        totals = [here + later for here, later in zip(row, after[0], strict=True)]
+        after.insert(0, [min(totals[v:]) for v in range(len(values))])
+
+    def trace(end):
+        path, v = [], 0
+        for k, row in enumerate(table):
+            best = [u for u in range(v, len(values)) if row[u] + after[k + 1][u] == after[k][v]]
+            v = best[end]
+            path.append(v)
+        return path
+
+    least, greatest = trace(0), trace(-1)
+    middle, ceiling = [], len(values) - 1
+    for v, block in reversed(
+        [(v, list(run)) for v, run in groupby(range(len(least)), least.__getitem__)]
+    ):
+        totals = [sum(table[k][u] for k in block) for u in range(len(values))]
+        ceiling = min(ceiling, max(u for u, total in enumerate(totals) if total == min(totals)))
+        middle[:0] = [0.5 * (values[v] + values[ceiling])] * len(block)
+    return tuple(
+        np.array(x) for x in ([values[v] for v in least], middle, [values[v] for v in greatest])
+    )
 
 
 def grouped(scores, y, w):

@@ -9,9 +9,7 @@ run of them. Two facts keep the work small:
 * Neighbours whose values do not increase have one value in the end (Barlow et al. 1972), so whole
   runs of them may be pooled at once. That is how many samples are taken in together.
 
-For "midpoint" quantiles there are two sets of blocks, for the least and for the greatest map, and
-the mean of the two maps is what is asked for. Costs are O(samples of the block) for each push that
-pools, times 64 steps of bisection at most.
+Costs are O(samples of the block) for each push that pools, times 64 steps of bisection at most.
 """
 
 import math
@@ -34,7 +32,8 @@ from streamcal._validation import (
 )
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase
-from streamcal.losses._minimiser import Minimiser, minimisers
+from streamcal.kernels import threshold_decomposition as kernels
+from streamcal.losses._minimiser import Minimiser, find_minimiser
 
 _FIRST_ROOM = 64
 _FEW = 16  # runs that are not worth a round in which all are pooled at once
@@ -67,7 +66,7 @@ class ConvexPAVStack(PAVStack):
         self._open = 0  # the first of those that have the greatest score; no block has these yet
         self._last = -math.inf
         self._weight = 0.0
-        self._blocks = [Blocks() for _ in minimisers(self._convex)]
+        self._blocks = Blocks()
         self._stairs: Staircase | None = None
 
     def push(self, score: float, y: float, w: float = 1.0) -> None:
@@ -132,11 +131,8 @@ class ConvexPAVStack(PAVStack):
         if len(changes):
             starts = np.append(self._open, changes[:-1])
             _, y, w = self._samples[:, : changes[-1]]
-            # All sets of blocks or none: a search may raise.
-            self._blocks = [
-                blocks.extended(minimiser, y, w, starts)
-                for blocks, minimiser in zip(self._blocks, minimisers(self._convex), strict=True)
-            ]
+            minimiser = find_minimiser(self._convex)
+            self._blocks = self._blocks.extended(minimiser, y, w, starts)  # or a search raises
             self._open = int(changes[-1])
         self._size, self._last, self._weight = n_old + n_new, float(samples[0, -1]), weight
         self._stairs = None
@@ -146,14 +142,14 @@ class ConvexPAVStack(PAVStack):
         if self._stairs is not None:
             return self._stairs
         x, y, w = self._samples[:, : self._size]
-        sides = [
-            blocks.extended(minimiser, y, w, np.array([self._open]))
-            for blocks, minimiser in zip(self._blocks, minimisers(self._convex), strict=True)
-        ]
-        starts = np.unique(np.concatenate([side.starts for side in sides]))
-        values = np.mean([side.at(starts) for side in sides], axis=0)
-        first = np.append(True, values[1:] > values[:-1])
-        starts, values = starts[first], values[first]
+        blocks = self._blocks.extended(find_minimiser(self._convex), y, w, np.array([self._open]))
+        starts, values = np.array(blocks.starts), np.array(blocks.values)
+        if isinstance(self._convex, losses.Pinball | losses.Absolute):
+            if self._convex.ties == "midpoint":
+                tau, greatest = getattr(self._convex, "tau", 0.5), np.empty(len(values))
+                places = np.append(starts, self._size)
+                kernels.raise_quantiles(y, w, tau, places, values, greatest)
+                values = 0.5 * values + 0.5 * greatest
         lower, upper = x[starts], x[np.append(starts[1:], self._size) - 1]
         weights = np.add.reduceat(w, starts)
         with np.errstate(over="ignore"):
@@ -171,11 +167,6 @@ class Blocks:
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.values: list[float] = []
-
-    def at(self, starts: Starts) -> Vector:
-        """Return the values of the blocks that the samples at ``starts`` are in."""
-        rows = np.searchsorted(np.array(self.starts), starts, side="right") - 1
-        return np.array(self.values)[rows]
 
     def extended(self, minimiser: Minimiser, y: Vector, w: Vector, starts: Starts) -> "Blocks":
         """Return these blocks and those of the samples from ``starts[0]`` on, pooled.

@@ -39,13 +39,11 @@ class Minimiser(Protocol):
         """Return the best value of each block, known to lie from ``low`` to ``high``, if given."""
 
 
-def minimisers(loss: Loss) -> tuple[Minimiser, ...]:
-    """Return the choices of best values for a loss; of two, the mean of both maps is meant."""
+def find_minimiser(loss: Loss) -> Minimiser:
+    """Return the choice of best values for a loss; the least one where a midpoint is meant."""
     if not isinstance(loss, (Absolute, Pinball)):
-        return (Root(loss),)
-    tau = loss.tau if isinstance(loss, Pinball) else 0.5
-    sides = {"lower": (False,), "upper": (True,), "midpoint": (False, True)}
-    return tuple(Quantile(tau, upper) for upper in sides[loss.ties])
+        return Root(loss)
+    return Quantile(loss.tau if isinstance(loss, Pinball) else 0.5, loss.ties == "upper")
 
 
 class Quantile:
