@@ -43,6 +43,7 @@ class Worker:
     def __init__(self, function: Callable[..., Any]):
         self.function = function
         self._running: _Running | None = None
+        self._stillborn = 0  # processes in a row that ended before they were ready
 
     @property
     def busy(self) -> bool:
@@ -60,9 +61,23 @@ class Worker:
         return None if self._running is None else self._running.process.pid
 
     def start(self) -> None:
-        """Start the process, or replace it if it has died; returns at once."""
+        """Start the process, or replace it if it has died; returns at once.
+
+        Raises
+        ------
+        RuntimeError
+            If two processes in a row have ended before they were ready.
+        """
         if self._running is not None and not self._running.alive():
+            self._stillborn += self._running.flag[0] == _STARTING
             self.close()
+        if self._stillborn > 1:
+            self._stillborn = 0
+            raise RuntimeError(
+                "the background process could not be started, and its error stands above; a script"
+                " must be a file whose work stands under `if __name__ == '__main__':`, for the"
+                " process imports it"
+            )
         if self._running is None:
             self._running = _Running(self.function)
 
@@ -73,6 +88,7 @@ class Worker:
         if running is None or running.has_job or running.flag[0] != _IDLE:
             return False
         running.flag[0] = _BUSY
+        self._stillborn = 0
         try:
             running.pipe.send(arguments)
         except OSError:  # it has died since
@@ -110,7 +126,7 @@ class Worker:
             self._running = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"function": self.function, "_running": None}
+        return {"function": self.function, "_running": None, "_stillborn": 0}
 
 
 class _Running:

@@ -3,6 +3,8 @@ import operator
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -80,3 +82,15 @@ def test_lambdas_travel():
     until(lambda: worker.submit(21))
     assert until(worker.poll) == 42
     worker.close()
+
+
+def test_a_process_that_cannot_start_is_an_error_and_not_tried_forever():
+    code = (
+        "from streamcal._worker import Worker\n"
+        "worker = Worker(sum)\n"
+        "while not worker.submit([1]): pass\n"
+    )
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "RuntimeError: the background process could not be started" in done.stderr
+    assert done.stderr.count("FileNotFoundError") == 2
