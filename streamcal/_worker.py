@@ -81,11 +81,18 @@ class Worker:
         if self._running is None:
             self._running = _Running(self.function)
 
+    def ready(self) -> bool:
+        """Return whether a job would be taken; starts the process where there is none."""
+        running = self._running
+        if running is None or running.flag[0] != _IDLE:
+            self.start()
+            return False
+        return not running.has_job
+
     def submit(self, *arguments: Any) -> bool:
         """Hand over a job; return False if the process is not ready for one yet."""
-        self.start()
         running = self._running
-        if running is None or running.has_job or running.flag[0] != _IDLE:
+        if not self.ready() or running is None:
             return False
         running.flag[0] = _BUSY
         self._stillborn = 0

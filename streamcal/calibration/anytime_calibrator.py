@@ -256,9 +256,11 @@ class AnytimeCalibrator(Calibrator):
             if found is not None:
                 self._serve(found)
         if self._due <= 0:
-            submitted = worker.submit(self._samples[: self.n_samples].copy(), self._staircase)
             # A worker that is busy or starting is asked again, but not at each sample.
-            self._due = self._pause() if submitted else max(1, self.every // 16)
+            self._due = max(1, self.every // 16)
+            if worker.ready():
+                worker.submit(self._samples[: self.n_samples], self._staircase)
+                self._due = self._pause()
 
     def _pause(self) -> int:
         """Return how many samples to learn before the next solve."""
