@@ -4,6 +4,9 @@ A `Loss` is a small immutable object: a value l(z, y), the ranges of z and y and
 the statistic and the link that reduce a block of samples to two sums. Losses are found by name
 (`get`) or passed as objects; nothing here compiles or keeps state.
 
+A `TaskLoss` is another matter: what answering one ordinal label costs when another comes true. Its
+names are those of errors (`AbsoluteError`, `SquaredError`), and `get_task` finds it.
+
 >>> from streamcal import losses
 >>> float(losses.get("log")(0.8, 1))
 0.2231435513142097
@@ -20,8 +23,19 @@ from streamcal.losses._mean import (
     Squared,
     Tweedie,
 )
+from streamcal.losses._task import (
+    AbsoluteError,
+    AsymmetricError,
+    CostTable,
+    SquaredError,
+    TaskLoss,
+    ZeroOneError,
+)
 
 __all__ = [
+    "AbsoluteError",
+    "AsymmetricError",
+    "CostTable",
     "Exponential",
     "Gamma",
     "Interval",
@@ -32,10 +46,14 @@ __all__ = [
     "MeanLoss",
     "Poisson",
     "Squared",
+    "SquaredError",
+    "TaskLoss",
     "Tweedie",
     "TwoPoint",
+    "ZeroOneError",
     "get",
     "get_mean",
+    "get_task",
 ]
 
 _BY_NAME: dict[str, MeanLoss] = {
@@ -100,3 +118,38 @@ def get_mean(loss: str | Loss) -> MeanLoss:
     if not isinstance(found, MeanLoss):
         raise TypeError(f"`loss` must be a mean-type loss (MeanLoss), got {found!r}")
     return found
+
+
+_TASK_BY_NAME: dict[str, TaskLoss] = {
+    loss.name: loss for loss in (AbsoluteError(), SquaredError(), ZeroOneError(), AsymmetricError())
+}
+
+
+def get_task(loss: str | TaskLoss) -> TaskLoss:
+    """Return a task loss by its lower-case name; a `TaskLoss` is returned as is.
+
+    Raises
+    ------
+    ValueError
+        If there is no task loss of that name.
+    TypeError
+        If ``loss`` is neither a name nor a `TaskLoss`.
+
+    Examples
+    --------
+    >>> get_task("zero-one")
+    ZeroOneError()
+    >>> get_task("log")
+    Traceback (most recent call last):
+    ...
+    ValueError: `loss` must be one of 'absolute', 'squared', 'zero-one', 'asymmetric' or a \
+TaskLoss, got 'log'
+    """
+    if isinstance(loss, TaskLoss):
+        return loss
+    if not isinstance(loss, str):
+        raise TypeError(f"`loss` must be a name or a TaskLoss, got {loss!r}")
+    if loss not in _TASK_BY_NAME:
+        names = ", ".join(repr(name) for name in _TASK_BY_NAME)
+        raise ValueError(f"`loss` must be one of {names} or a TaskLoss, got {loss!r}")
+    return _TASK_BY_NAME[loss]
