@@ -127,7 +127,7 @@ def as_weights(w: ArrayLike | None, n_samples: int, name: str = "w") -> NDArray[
     return vector
 
 
-def check_same_length(vector: NDArray[np.float64], n_samples: int, name: str) -> None:
+def check_same_length(vector: NDArray[Any], n_samples: int, name: str) -> None:
     """Raise ``ValueError`` unless ``vector`` holds one value per score."""
     if len(vector) != n_samples:
         raise ValueError(f"`{name}` must have one value per score ({n_samples}), got {len(vector)}")

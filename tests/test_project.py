@@ -24,6 +24,7 @@ LAYERS = [
     {"losses"},
     {"kernels"},
     {"calibration"},
+    {"ordinal"},
     {"wrappers"},
     {"metrics"},
     {"plot"},
