@@ -14,6 +14,7 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     check_choice,
+    check_half_life,
     check_window,
 )
 from streamcal.calibration import codec
@@ -29,7 +30,6 @@ _FIRST_CAPACITY = 2  # chunks
 _FIRST_QUEUE = 16
 _FEWEST_SCORES = 8
 _FILL = index.SLOTS * 3 // 4  # of a chunk that is built anew
-_SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
 class IsotonicCalibrator(Calibrator):
@@ -120,11 +120,7 @@ class IsotonicCalibrator(Calibrator):
         check_window(window)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_choice(output, "output", OUTPUTS)
-        if half_life is not None and not as_score(half_life, "half_life") >= _SHORTEST_HALF_LIFE:
-            raise ValueError(
-                f"`half_life` must be a number of at least {_SHORTEST_HALF_LIFE} or None,"
-                f" got {half_life}"
-            )
+        check_half_life(half_life)
         if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
             raise ValueError(
                 f"`max_scores` must be an int of at least {_FEWEST_SCORES}, got {max_scores}"
@@ -153,7 +149,7 @@ class IsotonicCalibrator(Calibrator):
 
     def _reset(self) -> None:
         """Forget everything."""
-        self._data, self._links = _allocate(_FIRST_CAPACITY)
+        self._data, self._links = index.allocate(_FIRST_CAPACITY)
         self._queue = np.zeros((_FIRST_QUEUE if self.window else 0, 3))
         index.clear(self._data, self._links, _FIRST_CAPACITY)
         self._links[kernels.PENDING] = index.NONE
@@ -268,7 +264,7 @@ class IsotonicCalibrator(Calibrator):
         """Make room for ``at_least`` more chunks, and for an eighth more than there are."""
         old = int(self._links[index.CAPACITY])
         capacity = old + max(at_least, old // 8)
-        data, links = _allocate(capacity)
+        data, links = index.allocate(capacity)
         index.move(self._data, self._links, data, links, capacity)
         self._data, self._links = data, links
 
@@ -337,7 +333,7 @@ class IsotonicCalibrator(Calibrator):
         tree = codec.balanced(scores, _FILL) if tree is None else tree
         sizes = tree.shape[tree.shape != index.INNER]
         capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
-        data, links = _allocate(capacity)
+        data, links = index.allocate(capacity)
         index.clear(data, links, capacity)
         data[: index.HEAD] = self._data[: index.HEAD]
         own = slice(index.OWN_META, index.META)
@@ -687,14 +683,6 @@ class IsotonicCalibrator(Calibrator):
         if len(scores):
             calibrator._rebuild(scores, sums, counts, tree)
         return calibrator
-
-
-def _allocate(capacity: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Return the arrays of an index of ``capacity`` chunks."""
-    return (
-        np.zeros(index.HEAD + capacity * (index.NODE + index.CHUNK)),
-        np.zeros(index.META + capacity * (index.NODE_LINKS + index.CHUNK_LINKS), np.int32),
-    )
 
 
 def _too_large(s: float, where: str = "") -> ValueError:

@@ -1,9 +1,11 @@
 """Ordinal labels from a one-dimensional score: thresholds that minimise a task loss exactly."""
 
 from streamcal.ordinal.jobs import close_jobs, combine, summarise
+from streamcal.ordinal.streaming import StreamingThresholds
 from streamcal.ordinal.thresholds import Thresholds, optimal_thresholds
 
 __all__ = [
+    "StreamingThresholds",
     "Thresholds",
     "close_jobs",
     "combine",

@@ -181,7 +181,7 @@ def optimal_thresholds(
     check_window(block, "block")
     if n_jobs is None:
         raise ValueError("`n_jobs` must be a positive int, got None")
-    samples = _Samples.of(scores, labels, n_labels, w, class_weight)
+    samples = Samples.of(scores, labels, n_labels, w, class_weight)
     if isinstance(loss, str) and loss == KAPPA:
         return _maximise_kappa(samples, method, n_jobs, block)
     task = get_task(loss)
@@ -197,12 +197,12 @@ def optimal_thresholds(
             method = "subsequence"
         else:
             method = "divide" if convex and n_jobs == 1 else "io"
-        cuts = _cuts(samples, table, method, n_jobs, block)
+        cuts = find_cuts(samples, table, method, n_jobs, block)
         if (np.diff(cuts) < 0).any() and not convex:
             method = "dp"
-            cuts = _cuts(samples, table, method, n_jobs, block)
+            cuts = find_cuts(samples, table, method, n_jobs, block)
     else:
-        cuts = _cuts(samples, table, method, n_jobs, block)
+        cuts = find_cuts(samples, table, method, n_jobs, block)
     # With a convex loss rounding alone can unsort them, and sorting costs no more than that.
     certified = convex or not (np.diff(cuts) < 0).any()
     cuts.sort()
@@ -210,7 +210,7 @@ def optimal_thresholds(
 
 
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """Scores in order, with labels from 0 and signed weights as the kernels want them."""
 
     scores: NDArray[np.float64]
@@ -223,7 +223,8 @@ class _Samples:
     @classmethod
     def of(
         cls, scores: Any, labels: Any, n_labels: int | None, w: Any, class_weight: Any
-    ) -> "_Samples":
+    ) -> "Samples":
+        """Check samples as `optimal_thresholds` gets them, and put them in order."""
         vector = as_vector(scores, "scores")
         if not len(vector):
             raise ValueError("`scores` must hold at least one sample, got none")
@@ -245,7 +246,8 @@ class _Samples:
         weights: NDArray[np.float64],
         n_labels: int,
         totals: NDArray[np.float64],
-    ) -> "_Samples":
+    ) -> "Samples":
+        """Put samples in order; ``weights`` may be empty for ones."""
         from streamcal.kernels import thresholds as kernels
         from streamcal.kernels.pav import INCREASING, SORTED, order_of
 
@@ -347,8 +349,12 @@ def _class_weights(class_weight: Any, totals: NDArray[np.float64]) -> NDArray[np
     return weights
 
 
-def _cuts(
-    samples: _Samples, table: NDArray[np.float64], method: str, n_jobs: int, block: int | None
+def find_cuts(
+    samples: Samples,
+    table: NDArray[np.float64],
+    method: str,
+    n_jobs: int = 1,
+    block: int | None = None,
 ) -> NDArray[np.int64]:
     """Return the cut of each boundary that a method finds for a table of costs."""
     from streamcal.kernels import thresholds as kernels
@@ -371,7 +377,7 @@ def _cuts(
     return cuts
 
 
-def _maximise_kappa(samples: _Samples, method: str, n_jobs: int, block: int | None) -> Thresholds:
+def _maximise_kappa(samples: Samples, method: str, n_jobs: int, block: int | None) -> Thresholds:
     """Maximise quadratic weighted kappa by Dinkelbach's method."""
     if method == "auto":
         method = "divide" if n_jobs == 1 else "io"
@@ -384,7 +390,7 @@ def _maximise_kappa(samples: _Samples, method: str, n_jobs: int, block: int | No
         quotient = 0.0
         cuts[int(np.argmax(samples.totals)) :] = len(samples.labels)
     while quotient > 0.0:
-        better = np.sort(_cuts(samples, error - quotient * expected, method, n_jobs, block))
+        better = np.sort(find_cuts(samples, error - quotient * expected, method, n_jobs, block))
         by_chance = samples.risk(expected, better)
         found = samples.risk(error, better) / by_chance if by_chance > 0.0 else quotient
         if not found < quotient:
