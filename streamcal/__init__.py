@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import losses, metrics, plot
+    from streamcal import losses, metrics, ordinal, plot
     from streamcal.calibration import (
         Calibrator,
         IsotonicCalibrator,
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
         PlattCalibrator,
         Staircase,
         isotonic_fit,
+    )
+    from streamcal.ordinal import (
+        StreamingThresholds,
+        ThresholdClassifier,
+        Thresholds,
+        optimal_thresholds,
     )
     from streamcal.wrappers import CalibratedClassifier
 
@@ -35,9 +41,14 @@ __all__ = [
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
+    "StreamingThresholds",
+    "ThresholdClassifier",
+    "Thresholds",
     "isotonic_fit",
     "losses",
     "metrics",
+    "optimal_thresholds",
+    "ordinal",
     "plot",
 ]
 
@@ -48,7 +59,11 @@ _HOME = {
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Staircase": "streamcal.calibration.staircase",
+    "StreamingThresholds": "streamcal.ordinal.streaming",
+    "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "Thresholds": "streamcal.ordinal.thresholds",
     "isotonic_fit": "streamcal.calibration.staircase",
+    "optimal_thresholds": "streamcal.ordinal.thresholds",
 }
 
 

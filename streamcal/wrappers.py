@@ -5,7 +5,6 @@ the label to a calibrator, and serves the calibrated value of the next score. So
 ever sees what the model says of samples it has not learned, which is what it will be asked for.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +22,7 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
+from streamcal._routing import accepted_arguments
 from streamcal._validation import as_number, as_vector, as_weight, as_weights
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -90,7 +90,7 @@ class CalibratedClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifi
         self._labels: dict[str, ClfTarget] = {"False": False, "True": True}
         self._y_name: str | None = None
         self._accepted = {
-            method: _accepted_arguments(classifier, method)
+            method: accepted_arguments(classifier, method)
             for method in ("learn_one", "predict_proba_one", "learn_many", "predict_proba_many")
         }
 
@@ -407,35 +407,6 @@ def _check_calibrator(calibrator: Any) -> None:
 
 def _name(thing: Any) -> str:
     return thing.__name__ if isinstance(thing, type) else type(thing).__name__
-
-
-def _accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
-    """Return the extra arguments that ``model`` takes in ``method``, None if it takes any.
-
-    river's wrappers take any and hand them on, so what counts is the model inside. A pipeline hands
-    each step what the step takes, but in ``learn_many`` the last step gets everything.
-    """
-    if isinstance(model, compose.Pipeline):
-        steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]
-        accepted: frozenset[str] = frozenset()
-        for step in steps:
-            names = _accepted_arguments(step, method)
-            if names is None:
-                return None
-            accepted |= names
-        return accepted
-    function = getattr(type(model), method, None)
-    if function is None:
-        return frozenset()
-    parameters = inspect.signature(function).parameters.values()
-    named = frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
-    named -= {"self", "x", "X", "y"}
-    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
-        return named
-    if not isinstance(model, base.Wrapper):
-        return None
-    inside = _accepted_arguments(model._wrapped_model, method)
-    return None if inside is None else named | inside
 
 
 def _check_served(served: Any) -> dict[ClfTarget, float]:

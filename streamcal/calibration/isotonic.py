@@ -462,6 +462,11 @@ class IsotonicCalibrator(Calibrator):
         if (np.abs(s) > LARGEST).any():
             at = int(np.argmax(np.abs(s) > LARGEST))
             raise _too_large(s[at], f" at position {at}")
+        fresh = not self.n_samples and not self._links[kernels.QUEUE_SIZE]
+        most = min(self.window or self.max_scores, self.max_scores)
+        if fresh and not predict and self.half_life is None and 1 < len(score_vector) <= most:
+            self._fill(score_vector, s, weights)
+            return s
         brackets = np.empty((len(score_vector) if predict else 0, 3))
         done = 0
         self._links[kernels.STATUS] = kernels.OK
@@ -480,6 +485,19 @@ class IsotonicCalibrator(Calibrator):
             if done < len(score_vector):
                 self._provide(int(self._links[kernels.STATUS]))
         return self._between(score_vector[: len(brackets)], brackets)
+
+    def _fill(
+        self, scores: NDArray[np.float64], s: NDArray[np.float64], w: NDArray[np.float64]
+    ) -> None:
+        """Learn the first samples at once: sort them and build a balanced tree."""
+        distinct, at = np.unique(scores, return_inverse=True)
+        sums = np.array([np.bincount(at, w), np.bincount(at, w * s)])
+        if self.window:
+            self._queue = np.zeros((max(len(scores), _FIRST_QUEUE), 3))
+            self._queue[: len(scores)] = np.column_stack([scores, w, w * s])
+            self._links[kernels.QUEUE_START] = 0
+            self._links[kernels.QUEUE_SIZE] = len(scores)
+        self._rebuild(distinct, sums, np.bincount(at))
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
