@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamcal import losses, metrics, ordinal, plot
     from streamcal.calibration import (
+        AnytimeCalibrator,
+        AnytimeStaircase,
         Calibrator,
         IsotonicCalibrator,
         PAVStack,
         PlattCalibrator,
         Staircase,
+        anytime_isotonic,
+        anytime_isotonic_refinements,
         isotonic_fit,
     )
     from streamcal.ordinal import (
@@ -30,12 +34,15 @@ if TYPE_CHECKING:
         Thresholds,
         optimal_thresholds,
     )
-    from streamcal.wrappers import CalibratedClassifier
+    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnytimeCalibrator",
+    "AnytimeStaircase",
     "CalibratedClassifier",
+    "CalibratedRegressor",
     "Calibrator",
     "IsotonicCalibrator",
     "PAVStack",
@@ -44,6 +51,8 @@ __all__ = [
     "StreamingThresholds",
     "ThresholdClassifier",
     "Thresholds",
+    "anytime_isotonic",
+    "anytime_isotonic_refinements",
     "isotonic_fit",
     "losses",
     "metrics",
@@ -53,7 +62,10 @@ __all__ = [
 ]
 
 _HOME = {
+    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "AnytimeStaircase": "streamcal.calibration.anytime",
     "CalibratedClassifier": "streamcal.wrappers",
+    "CalibratedRegressor": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
@@ -62,6 +74,8 @@ _HOME = {
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
+    "anytime_isotonic": "streamcal.calibration.anytime",
+    "anytime_isotonic_refinements": "streamcal.calibration.anytime",
     "isotonic_fit": "streamcal.calibration.staircase",
     "optimal_thresholds": "streamcal.ordinal.thresholds",
 }

@@ -1,9 +1,37 @@
-"""Which keyword arguments a river model takes: what a wrapper may hand on to the model inside."""
+"""What wrappers need to know of river models: what is inside, and which arguments it takes."""
 
 import inspect
 from typing import Any
 
 from river import base, compose
+
+
+class Routing:
+    """Hands each method of the wrapped model the extra arguments that it takes, and no others."""
+
+    _accepted: dict[str, frozenset[str] | None]
+
+    def _set_routes(self, model: base.Estimator, *methods: str) -> None:
+        self._accepted = {method: accepted_arguments(model, method) for method in methods}
+
+    def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return those arguments that this method of the model takes."""
+        accepted = self._accepted[method]
+        if accepted is None:
+            return arguments
+        return {name: value for name, value in arguments.items() if name in accepted}
+
+
+def last_step(model: Any) -> Any:
+    """Return the model itself, or what a pipeline ends with."""
+    while isinstance(model, compose.Pipeline):
+        model = model._last_step
+    return model
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of a class, or of the class of anything else."""
+    return thing.__name__ if isinstance(thing, type) else type(thing).__name__
 
 
 def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:

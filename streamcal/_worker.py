@@ -50,6 +50,11 @@ class Worker:
         return self._running is not None and self._running.has_job and self._running.alive()
 
     @property
+    def done(self) -> bool:
+        """Whether a result waits to be fetched."""
+        return self._running is not None and self._running.flag[0] == _DONE
+
+    @property
     def pid(self) -> int | None:
         """The id of the process, None where there is none."""
         return None if self._running is None else self._running.process.pid
@@ -85,7 +90,7 @@ class Worker:
             What the function has raised, if that is how the job ended.
         """
         running = self._running
-        if running is None or running.flag[0] != _DONE:
+        if running is None or not self.done:
             return None
         try:
             result, error = running.pipe.recv()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_number, check_choice
-from streamcal.losses._base import Interval, Loss
+from streamcal.losses._base import Interval, Loss, TwoPoint
 from streamcal.losses._namespace import as_arrays
 
 TIES = ("lower", "midpoint", "upper")
@@ -44,8 +44,8 @@ class Pinball(_Residual):
     tau : float
         The level of the quantile, strictly between 0 and 1.
     ties : {"midpoint", "lower", "upper"}
-        Which best map is meant where there are several: the least one, the greatest one, or the
-        mean of these two.
+        Which best map is meant where there are several: the least one, the greatest one, or that
+        which has each block of the least one at the middle of the values it can have as a whole.
 
     Raises
     ------
@@ -67,6 +67,7 @@ class Pinball(_Residual):
         _keep(self, "tau", _share(self.tau, "tau"))
         check_choice(self.ties, "ties", TIES)
 
+    @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
         return xp.where(y >= z, self.tau * (y - z), (1.0 - self.tau) * (z - y))
@@ -94,6 +95,7 @@ class Absolute(_Residual):
     def __post_init__(self) -> None:
         check_choice(self.ties, "ties", TIES)
 
+    @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
         return xp.abs(z - y)
@@ -164,7 +166,7 @@ class Huber(_Residual):
         xp, z, y = as_arrays(z, y)
         distance = xp.abs(z - y)
         inner = xp.minimum(distance, self.delta)
-        return inner * (distance - 0.5 * inner)
+        return 0.5 * inner * inner + self.delta * (distance - inner)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,9 +199,12 @@ class PseudoHuber(_Residual):
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
-        square = xp.square((z - y) / self.delta)
-        # (√(1 + s) − 1) without the difference of nearly equal numbers
-        return self.delta**2 * square / (1.0 + xp.sqrt(1.0 + square))
+        distance = xp.abs(z - y)
+        # From 1e8 delta on the slope is delta up to rounding, and squares would overflow later.
+        inner = xp.minimum(distance, 1e8 * self.delta)
+        # √(1 + s) − 1 = s / (√(1 + s) + 1), which is no difference of nearly equal numbers
+        root = xp.sqrt(1.0 + xp.square(inner / self.delta))
+        return inner * (inner / (1.0 + root)) + self.delta * (distance - inner)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +219,7 @@ class LogCosh(_Residual):
 
     name = "log-cosh"
 
+    @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
         distance = xp.abs(z - y)
@@ -267,11 +273,14 @@ class FunctionLoss(Loss):
     function: Callable[[Any, Any], Any]
     name: str = "function"
     z_range: Interval = field(default=_REAL)
-    y_range: Interval = field(default=_REAL)
+    y_range: Interval | TwoPoint = field(default=_REAL)
 
-    @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        _, z, y = as_arrays(z, y)
+        xp, z, y = as_arrays(z, y)
+        if xp is np:
+            from streamcal.losses._derivative import values
+
+            return values(self.function, z, y)
         value: NDArray[np.float64] = self.function(z, y)
         return value
 
@@ -280,7 +289,7 @@ def from_function(
     f: Callable[[Any, Any], Any],
     *,
     domain: Interval = _REAL,
-    labels: Interval = _REAL,
+    labels: Interval | TwoPoint = _REAL,
     name: str = "function",
     check: bool = True,
 ) -> FunctionLoss:
@@ -290,12 +299,14 @@ def from_function(
     ----------
     f : callable
         l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
-    domain, labels : Interval
-        The values z and the labels y it is defined for.
+    domain : Interval
+        The values z it is defined for.
+    labels : Interval or TwoPoint
+        The labels y it is defined for.
     name : str
         What messages call it.
     check : bool
-        Whether to look for rising derivatives on a grid of 65 values and 9 labels first.
+        Whether to look for falling derivatives on a grid of 65 values and 9 labels first.
 
     Returns
     -------
@@ -323,10 +334,14 @@ from ... at z = ... to ... at z = ...; `check=False` skips this check
     """
     if not callable(f):
         raise TypeError(f"`f` must be a function of z and y, got {f!r}")
-    for argument, value in (("domain", domain), ("labels", labels)):
-        if not isinstance(value, Interval):
-            raise TypeError(f"`{argument}` must be an Interval, got {value!r}")
+    if not isinstance(domain, Interval):
+        raise TypeError(f"`domain` must be an Interval, got {domain!r}")
+    if not isinstance(labels, Interval | TwoPoint):
+        raise TypeError(f"`labels` must be an Interval or a TwoPoint, got {labels!r}")
+    from streamcal.losses._derivative import pointwise
+
     loss = FunctionLoss(function=f, name=name, z_range=domain, y_range=labels)
+    pointwise(loss)
     if check:
         _check_convex(loss)
     return loss
@@ -343,8 +358,10 @@ def _check_convex(loss: FunctionLoss) -> None:
             f"`f` must have a derivative in all of its domain, but that of the {loss.name} loss"
             f" is NaN at z = {z[at[1]]}, y = {y[at[0]]}; `check=False` skips this check"
         )
-    with np.errstate(invalid="ignore"):  # inf - inf
-        falls = np.diff(slopes) < -1e-9 * np.maximum(np.abs(slopes[:, 1:]), np.abs(slopes[:, :-1]))
+    left, right = slopes[:, :-1], slopes[:, 1:]
+    size = np.maximum(np.abs(left), np.abs(right))
+    with np.errstate(over="ignore"):
+        falls = right < left - np.where(np.isfinite(size), 1e-9 * size, 0.0)
     if falls.any():
         row, at = np.argwhere(falls)[0]
         raise ValueError(
@@ -354,15 +371,20 @@ def _check_convex(loss: FunctionLoss) -> None:
         )
 
 
-def _grid(interval: Interval, n: int) -> NDArray[np.float64]:
-    """Return numbers inside an interval; where it is infinite, evenly spaced on a sinh scale."""
-    low, high = max(interval.low, -100.0), min(interval.high, 100.0)
-    if interval.low > -math.inf and interval.high < math.inf:
-        return np.linspace(low, high, n + 2)[1:-1]
-    if low >= high:  # a half-line that starts beyond 100
-        low, high = (low, low + 100.0) if interval.low > -math.inf else (high - 100.0, high)
-    grid = np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), n + 2))
-    return grid[1:-1] if n > 9 else grid[:: (n + 1) // (n - 1)][:n]
+def _grid(range_: Interval | TwoPoint, n: int) -> NDArray[np.float64]:
+    """Return ``n`` numbers inside an interval; where it is infinite, evenly spaced by arcsinh."""
+    if isinstance(range_, TwoPoint):
+        return np.array([range_.low, range_.high])
+    far = np.arcsinh(100.0)
+    bounds = np.isfinite([range_.low, range_.high])
+    if bounds.all():
+        return 2.0 * np.linspace(0.5 * range_.low, 0.5 * range_.high, n + 2)[1:-1]
+    if not bounds.any():
+        return np.sinh(np.linspace(-far, far, n))
+    steps = np.sinh(np.linspace(0.0, far, n + 1))[1:]
+    if bounds[0]:
+        return range_.low + max(1.0, abs(range_.low)) * steps
+    return (range_.high - max(1.0, abs(range_.high)) * steps)[::-1]
 
 
 def _keep(loss: Loss, parameter: str, value: float) -> None:

@@ -23,8 +23,12 @@ def derivative(loss: Loss, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     ----------
     loss : Loss
         Written for JAX, as this library's own are.
-    z, y : array_like of shape (n_samples,)
-        Values and labels.
+    z, y : array_like
+        Values and labels, which broadcast.
+
+    Returns
+    -------
+    slopes : ndarray of their common shape
 
     Raises
     ------
@@ -37,14 +41,30 @@ def derivative(loss: Loss, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     >>> losses.derivative(losses.Huber(delta=1.0), [0.5, 4.0], [0.0, 0.0])
     array([0.5, 1. ])
     """
-    z = np.asarray(z, dtype=np.float64)
-    labels = np.broadcast_to(np.asarray(y, dtype=np.float64), z.shape)
-    size = len(z)
-    room = padded(size)  # so that not every length is compiled anew
     program = weighted_derivative(loss)
+    return _on_vectors(lambda z, y: program(z, y, np.ones(len(z))), z, y)
+
+
+def values(function: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    """Return a scalar function of two scalars, element by element; the arguments broadcast."""
+    return _on_vectors(_vectorised(function), z, y)
+
+
+@lru_cache(maxsize=256)
+def _vectorised(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return jax.jit(jax.vmap(lambda z, y: function(z, y)))
+
+
+def _on_vectors(program: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) -> Any:
+    """Call a program of two vectors, padded so that not every length is compiled anew."""
+    arrays = (np.asarray(x, dtype=np.float64) for x in (z, y))
+    columns = np.broadcast_arrays(*arrays)
+    shape, size = columns[0].shape, columns[0].size
+    if not size:
+        return np.empty(shape)
     with jax.enable_x64(True):
-        slopes = program(*(_pad(x, room) for x in (z, labels, np.ones(size))))
-        return np.array(slopes[:size])
+        answer = program(*(_pad(x.ravel(), padded(size)) for x in columns))
+        return np.array(answer, dtype=np.float64)[:size].reshape(shape)
 
 
 def padded(size: int) -> int:

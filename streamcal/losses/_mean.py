@@ -62,8 +62,9 @@ class Log(MeanLoss):
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
-        hit = xp.where(y == 0.0, 0.0, y * xp.log(z))
-        miss = xp.where(y == 1.0, 0.0, (1.0 - y) * xp.log1p(-z))
+        # What is not chosen must be harmless too: its derivative is multiplied by 0, not left out.
+        hit = y * xp.log(xp.where(y == 0.0, 1.0, z))
+        miss = (1.0 - y) * xp.log1p(xp.where(y == 1.0, 0.0, -z))
         return 0.0 - hit - miss  # 0.0 − … so that no loss is −0.0
 
 
@@ -87,7 +88,7 @@ class Poisson(MeanLoss):
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
-        return z - xp.where(y == 0.0, 0.0, y * xp.log(z))
+        return z - y * xp.log(xp.where(y == 0.0, 1.0, z))  # see Log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +271,7 @@ class Linex(MeanLoss):
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
         d = self.a * (z - y)
-        return xp.expm1(d) - d
+        return xp.expm1(d) - xp.minimum(d, 1e3)  # beyond, exp(d) is inf already
 
     def statistic(self, y: Floats) -> Floats:
         """Return −e^(−ay)."""

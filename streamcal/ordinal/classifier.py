@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base, compose
+from river import base
 from river.base.typing import ClfTarget, FeatureName
 
-from streamcal._routing import accepted_arguments
+from streamcal._routing import Routing, last_step, name_of
 from streamcal._validation import as_weight, check_window
 from streamcal._worker import Worker
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -65,7 +65,7 @@ class _Layer:
             staircase.learn_one(score, rank > k, w)
 
 
-class ThresholdClassifier(base.Wrapper[base.Regressor], base.Classifier):
+class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier):
     """Ordinal classification: a regressor's score, cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
@@ -174,9 +174,7 @@ class ThresholdClassifier(base.Wrapper[base.Regressor], base.Classifier):
         self._solution: Thresholds | None = None
         self._n_learned = 0
         self._due = every
-        self._accepted = {
-            method: accepted_arguments(regressor, method) for method in ("learn_one", "predict_one")
-        }
+        self._set_routes(regressor, "learn_one", "predict_one")
         self._worker = Worker(_solve_again) if background else None
         # While a job is under way: how many samples had been learned, and labels known.
         self._asked: tuple[int, int] | None = None
@@ -251,8 +249,9 @@ class ThresholdClassifier(base.Wrapper[base.Regressor], base.Classifier):
             self._meet(y)
         rank = self._ranks[y]
         target = y if self.labels is None and isinstance(y, int | np.integer | np.bool_) else rank
-        routed = self._route("learn_one", {**kwargs, "w": w} if w != 1.0 else kwargs)
-        self.regressor.learn_one(x, float(target), **routed)
+        if kwargs or w != 1.0:
+            kwargs = self._route("learn_one", {**kwargs, "w": w})
+        self.regressor.learn_one(x, float(target), **kwargs)
 
         self._samples.append((x.copy(), y, score, w))
         self._n_learned += 1
@@ -297,17 +296,11 @@ class ThresholdClassifier(base.Wrapper[base.Regressor], base.Classifier):
         return answer
 
     def _score(self, x: Features, kwargs: dict[str, Any]) -> float:
-        score = float(self.regressor.predict_one(x, **self._route("predict_one", kwargs)))
+        routed = self._route("predict_one", kwargs) if kwargs else kwargs
+        score = float(self.regressor.predict_one(x, **routed))
         if not -np.inf < score < np.inf:
             raise ValueError(f"`regressor` must answer with a finite number, got {score}")
         return score
-
-    def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return those arguments that this method of the regressor takes."""
-        accepted = self._accepted[method]
-        if accepted is None or not arguments:
-            return arguments
-        return {name: value for name, value in arguments.items() if name in accepted}
 
     # Labels that are not stated ---------------------------------------------------------------
 
@@ -417,12 +410,9 @@ def _solve_again(
 
 def _check_regressor(regressor: Any) -> None:
     """Raise ``TypeError`` unless ``regressor`` is a river regressor."""
-    final: Any = regressor
-    while isinstance(final, compose.Pipeline):
-        final = final._last_step
+    final = last_step(regressor)
     if not isinstance(final, base.Regressor):
-        name = final.__name__ if isinstance(final, type) else type(final).__name__
-        raise TypeError(f"`regressor` must be a river regressor, got {name}")
+        raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
 
 
 def _check_labels(labels: Any) -> list[ClfTarget]:
