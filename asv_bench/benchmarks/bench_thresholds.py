@@ -146,7 +146,7 @@ class WhileSolving:
     """How late `learn_one` is with a re-solve in the background every 1,000 samples."""
 
     timeout = 120
-    n = 8_000
+    n = 20_000
 
     def setup(self) -> None:
         from river import linear_model, preprocessing
@@ -163,10 +163,12 @@ class WhileSolving:
             (dict(zip("abcde", row, strict=True)), label)
             for row, label in zip(features.tolist(), labels.tolist(), strict=True)
         ]
-        self.bare, self.there = (
-            regressor(),
-            ThresholdClassifier(regressor(), (1, 2, 3, 4, 5), background=True),
-        )
+        self.bare = regressor()
+        self.there = ThresholdClassifier(regressor(), (1, 2, 3, 4, 5), background=True)
+        end = time.monotonic() + 60.0
+        while self.there.solution is None and time.monotonic() < end:  # until the process is there
+            for x, y in self.samples[:2_000]:
+                self.there.learn_one(x, y)
 
     def track_p99_above_the_regressor(self) -> float:
         alone, whole = [], []
@@ -178,9 +180,7 @@ class WhileSolving:
             self.there.learn_one(x, y)
             whole.append(time.perf_counter() - middle)
             alone.append(middle - start)
-        self.resolved = self.there.solution is not None
-        half = self.n // 2
-        return float(np.percentile(whole[half:], 99) - np.percentile(alone[half:], 99)) * 1e6
+        return float(np.percentile(whole, 99) - np.percentile(alone, 99)) * 1e6
 
     track_p99_above_the_regressor.unit = "microseconds"  # type: ignore[attr-defined]
 

@@ -7,6 +7,7 @@ the window is scored again from time to time and everything on top of it is solv
 in a process of its own, and swapped in whole.
 """
 
+import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -175,7 +176,7 @@ class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier
         self._n_learned = 0
         self._due = every
         self._set_routes(regressor, "learn_one", "predict_one")
-        self._worker = Worker(_solve_again) if background else None
+        self._worker = Worker(_solve_packed) if background else None
         # While a job is under way: how many samples had been learned, and labels known.
         self._asked: tuple[int, int] | None = None
 
@@ -331,29 +332,22 @@ class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier
     def _resolve(self) -> None:
         """Score the window again and solve, or have it done."""
         assert self.every is not None
-        if self._layer is None or self._asked is not None:
-            self._due = self._n_learned + (self.every if self._layer is None else _RETRY)
+        if self._layer is None:
+            self._due = self._n_learned + self.every
             return
+        if self._worker is not None:
+            self._worker.start()
+            if self._asked is not None or not self._worker.ready:
+                self._due = self._n_learned + _RETRY
+                return
         features, labels, _, w = zip(*self._samples, strict=True)
         ranks = np.array([self._ranks[label] for label in labels])
-        job = (
-            self.regressor,
-            features,
-            ranks,
-            np.array(w),
-            len(self._order),
-            self.loss,
-            self.window,
-            self.n_jobs,
-        )
+        data = (features, ranks, np.array(w), len(self._order), self.loss, self.window, self.n_jobs)
         if self._worker is None:
-            scores, layer = _solve_again(*job)
+            scores, layer = _solve_again(self.regressor, *data)
             self._swap_in(scores, layer, 0)
-        elif self._worker.submit(*job):
+        elif self._worker.submit(_packed(self.regressor), _packed(data)):
             self._asked = (self._n_learned, len(self._order))
-        else:
-            self._due = self._n_learned + _RETRY
-            return
         self._due = self._n_learned + self.every
 
     def _look(self) -> None:
@@ -369,7 +363,7 @@ class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier
         if result is not None:
             self._asked = None
             if n_labels == len(self._order):  # else a new label came meanwhile: next time
-                scores, layer = result
+                scores, layer = pickle.loads(result)
                 self._swap_in(scores, layer, self._n_learned - asked)
         elif not self._worker.busy:  # it was killed
             self._asked = None
@@ -406,6 +400,26 @@ def _solve_again(
         bad = scores[~np.isfinite(scores)][0]
         raise ValueError(f"`regressor` must answer with a finite number, got {bad}")
     return scores, _Layer(scores, ranks, w, n_labels, loss, window, n_jobs)
+
+
+def _packed(thing: Any) -> Any:
+    """Return bytes, which the worker's own way of pickling passes on; it takes far longer itself.
+
+    What pickle refuses, such as a pipeline with a lambda, is left to that.
+    """
+    try:
+        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return thing
+
+
+def _solve_packed(regressor: Any, data: Any) -> bytes:
+    """Do a job of the background process."""
+    if isinstance(regressor, bytes):
+        regressor = pickle.loads(regressor)
+    if isinstance(data, bytes):
+        data = pickle.loads(data)
+    return pickle.dumps(_solve_again(regressor, *data), pickle.HIGHEST_PROTOCOL)
 
 
 def _check_regressor(regressor: Any) -> None:
