@@ -8,6 +8,7 @@ thresholds that minimise the absolute error put that right.
 from bisect import bisect
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 from river import linear_model, preprocessing
 
@@ -18,7 +19,7 @@ GRADES = ("none", "slight", "partial", "major", "total")
 LIMITS = (0.6, 1.0, 1.3, 1.6)
 
 
-def stream(n_samples: int = 4_000) -> Iterator[tuple[dict[str, float], str]]:
+def stream(n_samples: int = 4_000) -> Iterator[tuple[dict[Any, Any], str]]:
     """Yield features and the grade that follows from them and from chance."""
     random = Random(1)
     for _ in range(n_samples):
