@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import losses, metrics, plot
+    from streamcal import losses, metrics, ordinal, plot
     from streamcal.calibration import (
         AnytimeCalibrator,
         AnytimeStaircase,
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
         anytime_isotonic,
         anytime_isotonic_refinements,
         isotonic_fit,
+    )
+    from streamcal.ordinal import (
+        StreamingThresholds,
+        ThresholdClassifier,
+        Thresholds,
+        optimal_thresholds,
     )
     from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
 
@@ -42,11 +48,16 @@ __all__ = [
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
+    "StreamingThresholds",
+    "ThresholdClassifier",
+    "Thresholds",
     "anytime_isotonic",
     "anytime_isotonic_refinements",
     "isotonic_fit",
     "losses",
     "metrics",
+    "optimal_thresholds",
+    "ordinal",
     "plot",
 ]
 
@@ -60,9 +71,13 @@ _HOME = {
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Staircase": "streamcal.calibration.staircase",
+    "StreamingThresholds": "streamcal.ordinal.streaming",
+    "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "Thresholds": "streamcal.ordinal.thresholds",
     "anytime_isotonic": "streamcal.calibration.anytime",
     "anytime_isotonic_refinements": "streamcal.calibration.anytime",
     "isotonic_fit": "streamcal.calibration.staircase",
+    "optimal_thresholds": "streamcal.ordinal.thresholds",
 }
 
 

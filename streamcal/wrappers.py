@@ -5,14 +5,13 @@ the label to a calibrator, and serves the calibrated value of the next score. So
 ever sees what the model says of samples it has not learned, which is what it will be asked for.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
-from river import base, compose
+from river import base
 from river.active.base import ActiveLearningClassifier
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import (
@@ -23,6 +22,7 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
+from streamcal._routing import Routing, last_step, name_of
 from streamcal._validation import as_number, as_score, as_vector, as_weight, as_weights
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -31,23 +31,7 @@ Features = dict[FeatureName, Any]
 _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
 
 
-class _Routing:
-    """Hands each method of the wrapped model the extra arguments that it takes, and no others."""
-
-    _accepted: dict[str, frozenset[str] | None]
-
-    def _set_routes(self, model: base.Estimator, *methods: str) -> None:
-        self._accepted = {method: _accepted_arguments(model, method) for method in methods}
-
-    def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return those arguments that this method of the model takes."""
-        accepted = self._accepted[method]
-        if accepted is None:
-            return arguments
-        return {name: value for name, value in arguments.items() if name in accepted}
-
-
-class CalibratedClassifier(_Routing, base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+class CalibratedClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatchClassifier):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
@@ -374,7 +358,7 @@ class CalibratedClassifier(_Routing, base.Wrapper[base.Classifier], base.MiniBat
         return calibrator
 
 
-class CalibratedRegressor(_Routing, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
+class CalibratedRegressor(Routing, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
     """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
 
     The map is the calibrator's: with `IsotonicCalibrator` and the squared or the Poisson loss, what
@@ -411,9 +395,9 @@ class CalibratedRegressor(_Routing, base.Wrapper[base.Regressor], base.MiniBatch
     """
 
     def __init__(self, regressor: base.Regressor, calibrator: Calibrator | None = None):
-        final = _last_step(regressor)
+        final = last_step(regressor)
         if not isinstance(final, base.Regressor):
-            raise TypeError(f"`regressor` must be a river regressor, got {_name(final)}")
+            raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
         if calibrator is None:
             calibrator = IsotonicCalibrator("squared")
         _check_is_calibrator(calibrator)
@@ -611,31 +595,24 @@ def _as_series(weights: NDArray[np.float64], X: IntoDataFrame) -> IntoSeries:
 
 def _check_classifier(classifier: Any) -> None:
     """Raise unless ``classifier`` is a river classifier that has probabilities."""
-    final = _last_step(classifier)
+    final = last_step(classifier)
     if not isinstance(final, base.Classifier):
-        raise TypeError(f"`classifier` must be a river classifier, got {_name(final)}")
+        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}")
     if isinstance(final, ActiveLearningClassifier):
         raise TypeError(
             "`classifier` must answer with probabilities alone; calibrate the model inside"
-            f" {_name(final)} instead"
+            f" {name_of(final)} instead"
         )
     if type(final).predict_proba_one is base.Classifier.predict_proba_one:
         raise ValueError(
             "`classifier` must have probabilities, but there is no `predict_proba_one` in"
-            f" {_name(final)}"
+            f" {name_of(final)}"
         )
-
-
-def _last_step(model: Any) -> Any:
-    """Return the model itself, or what a pipeline ends with."""
-    while isinstance(model, compose.Pipeline):
-        model = model._last_step
-    return model
 
 
 def _check_is_calibrator(calibrator: Any) -> None:
     if not isinstance(calibrator, Calibrator):
-        raise TypeError(f"`calibrator` must be a Calibrator or None, got {_name(calibrator)}")
+        raise TypeError(f"`calibrator` must be a Calibrator or None, got {name_of(calibrator)}")
 
 
 def _check_calibrator(calibrator: Any) -> None:
@@ -645,39 +622,6 @@ def _check_calibrator(calibrator: Any) -> None:
         calibrator._check_labels([0.0, 1.0])
     except ValueError as error:
         raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
-
-
-def _name(thing: Any) -> str:
-    return thing.__name__ if isinstance(thing, type) else type(thing).__name__
-
-
-def _accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
-    """Return the extra arguments that ``model`` takes in ``method``, None if it takes any.
-
-    river's wrappers take any and hand them on, so what counts is the model inside. A pipeline hands
-    each step what the step takes, but in ``learn_many`` the last step gets everything.
-    """
-    if isinstance(model, compose.Pipeline):
-        steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]
-        accepted: frozenset[str] = frozenset()
-        for step in steps:
-            names = _accepted_arguments(step, method)
-            if names is None:
-                return None
-            accepted |= names
-        return accepted
-    function = getattr(type(model), method, None)
-    if function is None:
-        return frozenset()
-    parameters = inspect.signature(function).parameters.values()
-    named = frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
-    named -= {"self", "x", "X", "y"}
-    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
-        return named
-    if not isinstance(model, base.Wrapper):
-        return None
-    inside = _accepted_arguments(model._wrapped_model, method)
-    return None if inside is None else named | inside
 
 
 def _check_served(served: Any) -> dict[ClfTarget, float]:

@@ -20,6 +20,7 @@ def test_every_example_has_a_test_and_is_short() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "custom_loss",
         "delayed_labels",
+        "ordinal_labels",
         "quantiles",
         "quickstart",
     ]
@@ -47,3 +48,9 @@ def test_quantiles(capsys: pytest.CaptureFixture[str]) -> None:
     share, width = printed_numbers("quantiles", capsys)
     assert 0.7 < share < 0.9
     assert 0.0 < width < 300.0
+
+
+def test_ordinal_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    rounding, _, kappa, thresholds, _, better_kappa, *_ = printed_numbers("ordinal_labels", capsys)
+    assert thresholds < rounding - 0.05
+    assert better_kappa > kappa

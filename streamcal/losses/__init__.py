@@ -5,6 +5,9 @@ the statistic and the link that reduce a block of samples to two sums. Losses ar
 (`get`) or passed as objects. Any other convex loss is known by its derivative, which `derivative`
 gets from JAX; only then JAX is imported.
 
+A `TaskLoss` is another matter: what answering one ordinal label costs when another comes true. Its
+names are those of errors (`AbsoluteError`, `SquaredError`), and `get_task` finds it.
+
 >>> from streamcal import losses
 >>> float(losses.get("log")(0.8, 1))
 0.2231435513142097
@@ -34,12 +37,23 @@ from streamcal.losses._mean import (
     Squared,
     Tweedie,
 )
+from streamcal.losses._task import (
+    AbsoluteError,
+    AsymmetricError,
+    CostTable,
+    SquaredError,
+    TaskLoss,
+    ZeroOneError,
+)
 
 if TYPE_CHECKING:
     from streamcal.losses._derivative import derivative
 
 __all__ = [
     "Absolute",
+    "AbsoluteError",
+    "AsymmetricError",
+    "CostTable",
     "Expectile",
     "Exponential",
     "FunctionLoss",
@@ -57,12 +71,16 @@ __all__ = [
     "Poisson",
     "PseudoHuber",
     "Squared",
+    "SquaredError",
+    "TaskLoss",
     "Tweedie",
     "TwoPoint",
+    "ZeroOneError",
     "derivative",
     "from_function",
     "get",
     "get_mean",
+    "get_task",
 ]
 
 _BY_NAME: dict[str, Loss] = {
@@ -147,3 +165,38 @@ def get_mean(loss: str | Loss) -> MeanLoss:
             " AnytimeCalibrator, anytime_isotonic and PAVStack take any convex loss"
         )
     return found
+
+
+_TASK_BY_NAME: dict[str, TaskLoss] = {
+    loss.name: loss for loss in (AbsoluteError(), SquaredError(), ZeroOneError(), AsymmetricError())
+}
+
+
+def get_task(loss: str | TaskLoss) -> TaskLoss:
+    """Return a task loss by its lower-case name; a `TaskLoss` is returned as is.
+
+    Raises
+    ------
+    ValueError
+        If there is no task loss of that name.
+    TypeError
+        If ``loss`` is neither a name nor a `TaskLoss`.
+
+    Examples
+    --------
+    >>> get_task("zero-one")
+    ZeroOneError()
+    >>> get_task("log")
+    Traceback (most recent call last):
+    ...
+    ValueError: `loss` must be one of 'absolute', 'squared', 'zero-one', 'asymmetric' or a \
+TaskLoss, got 'log'
+    """
+    if isinstance(loss, TaskLoss):
+        return loss
+    if not isinstance(loss, str):
+        raise TypeError(f"`loss` must be a name or a TaskLoss, got {loss!r}")
+    if loss not in _TASK_BY_NAME:
+        names = ", ".join(repr(name) for name in _TASK_BY_NAME)
+        raise ValueError(f"`loss` must be one of {names} or a TaskLoss, got {loss!r}")
+    return _TASK_BY_NAME[loss]
