@@ -56,12 +56,6 @@ class Worker:
         return self._running is not None and self._running.flag[0] == _DONE
 
     @property
-    def ready(self) -> bool:
-        """Whether a process is there that would take a job now."""
-        running = self._running
-        return running is not None and not running.has_job and running.flag[0] == _IDLE
-
-    @property
     def pid(self) -> int | None:
         """The id of the process, None where there is none."""
         return None if self._running is None else self._running.process.pid

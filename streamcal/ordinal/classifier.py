@@ -336,8 +336,7 @@ class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier
             self._due = self._n_learned + self.every
             return
         if self._worker is not None:
-            self._worker.start()
-            if self._asked is not None or not self._worker.ready:
+            if self._asked is not None or not self._worker.ready():
                 self._due = self._n_learned + _RETRY
                 return
         features, labels, _, w = zip(*self._samples, strict=True)
@@ -365,7 +364,7 @@ class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier
             if n_labels == len(self._order):  # else a new label came meanwhile: next time
                 scores, layer = pickle.loads(result)
                 self._swap_in(scores, layer, self._n_learned - asked)
-        elif not self._worker.busy:  # it was killed
+        elif self._n_learned % _RETRY == 0 and not self._worker.busy:  # it was killed
             self._asked = None
             self._due = self._n_learned
 
