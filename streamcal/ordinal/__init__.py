@@ -1,0 +1,47 @@
+"""Ordinal labels: classes in an order, where a near miss costs less than a far one.
+
+Each name loads its module when it is first touched; JAX comes only with `cusum_layer`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamcal.ordinal import cusum_layer
+    from streamcal.ordinal.cusum import CuSumRank, PACuSumRank, PRank, mistake_bound
+    from streamcal.ordinal.fourier import RandomFourierFeatures
+    from streamcal.ordinal.kernel_cusum import KernelCuSumRank
+
+__all__ = [
+    "CuSumRank",
+    "KernelCuSumRank",
+    "PACuSumRank",
+    "PRank",
+    "RandomFourierFeatures",
+    "cusum_layer",
+    "mistake_bound",
+]
+
+_HOME = {
+    "CuSumRank": "cusum",
+    "KernelCuSumRank": "kernel_cusum",
+    "PACuSumRank": "cusum",
+    "PRank": "cusum",
+    "RandomFourierFeatures": "fourier",
+    "mistake_bound": "cusum",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"streamcal.ordinal.{_HOME[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"streamcal.ordinal.{name}")
+    else:
+        raise AttributeError(f"module 'streamcal.ordinal' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
