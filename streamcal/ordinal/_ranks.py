@@ -126,9 +126,11 @@ class RankLearner(base.Classifier, ABC):
                 f"`y` must be comparable with the labels so far, such as {self._labels[0]!r},"
                 f" got {y!r}"
             )
-        n_labels = len(self._labels) + 1
+        self._check_number_of_labels(len(self._labels) + 1)
+
+    def _check_number_of_labels(self, n_labels: int) -> None:
         if n_labels > _MOST_LABELS:
-            raise ValueError(f"`y` must be one of at most {_MOST_LABELS} labels, got {y!r}")
+            raise ValueError(f"`y` must be one of at most {_MOST_LABELS} labels, got {n_labels}")
         if n_labels > 1:
             self._task.table(n_labels)
 
