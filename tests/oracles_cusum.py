@@ -93,9 +93,7 @@ class Learner:
     def average(self) -> Weights:
         """Return the mean of the weights after every sample, the newest counting most."""
         n = len(self.history)
-        counts = [
-            w * 2.0 ** ((t - n) / self.half_life) for t, (w, _) in enumerate(self.history, 1)
-        ]
+        counts = [w * 2.0 ** ((t - n) / self.half_life) for t, (w, _) in enumerate(self.history, 1)]
         total = math.fsum(counts)
         return [
             [

@@ -5,11 +5,11 @@ score of rank r is the sum of z_k over the boundaries below it, the decoded rank
 a step moves the boundaries between the true and the decoded rank (*Cumulative Sum Ranking*, arXiv
 1911.11255). PRank is the case in which all boundaries share one direction and differ in a bias.
 
-A *model* is one vector: a head of named numbers, the task loss as a K × K table (true rank in rows),
-the bias of each boundary, and a row for each feature. A feature's row holds its weight at every
-boundary, or one weight where the direction is shared; so a sample with few features touches few
-rows. Row 0 stays zero: it stands for a feature that was never learned. With averaging every part is
-followed by as many numbers of its *lag*, see below.
+A *model* is one vector: a head of named numbers, the task loss as a K × K table (a row for each
+true rank), the bias of each boundary, and a row for each feature. A feature's row holds its weight
+at every boundary, or one weight where the direction is shared; so a sample with few features
+touches few rows. Row 0 stays zero: it stands for a feature that was never learned. With averaging
+every part is followed by as many numbers of its *lag*, see below.
 
 Shrinkage and averages cost nothing per weight. The weights are SCALE times what is stored, and
 after sample t they count COUNT_t in their average, so that with V what is stored
@@ -17,11 +17,15 @@ after sample t they count COUNT_t in their average, so that with V what is store
     Σ_t COUNT_t · SCALE_t · V_t  =  MASS · V − LAG,     LAG = Σ_t MASS_{t−1} · ΔV_t,
 
 where MASS is the sum of COUNT · SCALE and TOTAL that of COUNT: the average is (MASS · V − LAG) /
-TOTAL. A half-life makes COUNT grow; before it, MASS or 1 / SCALE grows too large, all is rescaled.
+TOTAL. Before SCALE is so small that MASS · V and LAG nearly cancel, their difference becomes the
+LAG and MASS starts again from 0; before COUNT overflows, which a half-life lets grow, all of them
+are scaled down.
 
 A sample is the first two rows of *work*, its values and the rows of its features; the third row is
 scratch. *recent* is a ring of the last samples: their margins as they were served, rank and weight.
 """
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +43,7 @@ Ranks = NDArray[np.int64]
     AVERAGED,
     BIASED,  # whether boundaries have a bias
     LAST,  # whether the last of equal scores is decoded
-    WIDE,  # whether boundaries at exactly zero below the true rank move, too: the published PRank
+    WIDE,  # whether boundaries below the rank that are at exactly zero move up: published PRank
     RULE,
     DELTA,  # the margin that a passive-aggressive step attains
     C,  # its aggressiveness
@@ -61,7 +65,8 @@ VALUES, ROWS, SCRATCH = range(3)
 REFUSED = -1
 
 SMALLEST, LARGEST = 1e-60, 1e60  # of a weight; LARGEST of a feature, too
-_LEAST_SCALE, _MOST_COUNT = 1e-15, 1e15
+_LEAST_SCALE, _MOST_COUNT = 2.0**-10, 2.0**50
+_GRID = -30  # margins are multiples of 2**_GRID of the largest number they come from
 _LEAST_SQUARES = 1e-120  # of a sample that a passive-aggressive step can be scaled to
 
 
@@ -152,16 +157,21 @@ def _margins(model: Vector, work: Matrix, out: Matrix, i: int) -> None:
     """Put max_{r ≥ k} s(x, r) − max_{r < k} s(x, r) for each boundary k into a row of ``out``."""
     bounds = int(model[N_LABELS]) - 1
     scores = 2 * bounds  # in scratch, behind the products
-    score = best = 0.0
+    score = best = largest = 0.0
     for j in range(bounds):
         out[i, j] = best
-        score += _served(model, work, j)
+        product = _served(model, work, j)
+        score += product
         work[SCRATCH, scores + j] = score
         best = max(best, score)
+        largest = max(largest, abs(score), abs(product))
+    # Samples whose margins agree but for rounding shall have one margin, in whatever order their
+    # features were added up.
+    grid = math.ldexp(1.0, max(math.frexp(largest)[1], -900) + _GRID)
     above = -np.inf
     for j in range(bounds - 1, -1, -1):
         above = max(above, work[SCRATCH, scores + j])
-        out[i, j] = above - out[i, j]
+        out[i, j] = grid * np.rint((above - out[i, j]) / grid)
 
 
 @helper
@@ -192,16 +202,15 @@ def _step_size(
 
 
 @helper
-def _reach(model: Vector, work: Matrix, y: int, rank: int) -> int:
-    """Return the lowest boundary to move: with the published tie rule, also those at zero."""
-    low = min(y, rank)
-    if model[WIDE] and y > rank:
-        at = HEAD + int(model[N_LABELS]) * y
-        while low > 0:
-            change = model[MARGIN] * (model[at + low] - model[at + low - 1])
-            if model[SCALE] * work[SCRATCH, low - 1] + change != 0.0:
-                break
-            low -= 1
+def _first_at_zero(model: Vector, work: Matrix, y: int, high: int) -> int:
+    """Return where the boundaries at exactly zero begin that end before ``high``, below ``y``."""
+    at = HEAD + int(model[N_LABELS]) * y
+    low = high
+    while low > 0:
+        change = model[MARGIN] * (model[at + low] - model[at + low - 1])
+        if model[SCALE] * work[SCRATCH, low - 1] + change != 0.0:
+            break
+        low -= 1
     return low
 
 
@@ -241,34 +250,35 @@ def _update(
 
 
 @helper
-def _rescale(model: Vector, stored: float, lag: float) -> None:
-    """Multiply what is stored, and the lag."""
-    n_labels = int(model[N_LABELS])
-    bounds = n_labels - 1
+def _rescale(model: Vector, at: int, width: int, mass: float, stored: float, lag: float) -> None:
+    """Multiply one part and its lag, after taking ``mass`` times the part off the lag."""
+    for j in range(at, at + width):
+        if model[AVERAGED]:
+            model[j + width] = lag * model[j + width] - mass * model[j]
+        model[j] *= stored
+
+
+@helper
+def _rescale_all(model: Vector, mass: float, stored: float, lag: float) -> None:
+    bounds = int(model[N_LABELS]) - 1
     parts = 2 if model[AVERAGED] else 1
-    at = _bias_at(model)
-    for part in range(parts):
-        for j in range(bounds):
-            model[at + part * bounds + j] *= lag if part else stored
-    first = at + parts * bounds
     width = 1 if model[SHARED] else bounds
+    at = _bias_at(model)
+    _rescale(model, at, bounds, mass, stored, lag)
+    at += parts * bounds
     for row in range(int(model[N_ROWS])):
-        for part in range(parts):
-            at = first + (row * parts + part) * width
-            for j in range(width):
-                model[at + j] *= lag if part else stored
+        _rescale(model, at + row * parts * width, width, mass, stored, lag)
 
 
 @helper
 def _keep_in_range(model: Vector) -> None:
-    """Keep what grows or shrinks with every sample far from overflow."""
     if model[SCALE] < _LEAST_SCALE:
-        _rescale(model, model[SCALE], 1.0)
-        model[MASS] /= model[SCALE]
+        _rescale_all(model, model[MASS], model[SCALE], 1.0)
+        model[MASS] = 0.0
         model[SCALE] = 1.0
     if model[COUNT] > _MOST_COUNT:
         back = 1.0 / model[COUNT]
-        _rescale(model, 1.0, back)
+        _rescale_all(model, 0.0, 1.0, back)
         model[MASS] *= back
         model[TOTAL] *= back
         model[COUNT] = 1.0
@@ -309,10 +319,13 @@ def _learn(
         rank = _decode(model, work, model[MARGIN], y)
     if rank != y:
         step = _step_size(model, values, i, work, n, y, rank, w)
-        low, high = _reach(model, work, y, rank), max(y, rank)
+        low, high = min(y, rank), max(y, rank)
         if atom >= 0:
             values[i, 0], work[ROWS, 0], n = 1.0, atom, 1
         _update(model, values, i, work, n, low, high, step if y > rank else -step)
+        if model[WIDE]:
+            high, low = low, _first_at_zero(model, work, y, low)
+            _update(model, values, i, work, n, low, high, step)
     count = w * model[COUNT]
     model[TOTAL] += count
     model[MASS] += count * model[SCALE]
@@ -342,9 +355,7 @@ def learn_atom(
     "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], int64[::1],"
     " float64[::1])"
 )
-def learn_many(
-    model: Vector, X: Matrix, work: Matrix, recent: Matrix, y: Ranks, w: Vector
-) -> None:
+def learn_many(model: Vector, X: Matrix, work: Matrix, recent: Matrix, y: Ranks, w: Vector) -> None:
     """Learn the rows of ``X`` in order; their features' rows are in ``work``."""
     for i in range(len(X)):
         remember = i >= len(X) - len(recent)

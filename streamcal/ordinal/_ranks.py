@@ -6,10 +6,10 @@ and laid out anew when a label or a feature emerges.
 
 Probabilities. For each boundary k the *margin* of a sample is the best score of a rank from k on,
 less the best score of one below: positive where rank k or more is decoded, and falling in k. What
-was served to each of the last ``window`` samples is kept in a ring; one isotonic calibrator for each
-boundary learns from it how often a margin was followed by rank k or more. Their answers are made to
-fall in k, and neighbours subtracted. The calibrators hold a window as long as the ring, so it does
-not matter when they learn what is in it: they do when a probability is asked for.
+was served to each of the last ``window`` samples is kept in a ring; one isotonic calibrator for
+each boundary learns from it how often a margin was followed by rank k or more. Their answers are
+made to fall in k, and neighbours subtracted. The calibrators hold a window as long as the ring, so
+it does not matter when they learn what is in it: they do when a probability is asked for.
 """
 
 import math
@@ -284,8 +284,8 @@ def _split(weights: NDArray[np.float64], rank: int, *, copy: bool) -> NDArray[np
     """Return weights, boundaries last, with one more boundary, for a new label of that rank.
 
     Between two labels both new boundaries take half the weights of the old one, so that the new
-    label's score lies midway; at an end the boundary begins at zero. ``copy``: biases along a shared
-    direction, where a new threshold begins at its neighbour's.
+    label's score lies midway; at an end the boundary begins at zero. ``copy``: biases along a
+    shared direction, where a new threshold begins at its neighbour's.
     """
     bounds = weights.shape[-1]
     at = min(max(rank - 1, 0), bounds - 1)

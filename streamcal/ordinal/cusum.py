@@ -19,6 +19,7 @@ order, nothing is looked up.
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ from streamcal.losses._task import check_n_labels
 from streamcal.ordinal._ranks import Features, RankLearner
 
 _RULES = {"PA": kernels.PA, "PA-I": kernels.PA_I, "PA-II": kernels.PA_II}
-_ODD = (KeyError, TypeError, ValueError, OverflowError, struct.error)
+_ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error)
 
 
 def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) -> float:
@@ -163,8 +164,8 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         y : bool, int or str
             The label.
         w : float
-            Weight of the sample, from 1e-60 to 1e60: a factor of a perceptron step and of ``C``, and
-            of the sample's share in averages and probabilities.
+            Weight of the sample, from 1e-60 to 1e60: a factor of a perceptron step and of ``C``,
+            and of the sample's share in averages and probabilities.
 
         Raises
         ------
@@ -301,7 +302,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
             return
         self._add_features(frame.columns)
         starts = [0, *(at for at in emerging if at), n_samples]
-        for start, stop in zip(starts, starts[1:], strict=False):
+        for start, stop in pairwise(starts):
             if labels[start] not in self._ranks:
                 self._insert(labels[start])
             ranks = np.array([self._ranks[label] for label in labels[start:stop]], np.int64)
@@ -517,9 +518,9 @@ class PRank(_LinearRanker):
     labels : sequence of labels, optional
         As in `CuSumRank`.
     ties : {"published", "strict"}
-        What moves after a mistake: with "published" also thresholds that the projection meets
-        exactly, if the true rank is above them; with "strict" those between the true and the
-        predicted rank only, as in `CuSumRank`. From zero weights the two differ.
+        What moves after a mistake: with "published" also thresholds below the true rank that the
+        projection meets exactly; with "strict" only those between the true and the predicted rank,
+        as in `CuSumRank`. From zero weights the two differ.
     loss, margin, averaging, l2, window
         As in `CuSumRank`.
 
@@ -593,7 +594,7 @@ def _check_frame(X: IntoDataFrame) -> tuple[Any, NDArray[np.float64]]:
     try:
         matrix = np.require(to_numpy(frame), np.float64, ["C", "W"])
     except (ValueError, TypeError):
-        raise TypeError(f"`X` must hold numbers, got dtypes {frame.dtypes}") from None
+        raise TypeError(f"`X` must hold numbers, got {[*frame.schema.values()]}") from None
     good = np.abs(matrix) <= LARGEST
     if not good.all():
         row, column = np.argwhere(~good)[0]
