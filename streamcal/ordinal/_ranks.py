@@ -19,9 +19,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget, FeatureName
+from river.utils.dataframe import into_frame, to_numpy
 
 from streamcal import losses
 from streamcal._validation import LARGEST, as_number, as_score, check_window
@@ -136,7 +138,7 @@ class RankLearner(base.Classifier, ABC):
 
     def _insert(self, y: ClfTarget) -> None:
         """Give a new label its rank; decoding goes on as before wherever that can be."""
-        rank = bisect_left(self._labels, y)  # type: ignore[type-var]
+        rank = bisect_left(self._labels, y)
         old_labels = len(self._labels)
         bias, rows = self._views()
         bias, rows = bias.copy(), rows.copy()
@@ -310,3 +312,35 @@ def _split_margins(margins: NDArray[np.float64], rank: int) -> NDArray[np.float6
     if rank == bounds + 1:
         return np.insert(margins, bounds, np.minimum(margins[:, -1], 0.0), axis=1)
     return np.insert(margins, rank, margins[:, rank - 1], axis=1)
+
+
+def check_features(x: Any) -> list[float]:
+    """Return the values of a dict of features, or raise."""
+    if not isinstance(x, dict):
+        raise TypeError(f"`x` must be a dict of features, got {x!r}")
+    values = []
+    for feature, value in x.items():
+        number = as_number(value, f"x[{feature!r}]")
+        if not abs(number) <= LARGEST:
+            raise ValueError(
+                f"`x` must hold finite numbers up to {LARGEST:g}, got {number} for {feature!r}"
+            )
+        values.append(number)
+    return values
+
+
+def check_frame(X: IntoDataFrame) -> tuple[Any, NDArray[np.float64]]:
+    """Return a frame and its values, or raise."""
+    frame = into_frame(X)
+    try:
+        matrix = np.require(to_numpy(frame), np.float64, ["C", "W"])
+    except (ValueError, TypeError):
+        raise TypeError(f"`X` must hold numbers, got {[*frame.schema.values()]}") from None
+    good = np.abs(matrix) <= LARGEST
+    if not good.all():
+        row, column = np.argwhere(~good)[0]
+        raise ValueError(
+            f"`X` must hold finite numbers up to {LARGEST:g}, got {matrix[row, column]}"
+            f" for {frame.columns[column]!r} in row {row}"
+        )
+    return frame, matrix

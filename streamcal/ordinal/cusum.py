@@ -28,11 +28,9 @@ from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import (
-    into_frame,
     into_series,
     to_native_frame,
     to_native_series,
-    to_numpy,
 )
 
 from streamcal import losses
@@ -46,7 +44,7 @@ from streamcal._validation import (
 )
 from streamcal.kernels import cusum as kernels
 from streamcal.losses._task import check_n_labels
-from streamcal.ordinal._ranks import Features, RankLearner
+from streamcal.ordinal._ranks import Features, RankLearner, check_features, check_frame
 
 _RULES = {"PA": kernels.PA, "PA-I": kernels.PA_I, "PA-II": kernels.PA_II}
 _ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error)
@@ -124,7 +122,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         """Make room for a sample of so many features; nothing of this is state."""
         bounds = max(len(self._labels) - 1, 1)
         self._work = np.zeros((3, max(8, 3 * bounds, n_features)))
-        self._buffer = memoryview(self._work).cast("B")
+        self._buffer = memoryview(self._work.data).cast("B")
         self._plan: tuple[FeatureName, ...] | None = None
         self._plan_learned = False  # whether all features of the plan have rows of their own
 
@@ -183,7 +181,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         self._learn_checked(x, y, w)
 
     def _learn_checked(self, x: Any, y: Any, w: Any) -> None:
-        values = _check_features(x)
+        values = check_features(x)
         weight = as_weight(w)
         self._check_label(y)
         if y not in self._ranks:
@@ -261,7 +259,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
     def _load(self, x: Any) -> list[float]:
         """Put a sample into scratch, or raise."""
-        values = _check_features(x)
+        values = check_features(x)
         features = tuple(x)
         if features != self._plan:
             self._make_plan(features)
@@ -287,7 +285,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         ValueError, TypeError
             As `learn_one`, and if lengths differ; nothing is learned.
         """
-        frame, matrix = _check_frame(X)
+        frame, matrix = check_frame(X)
         series = into_series(y)
         labels = series.to_list()
         n_samples = len(labels)
@@ -338,7 +336,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
     def predict_many(self, X: IntoDataFrame) -> IntoSeries:
         """Return the decoded label of each row, None while no label is known."""
-        frame, matrix = _check_frame(X)
+        frame, matrix = check_frame(X)
         labels: list[ClfTarget | None] = [None] * len(matrix)
         if self._labels and len(matrix):
             self._make_plan(tuple(frame.columns))
@@ -349,7 +347,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
     def predict_proba_many(self, X: IntoDataFrame) -> IntoDataFrame:
         """Return the calibrated probabilities of each row, a column for each label."""
-        frame, matrix = _check_frame(X)
+        frame, matrix = check_frame(X)
         n_labels = len(self._labels)
         if n_labels < 2:
             ones = {label: np.ones(len(matrix)) for label in self._labels}
@@ -571,35 +569,3 @@ class PRank(_LinearRanker):
     def thresholds(self) -> NDArray[np.float64]:
         """Where the projection passes from one rank to the next, shape ``(n_labels − 1,)``."""
         return -self.biases
-
-
-def _check_features(x: Any) -> list[float]:
-    """Return the values of a dict of features, or raise."""
-    if not isinstance(x, dict):
-        raise TypeError(f"`x` must be a dict of features, got {x!r}")
-    values = []
-    for feature, value in x.items():
-        number = as_number(value, f"x[{feature!r}]")
-        if not abs(number) <= LARGEST:
-            raise ValueError(
-                f"`x` must hold finite numbers up to {LARGEST:g}, got {number} for {feature!r}"
-            )
-        values.append(number)
-    return values
-
-
-def _check_frame(X: IntoDataFrame) -> tuple[Any, NDArray[np.float64]]:
-    """Return a frame and its values, or raise."""
-    frame = into_frame(X)
-    try:
-        matrix = np.require(to_numpy(frame), np.float64, ["C", "W"])
-    except (ValueError, TypeError):
-        raise TypeError(f"`X` must hold numbers, got {[*frame.schema.values()]}") from None
-    good = np.abs(matrix) <= LARGEST
-    if not good.all():
-        row, column = np.argwhere(~good)[0]
-        raise ValueError(
-            f"`X` must hold finite numbers up to {LARGEST:g}, got {matrix[row, column]}"
-            f" for {frame.columns[column]!r} in row {row}"
-        )
-    return frame, matrix
