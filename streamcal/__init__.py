@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import losses, metrics, plot
+    from streamcal import losses, metrics, ordinal, plot
     from streamcal.calibration import (
         Calibrator,
         IsotonicCalibrator,
@@ -38,6 +38,7 @@ __all__ = [
     "isotonic_fit",
     "losses",
     "metrics",
+    "ordinal",
     "plot",
 ]
 

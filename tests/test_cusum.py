@@ -612,14 +612,14 @@ def test_cold_probabilities_are_even():
 
 
 PROTOTYPES = (
-    CuSumRank(),
-    CuSumRank(averaging="uniform", margin=1.0),
-    PACuSumRank(averaging=30.0, loss="squared"),
-    PRank(),
+    CuSumRank(window=200),
+    CuSumRank(averaging="uniform", margin=1.0, window=200),
+    PACuSumRank(averaging=30.0, loss="squared", window=200),
+    PRank(window=200),
 )
 
 
-class TestContract(classifier_contract(*PROTOTYPES)):  # type: ignore[misc]
+class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):  # type: ignore[misc]
     @staticmethod
     def _understands(cls: type[ClassifierContract], labels: tuple[Any, ...]) -> bool:
         return labels != (3, 1, 2)  # the contract's stream has them in an order that is none
