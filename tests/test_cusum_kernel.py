@@ -180,7 +180,9 @@ def test_huge_products_are_refused():
     assert state(model) == before
 
 
-class TestContract(classifier_contract(KernelCuSumRank(gamma=0.3, budget=50, window=200), bounded=True)):  # type: ignore[misc]
+class TestContract(
+    classifier_contract(KernelCuSumRank(gamma=0.3, budget=50, window=200), bounded=True)
+):  # type: ignore[misc]
     _understands = staticmethod(LinearContract._understands)
     test_probabilities = LinearContract.test_probabilities
 
