@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal.ordinal import cusum_layer
+    import streamcal.ordinal.cusum_layer as cusum_layer
     from streamcal.ordinal.cusum import CuSumRank, PACuSumRank, PRank, mistake_bound
     from streamcal.ordinal.fourier import RandomFourierFeatures
     from streamcal.ordinal.kernel_cusum import KernelCuSumRank
