@@ -43,6 +43,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "CuSum": LINEAR,
     "PA-CuSum": {"C": (0.001, 0.01, 0.1, 1.0)},
     "CuSum, random features": {"gamma": GAMMAS, "margin": (1.0,)},
+    "CuSum, random and plain": {"gamma": GAMMAS, "margin": (1.0,)},
     "CuSum, rbf kernel": {"gamma": GAMMAS, "margin": (1.0,)},
     "SVM, rbf kernel": {"gamma": GAMMAS, "C": (1.0, 10.0, 100.0, 1000.0)},
     "mord, LogisticAT": {"alpha": (0.01, 0.1, 1.0, 10.0)},
@@ -70,14 +71,24 @@ def linear(learner: Any, **options: Any) -> Fit:
     return fit
 
 
-def random_features(
-    X: Matrix, y: Ranks, T: Matrix, n: int, seed: int, *, gamma: float, margin: float
-) -> Iterator[Ranks]:
-    """Averaged-margin CuSum on random Fourier features."""
-    features = RandomFourierFeatures(COMPONENTS, gamma=gamma / X.shape[1], seed=seed)
-    model = CuSumRank(labels=range(n), averaging="uniform", margin=margin, window=1)
-    mapped = [features.transform_many(pd.DataFrame(part)).to_numpy() for part in (X, T)]
-    return epochs(model, mapped[0], y, mapped[1], seed)
+def random_features(plain: float) -> Fit:
+    """Return the fit of averaged-margin CuSum on random Fourier features.
+
+    With ``plain``, the features themselves stand beside them, of mean square ``plain``² together.
+    """
+
+    def fit(
+        X: Matrix, y: Ranks, T: Matrix, n: int, seed: int, *, gamma: float, margin: float
+    ) -> Iterator[Ranks]:
+        features = RandomFourierFeatures(COMPONENTS, gamma=gamma / X.shape[1], seed=seed)
+        model = CuSumRank(labels=range(n), averaging="uniform", margin=margin, window=1)
+        mapped = [features.transform_many(pd.DataFrame(part)).to_numpy() for part in (X, T)]
+        if plain:
+            scale = plain / np.sqrt(X.shape[1])
+            mapped = [np.hstack(pair) for pair in zip(mapped, (scale * X, scale * T), strict=True)]
+        return epochs(model, mapped[0], y, mapped[1], seed)
+
+    return fit
 
 
 def kernel(
@@ -123,7 +134,8 @@ MODELS: dict[str, Fit] = {
     "PRank": linear(PRank),
     "CuSum": linear(CuSumRank),
     "PA-CuSum": linear(PACuSumRank, margin=1.0),
-    "CuSum, random features": random_features,
+    "CuSum, random features": random_features(0.0),
+    "CuSum, random and plain": random_features(0.3),
     "CuSum, rbf kernel": kernel,
     "SVM, rbf kernel": svm,
     "mord, LogisticAT": mord,

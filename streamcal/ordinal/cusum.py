@@ -236,9 +236,11 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label, in their order.
 
-        The probabilities of "label k or higher" come from isotonic calibrators of the margins that
-        were served to the last ``window`` samples, see `streamcal.ordinal`'s notes; they fall in k.
-        Before anything is learned all labels are equally probable.
+        Isotonic calibrators say how often the margins that were served to the last ``window``
+        samples were followed by a label above each boundary. Their answers are made to fall from
+        boundary to boundary; the differences are the labels' probabilities. The label that is
+        decoded by `predict_one` need not be the most probable one. Before anything is learned all
+        labels are equally probable.
 
         Returns
         -------
