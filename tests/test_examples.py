@@ -19,6 +19,7 @@ def printed_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> list[float
 def test_every_example_has_a_test_and_is_short() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "custom_loss",
+        "cusum_network",
         "delayed_labels",
         "ordinal_labels",
         "quantiles",
@@ -36,6 +37,11 @@ def test_quickstart(capsys: pytest.CaptureFixture[str]) -> None:
 def test_custom_loss(capsys: pytest.CaptureFixture[str]) -> None:
     raw, squared, own = printed_numbers("custom_loss", capsys)
     assert own < squared < raw
+
+
+def test_cusum_network(capsys: pytest.CaptureFixture[str]) -> None:
+    frozen, online = printed_numbers("cusum_network", capsys)
+    assert online < 0.5 * frozen
 
 
 def test_delayed_labels(capsys: pytest.CaptureFixture[str]) -> None:
