@@ -243,6 +243,12 @@ def test_a_start_may_be_wrong_but_not_the_certificate(data, start, rounds):
     assert stairs.half_width <= 1e-9 * max(np.ptp(y), 1e-300)
 
 
+def test_a_start_may_have_infinite_values():
+    start = isotonic_fit([1, 2, 3], [-1, 1, 1], loss="logistic")
+    stairs = anytime_isotonic([1, 2, 3], [1.0, 3.0, 2.0], loss="squared", start=start)
+    np.testing.assert_allclose(stairs.values, [1.0, 2.5], atol=1e-8)
+
+
 @pytest.mark.parametrize("loss", SMOOTH, ids=lambda x: getattr(x, "name", x))
 def test_a_good_start_needs_fewer_rounds(loss):
     rng = np.random.default_rng(1)

@@ -417,6 +417,7 @@ class Host:
 
     def _adopt(self, guess: Floats) -> None:
         """Begin with cells cut where a guess rises, as far as derivatives at their bounds allow."""
+        guess = guess.clip(self._problem.low, self._problem.high)
         rises = np.diff(guess)  # within equal scores it does not
         firsts = np.unique(np.linspace(0, len(rises), _PARTS + 1).astype(np.int64)[:-1])
         parts = np.split(rises, firsts[1:]) if len(rises) else []
