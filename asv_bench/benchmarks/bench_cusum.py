@@ -65,29 +65,30 @@ class CuSumOneByOne:
 class CuSumBatch:
     """``BATCH`` samples in one call: from a data frame, and the compiled loop alone."""
 
-    params = ((10, 5), (50, 10))
-    param_names = ("features, labels",)
+    params = ("10 features, 5 labels", "50 features, 10 labels")
+    param_names = ("shape",)
     number = 1
     warmup_time = 0.0
 
-    def setup(self, shape: tuple[int, int]) -> None:
+    def setup(self, shape: str) -> None:
         import pandas as pd
 
         from streamcal.kernels import cusum
 
-        X, y = ordinal_data(BATCH, *shape)
-        self.frame = pd.DataFrame(X, columns=[f"feature {i}" for i in range(shape[0])])
+        n_features, n_labels = (10, 5) if shape == self.params[0] else (50, 10)
+        X, y = ordinal_data(BATCH, n_features, n_labels)
+        self.frame = pd.DataFrame(X, columns=[f"feature {i}" for i in range(n_features)])
         self.labels = pd.Series(y)
-        self.model = make("CuSumRank, averaged", shape[1])
+        self.model = make("CuSumRank, averaged", n_labels)
         self.model.learn_many(self.frame, self.labels)
         self.loop = cusum.learn_many
         model = self.model
         self.arguments = (model._model, X, model._work, model._recent, y, np.ones(BATCH))
 
-    def time_learn_many(self, shape: tuple[int, int]) -> None:
+    def time_learn_many(self, shape: str) -> None:
         self.model.learn_many(self.frame, self.labels)
 
-    def time_kernel(self, shape: tuple[int, int]) -> None:
+    def time_kernel(self, shape: str) -> None:
         self.loop(*self.arguments)
 
 
