@@ -1,0 +1,53 @@
+"""From calibrated probabilities to decisions that maximise a metric."""
+
+from streamcal.decision.maximize import (
+    METHODS,
+    Counts,
+    Decision,
+    expected_utility,
+    maximize,
+    utility_curve,
+)
+from streamcal.decision.metrics import (
+    AM,
+    GTPPR,
+    MCC,
+    METRIC_NAMES,
+    SEC,
+    Accuracy,
+    FBeta,
+    FractionalLinear,
+    GMean,
+    HMean,
+    Jaccard,
+    Kappa,
+    Metric,
+    QMean,
+    Tversky,
+    get_metric,
+)
+
+__all__ = [
+    "AM",
+    "GTPPR",
+    "MCC",
+    "METHODS",
+    "METRIC_NAMES",
+    "SEC",
+    "Accuracy",
+    "Counts",
+    "Decision",
+    "FBeta",
+    "FractionalLinear",
+    "GMean",
+    "HMean",
+    "Jaccard",
+    "Kappa",
+    "Metric",
+    "QMean",
+    "Tversky",
+    "expected_utility",
+    "get_metric",
+    "maximize",
+    "utility_curve",
+]
