@@ -1,8 +1,10 @@
 """Decisions by enumeration: all labels that may come true, all labellings that may be chosen."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import product
+from operator import add, mul
 
 Phi = Callable[[float, float, float, float], float]
 Table = tuple[float, float, float, float]
@@ -13,7 +15,7 @@ def _ratio(above: float, below: float, zero: float) -> float:
 
 
 def phi(name: str, zero: float | str, beta: float = 1.0) -> Phi:
-    """Return a metric of (tp, fp, fn, tn), written from its definition by TPR, TNR and precision."""
+    """Return a metric of (tp, fp, fn, tn), written from its definition."""
     whole = 0.0 if zero == "present" else float(zero)
 
     def means(kind: str, tp: float, fp: float, fn: float, tn: float) -> float:
@@ -38,9 +40,7 @@ def phi(name: str, zero: float | str, beta: float = 1.0) -> Phi:
         if name in ("am", "gmean", "hmean", "qmean"):
             return means(name, tp, fp, fn, tn)
         if name == "fbeta":
-            return _ratio(
-                (1 + beta**2) * tp, (1 + beta**2) * tp + beta**2 * fn + fp, whole
-            )
+            return _ratio((1 + beta**2) * tp, (1 + beta**2) * tp + beta**2 * fn + fp, whole)
         if name == "jaccard":
             return _ratio(tp, tp + fp + fn, whole)
         if name == "tversky":
@@ -68,20 +68,18 @@ def phi(name: str, zero: float | str, beta: float = 1.0) -> Phi:
     return value
 
 
-def outcomes(probabilities: Sequence[float]) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Yield each vector of labels that may come true with its probability."""
+@lru_cache(maxsize=100_000)
+def tables(probabilities: tuple[float, ...], labels: tuple[int, ...]) -> dict[Table, float]:
+    """Return the confusion tables that labels may have, each with its probability: all outcomes."""
+    law: dict[Table, float] = {}
     for y in product((0, 1), repeat=len(probabilities)):
         chance = math.prod(p if y_i else 1 - p for p, y_i in zip(probabilities, y, strict=True))
         if chance > 0:
-            yield y, chance
-
-
-def table(labels: Sequence[int], y: Sequence[int], history: Table = (0, 0, 0, 0)) -> Table:
-    """Return the confusion counts of labels, added to those carried so far."""
-    pairs = list(zip(labels, y, strict=True))
-    counts = [pairs.count(pair) for pair in ((1, 1), (1, 0), (0, 1), (0, 0))]
-    tp, fp, fn, tn = (before + count for before, count in zip(history, counts, strict=True))
-    return tp, fp, fn, tn
+            tp = sum(map(mul, labels, y))
+            fp, fn = sum(labels) - tp, sum(y) - tp
+            table = (tp, fp, fn, len(y) - tp - fp - fn)
+            law[table] = law.get(table, 0.0) + chance
+    return law
 
 
 def expected(
@@ -91,9 +89,8 @@ def expected(
     history: Table = (0, 0, 0, 0),
 ) -> float:
     """Return the expected metric of a labelling, over all 2^n outcomes."""
-    return math.fsum(
-        chance * metric(*table(labels, y, history)) for y, chance in outcomes(probabilities)
-    )
+    law = tables(tuple(probabilities), tuple(labels))
+    return math.fsum(chance * metric(*map(add, table, history)) for table, chance in law.items())
 
 
 def best(

@@ -24,6 +24,7 @@ LAYERS = [
     {"losses"},
     {"kernels"},
     {"calibration"},
+    {"decision", "voting"},
     {"wrappers"},
     {"metrics"},
     {"plot"},
@@ -121,7 +122,7 @@ def test_public_names_resolve_and_are_documented(name):
             assert inspect.getdoc(getattr(thing, attribute)), f"{name}.{attribute}"
 
 
-@pytest.mark.parametrize("part", ["losses", "metrics", "plot", "calibration"])
+@pytest.mark.parametrize("part", ["losses", "metrics", "plot", "calibration", "decision", "voting"])
 def test_public_names_of_parts_resolve_and_are_documented(part):
     module = __import__(f"streamcal.{part}", fromlist=["__all__"])
     for name in module.__all__:

@@ -11,12 +11,13 @@ Every bound is the sum of what the method leaves out, which it adds up, and of w
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.decision.exponentials import LARGEST_RATIO, exponential_sum
+from streamcal.decision.exponentials import exponential_sum
 from streamcal.decision.metrics import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
@@ -28,6 +29,8 @@ Method = Callable[[Vector, Metric, Vector, float], Curve]
 
 _UNIT = 2.0**-53
 _ROUNDING = 8.0
+_LAWS_ROUNDING = 4.0  # of a label's one pass over the law that it enters
+FEW = 12  # up to so many samples the plainest method is the fastest
 _LARGEST_SCALE = 10_000  # common denominator of rational coefficients
 
 
@@ -74,10 +77,9 @@ def block_size(n: int) -> int:
     return max(16, math.isqrt(n))
 
 
-def checkpoints(p: Vector, tau: float) -> tuple[list[Law], float]:
-    """Return the laws of the first 0, b, 2b, … labels, with b from `block_size`."""
+def checkpoints(p: Vector, tau: float, step: int) -> tuple[list[Law], float]:
+    """Return the laws of the first 0, ``step``, 2 ``step``, … labels, and the mass dropped."""
     laws, total = [NOTHING], 0.0
-    step = block_size(len(p))
     for start in range(0, len(p), step):
         law, lost = extended(laws[-1], p[start : start + step], tau)
         laws.append(law)
@@ -87,14 +89,8 @@ def checkpoints(p: Vector, tau: float) -> tuple[list[Law], float]:
 
 def largest_value(metric: Metric, history: Vector, n: int) -> float:
     """Return a bound on the absolute value of a metric; for a function, of its extreme tables."""
-    spec = metric.spec
-    if spec is not None and spec[KIND] == confusion.FRACTION:
-        # A ratio of sums lies between the ratios of the summands.
-        below = spec[DENOMINATOR:]
-        ratios = spec[NUMERATOR:DENOMINATOR][below > 0.0] / below[below > 0.0]
-        return max(float(np.abs(ratios).max()), abs(float(spec[ZERO])))
-    if spec is not None:
-        return 1.0
+    if metric.largest is not None:
+        return metric.largest
     return float(np.abs(metric._values(history[:, None] + n * np.eye(4))).max())
 
 
@@ -109,15 +105,19 @@ def algorithm_1(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
         C, _ = extended(NOTHING, p[:k], 0.0)
         D, _ = extended(NOTHING, p[k:], 0.0)
         psi[k] = expectation(metric, history, n, k, C, D)
-    return psi, 2 * _ROUNDING * n * _UNIT * largest_value(metric, history, n)
+    return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, history, n)
 
 
 def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
     """Algorithm 1 on windows of the laws, O(n σ_U σ_V log(n/tol)): for any metric."""
     n = len(p)
+    if n <= FEW and metric.spec is not None:
+        psi = np.empty(n + 1)
+        poisson_binomial.few(p, metric.spec, history, psi)
+        return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, history, n)
     tau = tol / (8 * (n + 1))
     step = block_size(n)
-    starts, lost = checkpoints(p, tau)
+    starts, lost = checkpoints(p, tau, step)
     psi = np.empty(n + 1)
     largest = largest_value(metric, history, n)
     D = NOTHING
@@ -133,7 +133,7 @@ def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
         )
         low, high = D_rows.bounds[-1].tolist()
         D = Law(D_rows.offset + low, D_rows.rows[-1, low : high + 1].copy())
-    return psi, (lost + 2 * _ROUNDING * n * _UNIT) * largest
+    return psi, (lost + _LAWS_ROUNDING * n * _UNIT) * largest
 
 
 def _expectations(
@@ -227,7 +227,7 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
     form = np.array([shift, scale, float(num @ history), 0.0])
     psi = np.empty(n + 1)
     step, tau = block_size(n), 1e-290  # smaller numbers would make the processor slow
-    starts, _ = checkpoints(p, tau)
+    starts, _ = checkpoints(p, tau, step)
     last = n
     for first in range((max(n - 1, 0) // step) * step, -1, -step):
         C, _ = extended_rows(starts[first // step], p[first:last], tau)
@@ -235,9 +235,7 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
             C = Laws(C.offset, C.rows[:-1], C.bounds[:-1])
         rows = np.zeros((len(C.rows), n + 1))
         rows[:, C.offset : C.offset + C.rows.shape[1]] = C.rows[:, : n + 1 - C.offset]
-        algorithm_2_kernel(
-            p, first, rows, C.bounds + C.offset, den, num.copy(), form, grid, psi
-        )
+        algorithm_2_kernel(p, first, rows, C.bounds + C.offset, den, num.copy(), form, grid, psi)
         last = first
     vanishing = _vanishing(p, spec, shift)
     if den[2] != den[3]:
@@ -273,11 +271,11 @@ def _vanishing(p: Vector, spec: Vector, shift: float) -> Vector:
 
 
 def exponential_fractions(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
-    """Ratios of linear forms by exponential sums, O(nQ); see `streamcal.kernels.exponential_sums`."""
+    """Ratios of linear forms of the counts by exponential sums, O(nQ)."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     cells = spec[DENOMINATOR:].tolist()
-    shift = sum(map(float.__mul__, cells, history.tolist()))
+    shift = sum(map(mul, cells, history.tolist()))
     least = shift if shift > 0.0 else min(cell for cell in cells if cell > 0.0)
     sums = exponential_sum(1.0, (shift + max(cells) * n) / least, _share(tol))
     psi = np.empty(n + 1)
@@ -291,22 +289,6 @@ def exponential_fractions(p: Vector, metric: Metric, history: Vector, tol: float
 def _share(tol: float) -> float:
     """Return the relative error that a sum of exponentials is to have."""
     return min(max(tol / 100.0, 1e-13), 1e-6)
-
-
-def exponentials_reach(p: Vector, metric: Metric, history: Vector) -> bool:
-    """Return whether the counts that can occur are within reach of one sum of exponentials."""
-    spec = metric.spec
-    if spec is None:
-        return False
-    cells = spec[DENOMINATOR:] if spec[KIND] == confusion.FRACTION else np.ones(4)
-    shifts = [float(cells @ history)]
-    if spec[KIND] != confusion.FRACTION:
-        shifts = [float(history[0] + history[2]), float(history[1] + history[3])]
-    for shift in shifts:
-        least = shift if shift > 0.0 else float(cells[cells > 0.0].min())
-        if shift + float(cells.max()) * len(p) > least * 2.0**LARGEST_RATIO:
-            return False
-    return True
 
 
 def constant_denominator(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
@@ -358,7 +340,7 @@ def exponential_rates(p: Vector, metric: Metric, history: Vector, tol: float) ->
             psi[0] = 0.0
         if spec[ZERO] != 0.0:
             if positive == 0.0:
-                psi += math.exp(float(np.log1p(-p[p < 1.0]).sum())) * (not (p == 1.0).any())
+                psi += float(np.prod(1.0 - p))
             if chosen[0] == 0.0:
                 psi[0] = 1.0
         return psi, error
@@ -370,12 +352,12 @@ def exponential_rates(p: Vector, metric: Metric, history: Vector, tol: float) ->
     if spec[ZERO] != 1.0:
         k = np.arange(n + 1.0)
         zero = np.zeros(n + 1)
-        if positive == 0.0:
+        if positive == 0.0 and (chance := float(np.prod(1.0 - p))) > _UNIT / 8:
             tables = np.array([zero, fp0 + k, zero, tn0 + n - k])
-            psi += float(np.prod(1.0 - p)) * _with_and_without(spec, tables)
-        if negative == 0.0:
+            psi += chance * _with_and_without(spec, tables)
+        if negative == 0.0 and (chance := float(np.prod(p))) > _UNIT / 8:
             tables = np.array([tp0 + k, zero, fn0 + n - k, zero])
-            psi += float(np.prod(p)) * _with_and_without(spec, tables)
+            psi += chance * _with_and_without(spec, tables)
     return psi, 0.5 * (error_p + error_n) + _ROUNDING * _UNIT
 
 
@@ -387,9 +369,7 @@ def _moments(
     least = all_carried if all_carried > 0.0 else 1.0
     sums = exponential_sum(power, (all_carried + n) / least, share)
     out = np.empty(n + 1)
-    exponential_sums.moments(
-        p, sums.terms, power, least, carried, all_carried, degree, out
-    )
+    exponential_sums.moments(p, sums.terms, power, least, carried, all_carried, degree, out)
     return out, sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
 
 

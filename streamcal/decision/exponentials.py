@@ -1,16 +1,16 @@
 """Short sums of exponentials for powers of positive numbers, with a certified relative error.
 
 x^-a = Γ(a)^-1 ∫ exp(-x e^s + a s) ds, and the trapezoid rule with step h turns this into a sum of
-exponentials of x with positive weights, w_q = h e^{aqh}/Γ(a) at t_q = e^{qh}. Its relative error is at
-most 2 cos(d)^-a / (e^{2πd/h} - 1) for any d < π/2, whatever x is: the integrand is analytic in the
-strip |Im s| < d, and there e^s still has a positive real part.
+exponentials of x with positive weights, w_q = h e^{aqh}/Γ(a) at t_q = e^{qh}. Its relative error is
+at most 2 cos(d)^-a / (e^{2πd/h} - 1) for any d < π/2, whatever x is: the integrand is analytic in
+the strip |Im s| < d, and there e^s still has a positive real part.
 
 The sum runs over all integers q and is cut twice. Above, the terms vanish doubly exponentially.
 Below, where t x <= δ for every x that can occur, infinitely many slow terms are replaced by a Gauss
-quadrature for the measure Σ w_q at t_q: a handful of positive weights, and for f = exp(-t x) an error
-of at most x^2m/(2m)! times the squared norm of the m-th orthogonal polynomial. The three bounds add up
-to `ExponentialSum.error`. What rounding adds is the user's matter, since it depends on what the sum
-is used for.
+quadrature for the measure Σ w_q at t_q: a handful of positive weights, and for f = exp(-t x) an
+error of at most x^2m/(2m)! times the squared norm of the m-th orthogonal polynomial. The three
+bounds add up to `ExponentialSum.error`. What rounding adds is the user's matter, since it depends
+on what the sum is used for.
 """
 
 import math
@@ -21,6 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_RATIO = 200  # doublings between the least and the largest x that are worth a table
+
+
+class OutOfReachError(ValueError):
+    """The numbers that can occur are too far apart for one sum of exponentials."""
 
 
 class ExponentialSum(NamedTuple):
@@ -61,6 +65,11 @@ def exponential_sum(power: float, ratio: float, error: float = 1e-12) -> Exponen
     ExponentialSum
         With O(log(1/error) (log ratio + log(1/error))) terms: some 40 to 80.
 
+    Raises
+    ------
+    OutOfReachError
+        If ``ratio`` is larger.
+
     Examples
     --------
     >>> t, w = exponential_sum(1.0, 1000.0).terms
@@ -69,7 +78,7 @@ def exponential_sum(power: float, ratio: float, error: float = 1e-12) -> Exponen
     """
     doublings = math.ceil(math.log2(max(ratio, 2.0)))
     if doublings > LARGEST_RATIO:
-        raise ValueError(f"`ratio` must be at most 2^{LARGEST_RATIO}, got {ratio:g}")
+        raise OutOfReachError(f"`ratio` must be at most 2^{LARGEST_RATIO}, got {ratio:g}")
     return _exponential_sum(power, doublings, error)
 
 
@@ -98,9 +107,7 @@ def _exponential_sum(power: float, doublings: int, error: float) -> ExponentialS
     terms = np.array(
         [
             np.concatenate([top * nodes, np.exp(fast)]),
-            np.concatenate(
-                [top**power * weights, np.exp(power * fast) * (h / math.gamma(power))]
-            ),
+            np.concatenate([top**power * weights, np.exp(power * fast) * (h / math.gamma(power))]),
         ]
     )
     return ExponentialSum(np.ascontiguousarray(terms), power, largest, bound)
@@ -123,7 +130,9 @@ def _cut_above(power: float, h: float, q: int) -> float:
     return float(np.exp(power * s - np.exp(np.minimum(s, 50.0))).sum() * h / math.gamma(power))
 
 
-def _gauss(power: float, h: float, m: int) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def _gauss(
+    power: float, h: float, m: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return the Gauss quadrature of Σ_{q <= 0} w_q at t_q: nodes, weights, log of the norm.
 
     Lanczos with full orthogonalisation; terms below 1e-18 of the first are left to the rounding.

@@ -1,10 +1,10 @@
 """Labels that maximise the expectation of a metric, given calibrated probabilities.
 
-The samples' labels are independent with known probabilities; a labelling is scored by the expectation
-of the metric over what may come true. By the probability ranking principle the best of all 2^n
-labellings labels the k likeliest samples 1, for a k from 0 to n (0 counts: the paper's loop starts at
-1). What is left is the curve Ψ_0..Ψ_n of expected utilities, for which each kind of metric has a
-fastest exact method:
+The samples' labels are independent with known probabilities; a labelling is scored by the
+expectation of the metric over what may come true. By the probability ranking principle the best of
+all 2^n labellings labels the k likeliest samples 1, for a k from 0 to n (0 counts: the paper's loop
+starts at 1). What is left is the curve Ψ_0..Ψ_n of expected utilities, for which each kind of
+metric has a fastest exact method:
 
 ==================  ==========================================================  ==================
 method              for                                                         cost
@@ -28,8 +28,10 @@ References
    Classification Using Non-Decomposable Performance Metrics, section 4.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,9 +40,10 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._validation import as_number, as_vector, check_choice
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
+from streamcal.decision.exponentials import OutOfReachError
 from streamcal.decision.metrics import Metric, get_metric
 from streamcal.kernels import confusion
-from streamcal.kernels.confusion import DENOMINATOR, KIND
+from streamcal.kernels.confusion import DENOMINATOR, KIND, single
 
 Vector = NDArray[np.float64]
 
@@ -55,6 +58,8 @@ METHODS = (
     "algorithm-1",
     "plug-in",
 )
+_TOL = 1e-10
+_EXACT = 2.0**-50  # what rounding can do to one sample's utility
 _FEW = 64  # up to so many samples all of the curve is quicker than branch and bound
 
 
@@ -101,7 +106,7 @@ def maximize(
     metric: Any = "f1",
     *,
     history: Sequence[float] | None = None,
-    tol: float = 1e-10,
+    tol: float = _TOL,
     method: str = "auto",
 ) -> Decision:
     """Return the labels with the greatest expected utility, of all 2^n labellings.
@@ -138,7 +143,7 @@ def maximize(
     (10, 0.27, 0.495)
     """
     metric = get_metric(metric)
-    p = _as_probabilities(probabilities)
+    p, ranked = _ranked(probabilities)
     carried = _as_history(history)
     if not metric.monotone:
         raise ValueError(
@@ -147,29 +152,29 @@ def maximize(
         )
     n = len(p)
     if n == 1 and method == "auto" and metric.spec is not None:
-        no, yes = confusion.single(metric.spec, carried, p[0])
-        chosen = yes > no
-        labels = np.array([chosen])
-        threshold = float(p[0]) if chosen else math.inf
-        return Decision(labels, int(chosen), threshold, max(no, yes), 1e-15, "closed-form")
-    order = (-p).argsort(kind="stable")
-    ranked = p[order]
-    name = _choose(ranked, metric, carried, method, tol, whole=False)
-    if name == "branch-and-bound":
+        _check_tol(tol)
+        no, yes = single(metric.spec, carried, p[0])
+        if yes > no:
+            return Decision(np.ones(1, np.bool_), 1, float(p[0]), yes, _EXACT, "closed-form")
+        return Decision(np.zeros(1, np.bool_), 0, math.inf, no, _EXACT, "closed-form")
+    if method == "auto" and n > _FEW and _methods_for(metric)[0] == "branch-and-bound":
+        method = "branch-and-bound"
+    if method == "branch-and-bound":
+        _check_method(metric, method, tol)
         k, expected, bound = branch_and_bound(ranked, metric, carried, tol)
+        name = method
     else:
-        psi, bound = _curve(name, ranked, metric, carried, tol)
+        psi, bound, name = _curve(ranked, metric, carried, method, tol)
         k = int(psi.argmax())
         expected = float(psi[k])
-    labels = np.zeros(n, np.bool_)
-    labels[order[:k]] = True
     if k == 0:
-        threshold_at: float | None = math.inf
-    elif k < n and ranked[k] == ranked[k - 1]:
-        threshold_at = None
-    else:
-        threshold_at = float(ranked[k - 1])
-    return Decision(labels, k, threshold_at, expected, bound, name)
+        return Decision(np.zeros(n, np.bool_), 0, math.inf, expected, bound, name)
+    threshold = float(ranked[k - 1])
+    if k == n or ranked[k] < threshold:
+        return Decision(p >= threshold, k, threshold, expected, bound, name)
+    labels = p > threshold
+    labels[np.flatnonzero(p == threshold)[: k - int(labels.sum())]] = True
+    return Decision(labels, k, None, expected, bound, name)
 
 
 def utility_curve(
@@ -177,12 +182,12 @@ def utility_curve(
     metric: Any = "f1",
     *,
     history: Sequence[float] | None = None,
-    tol: float = 1e-10,
+    tol: float = _TOL,
     method: str = "auto",
 ) -> Vector:
     """Return Ψ_0..Ψ_n: the expected utility of labelling the k likeliest samples 1.
 
-    Parameters are those of `maximize`; branch and bound, which evaluates few k, does not apply.
+    Parameters are those of `maximize`.
 
     Returns
     -------
@@ -191,16 +196,16 @@ def utility_curve(
     Examples
     --------
     >>> utility_curve([0.1, 0.7, 0.4], "f1").round(4)
-    array([0.    , 0.5587, 0.6303, 0.5507])
+    array([0.    , 0.588 , 0.6254, 0.5248])
     """
     metric = get_metric(metric)
-    ranked = -np.sort(-_as_probabilities(probabilities))
+    _, ranked = _ranked(probabilities)
     carried = _as_history(history)
-    name = _choose(ranked, metric, carried, method, tol, whole=True)
-    if name == "branch-and-bound":
+    if method == "branch-and-bound":
+        _check_method(metric, method, tol)
         psi = Evaluator(ranked, metric, carried, tol)
         return np.array([psi(k)[0] for k in range(len(ranked) + 1)])
-    return _curve(name, ranked, metric, carried, tol)[0]
+    return _curve(ranked, metric, carried, method, tol)[0]
 
 
 def expected_utility(
@@ -209,7 +214,7 @@ def expected_utility(
     metric: Any = "f1",
     *,
     history: Sequence[float] | None = None,
-    tol: float = 1e-10,
+    tol: float = _TOL,
 ) -> float:
     """Return the expected utility of any labels, whether or not they follow the probabilities.
 
@@ -230,10 +235,10 @@ def expected_utility(
     Examples
     --------
     >>> round(expected_utility([0.1, 0.7, 0.4], [1, 0, 0], "f1"), 4)
-    0.0707
+    0.068
     """
     metric = get_metric(metric)
-    p = _as_probabilities(probabilities)
+    p, _ = _ranked(probabilities)
     carried = _as_history(history)
     _check_tol(tol)
     chosen = as_labels(labels, len(p), "labels")
@@ -243,6 +248,7 @@ def expected_utility(
     return curves.expectation(metric, carried, len(p), int(chosen.sum()), C, D)
 
 
+_GENERAL = ("windows", "algorithm-1")
 _METHODS: dict[str, Callable[[Vector, Metric, Vector, float], curves.Curve]] = {
     "leave-one-out": curves.leave_one_out,
     "windows": curves.windows,
@@ -264,67 +270,79 @@ _METHODS: dict[str, Callable[[Vector, Metric, Vector, float], curves.Curve]] = {
 
 def _methods_for(metric: Metric) -> tuple[str, ...]:
     """Return the exact methods for a metric, the fastest first."""
+    return _GENERAL if metric.spec is None else _methods_for_coded(metric)
+
+
+@cache
+def _methods_for_coded(metric: Metric) -> tuple[str, ...]:
     spec = metric.spec
-    general = ("windows", "algorithm-1")
-    if spec is None:
-        return general
+    assert spec is not None
     kind = int(spec[KIND])
     linear = ("leave-one-out",) if curves.linear_in_tp(metric) else ()
     if kind == confusion.FRACTION:
         cells = spec[DENOMINATOR:]
         closed = ("closed-form",) if cells.min() == cells.max() else ()
-        return (*closed, "exponential-sums", *linear, "windows", "algorithm-2", "algorithm-1")
+        return (*closed, "exponential-sums", *linear, "algorithm-2", *_GENERAL)
     if kind == confusion.SEC:
-        return ("closed-form", *linear, *general)
+        return ("closed-form", *linear, *_GENERAL)
     if kind in (confusion.AM, confusion.QMEAN, confusion.GTPPR):
-        return ("exponential-sums", *linear, *general)
+        return ("exponential-sums", *linear, *_GENERAL)
     if kind in (confusion.GMEAN, confusion.HMEAN):
-        return ("branch-and-bound", *general)
-    return (*linear, *general)
+        return ("branch-and-bound", *_GENERAL)
+    return (*linear, *_GENERAL)
 
 
-def _curve(name: str, p: Vector, metric: Metric, history: Vector, tol: float) -> curves.Curve:
-    if not len(p):
-        return metric._values(history[:, None]), 0.0
-    return _METHODS[name](p, metric, history, tol)
-
-
-def _choose(
-    p: Vector, metric: Metric, history: Vector, method: str, tol: float, *, whole: bool
-) -> str:
-    """Return the method to use, or raise if the one asked for does not apply."""
-    _check_tol(tol)
+def _curve(
+    p: Vector, metric: Metric, history: Vector, method: str, tol: float
+) -> tuple[Vector, float, str]:
+    """Return Ψ_0..Ψ_n, the bound on their error and the method's name."""
     if method == "auto":
-        for name in _methods_for(metric):
-            if name == "branch-and-bound" and (whole or len(p) <= _FEW):
-                continue
-            if name == "exponential-sums" and not curves.exponentials_reach(p, metric, history):
-                continue
-            return name
+        _check_tol(tol)
+    else:
+        _check_method(metric, method, tol)
+    if not len(p):
+        return metric._values(history[:, None]), 0.0, "closed-form"
+    if method != "auto":
+        psi, bound = _METHODS[method](p, metric, history, tol)
+        return psi, bound, method
+    if len(p) <= curves.FEW:
+        psi, bound = curves.windows(p, metric, history, tol)
+        return psi, bound, "windows"
+    for name in _methods_for(metric):
+        if name in _METHODS:
+            with contextlib.suppress(OutOfReachError):
+                psi, bound = _METHODS[name](p, metric, history, tol)
+                return psi, bound, name
+    raise AssertionError("windows reach everything")
+
+
+def _check_method(metric: Metric, method: str, tol: float) -> None:
+    """Raise unless a method is known and applies to the metric."""
+    _check_tol(tol)
     check_choice(method, "method", METHODS)
     if method != "plug-in" and method not in _methods_for(metric):
         raise ValueError(
             f"`method` must be one that applies to {metric!r}, "
             f"{', '.join((*_methods_for(metric), 'plug-in'))}, got {method!r}"
         )
-    return method
 
 
 def _check_tol(tol: float) -> None:
-    if not 1e-13 <= as_number(tol, "tol") <= 1e-2:
+    if tol != _TOL and not 1e-13 <= as_number(tol, "tol") <= 1e-2:
         raise ValueError(f"`tol` must be from 1e-13 to 0.01, got {tol}")
 
 
-def _as_probabilities(probabilities: ArrayLike) -> Vector:
-    p = as_vector(probabilities, "probabilities", finite=False)
-    if len(p):
-        good = (p >= 0.0) & (p <= 1.0)
-        if not good.all():
-            at = int(np.argmin(good))
-            raise ValueError(
-                f"`probabilities` must lie in [0, 1], got {float(p[at])} at position {at}"
-            )
-    return p
+def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
+    """Return probabilities as given and in descending order, or raise."""
+    p = np.asarray(probabilities)
+    if p.dtype != np.float64 or p.ndim != 1:
+        p = as_vector(p, "probabilities", finite=False)
+    ranked = np.sort(p)[::-1].copy()
+    # NaN is sorted to one of the ends, and fails either comparison.
+    if len(ranked) and not (ranked[0] <= 1.0 and ranked[-1] >= 0.0):
+        at = int(np.argmin((p >= 0.0) & (p <= 1.0)))
+        raise ValueError(f"`probabilities` must lie in [0, 1], got {float(p[at])} at position {at}")
+    return p, ranked
 
 
 def _as_history(history: Sequence[float] | None) -> Vector:
@@ -342,8 +360,10 @@ def as_labels(labels: ArrayLike, n_samples: int, name: str) -> NDArray[np.bool_]
     """Return labels 0 and 1 as booleans of shape ``(n_samples,)``, or raise ``ValueError``."""
     vector = as_vector(labels, name)
     if len(vector) != n_samples:
-        raise ValueError(f"`{name}` must have one value per probability, got {len(vector)} for {n_samples}")
-    chosen = vector == 1.0
+        raise ValueError(
+            f"`{name}` must have one value per probability, got {len(vector)} for {n_samples}"
+        )
+    chosen: NDArray[np.bool_] = vector == 1.0
     bad = ~chosen & (vector != 0.0)
     if bad.any():
         at = int(np.argmax(bad))

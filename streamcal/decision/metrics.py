@@ -6,8 +6,8 @@ and the best of all 2^n labellings labels the k likeliest samples 1, for some k 
 ranking principle*; Natarajan et al. [1]_, Theorem 6). Every metric here has that property, and a
 metric that is made from a function or from coefficients is checked for it.
 
-0/0 needs a convention. ``zero_division`` is what a ratio of two zeros counts as; ``"present"`` leaves
-a class that does not occur out of a mean over the two classes (as scikit-learn's and river's
+0/0 needs a convention. ``zero_division`` is what a ratio of two zeros counts as; ``"present"``
+leaves a class that does not occur out of a mean over the two classes (as scikit-learn's and river's
 balanced accuracy do), and elsewhere means 0.
 
 References
@@ -19,6 +19,7 @@ References
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from typing import Any, Literal
 
@@ -70,6 +71,9 @@ class Metric:
 
     spec: Vector | None = None
     """The coded formula for kernels; None where the formula is a Python function."""
+    largest: float | None = None
+    """A bound on its absolute value, where one is known."""
+    _hash: int | None = None
 
     def __init__(
         self,
@@ -125,10 +129,12 @@ class Metric:
         return f"{type(self).__name__}({inside})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._arguments() == self._arguments()  # type: ignore[attr-defined]
+        return type(other) is type(self) and other._arguments() == self._arguments()
 
     def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(self._arguments().items(), key=str))))
+        if self._hash is None:
+            self._hash = hash((type(self), tuple(self._arguments().values())))
+        return self._hash
 
 
 class _Coded(Metric):
@@ -136,6 +142,7 @@ class _Coded(Metric):
 
     spec: Vector
     kind: int
+    largest: float | None = 1.0
 
     def __init__(self, zero_division: ZeroDivision = 0, **parameters: Any) -> None:
         _check_zero_division(zero_division)
@@ -176,10 +183,15 @@ class _Fraction(_Coded):
         super().__init__(zero_division, **parameters)
         self.spec[confusion.NUMERATOR : confusion.DENOMINATOR] = numerator
         self.spec[confusion.DENOMINATOR :] = denominator
+        # A ratio of sums lies between the ratios of the summands.
+        ratios = [abs(a) / b for a, b in zip(numerator, denominator, strict=True) if b > 0.0]
+        self.largest = max(*ratios, float(self.spec[confusion.ZERO]))
 
 
 class FractionalLinear(_Fraction):
-    """(c₀ + c₁u + c₂v + c₃p) / (d₀ + d₁u + d₂v + d₃p): u = TP/n, v = share labelled 1, p = positives.
+    """(c₀ + c₁u + c₂v + c₃p) / (d₀ + d₁u + d₂v + d₃p).
+
+    u is TP/n, v the share that is labelled 1, p the share of positives.
 
     Parameters
     ----------
@@ -193,7 +205,8 @@ class FractionalLinear(_Fraction):
     ValueError
         If the denominator takes both signs or is 0 where the numerator is not, on some table, or if
         the metric falls as TP grows: it must be that c₁·denominator >= d₁·numerator for all v and p
-        (the paper's Proposition 8 asks for c₁ > d₁, which neither implies this nor follows from it).
+        (the paper's Proposition 8 asks for c₁ > d₁, which neither implies this nor follows from
+        it).
 
     Examples
     --------
@@ -451,15 +464,20 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        if metric not in _NAMES:
-            raise ValueError(f"`metric` must be one of {', '.join(_NAMES)}, got {metric!r}")
-        return _NAMES[metric]()
+        return _named(metric)
     if isinstance(metric, river_metrics.base.Metric):
         return _from_river(metric)
     raise TypeError(f"`metric` must be a name, a Metric or a metric of river's, got {metric!r}")
 
 
-def _from_river(metric: river_metrics.base.Metric) -> Metric:
+@cache
+def _named(name: str) -> Metric:
+    if name not in _NAMES:
+        raise ValueError(f"`metric` must be one of {', '.join(_NAMES)}, got {name!r}")
+    return _NAMES[name]()
+
+
+def _from_river(metric: Any) -> Metric:
     recall = ((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
     same: dict[type, Callable[[], Metric]] = {
         river_metrics.F1: FBeta,
@@ -523,7 +541,7 @@ def _check_monotone(metric: Metric) -> None:
                     )
                     raise ValueError(
                         "`phi` must not fall as tp grows with tp + fp and tp + fn fixed (or say "
-                        f"`monotone=False`), got {values[at]:g} at {table}, {before[at]:g} with one "
-                        "true positive fewer"
+                        f"`monotone=False`), got {values[at]:g} at {table}, "
+                        f"{before[at]:g} with one true positive fewer"
                     )
             before = values

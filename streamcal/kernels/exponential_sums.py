@@ -87,7 +87,12 @@ def fractions(
             for q in range(m):
                 part[q] *= eta * z_fn[q] + left * z_tn[q]
 
-    z_tp, z_fp = z[0], z[1]
+    # For F_β a label costs the denominator the same whether or not it is positive: one division
+    # less.
+    alike = num[1] == 0.0 and den[0] - den[2] == den[1] - den[3]
+    z_tp, z_fp, step = z[0], z[1], np.empty(len(part))
+    for q in range(m):
+        step[q] = np.exp(-sums[0, q] / least * (den[1] - den[3]))
     for k in range(n + 1):
         if k & 15 == 0:
             m = _active(part, m)
@@ -101,10 +106,16 @@ def fractions(
         if k == n:
             break
         eta, left = p[k], 1.0 - p[k]
-        for q in range(m):
-            a, b = eta * z_tp[q], left * z_fp[q]
-            chosen[q] += (num[0] * a + num[1] * b) / (a + b)
-            part[q] *= (a + b) / (eta * z_fn[q] + left * z_tn[q])
+        if alike:
+            gain = num[0] * eta
+            for q in range(m):
+                chosen[q] += gain * z_fn[q] / (eta * z_fn[q] + left * z_tn[q])
+                part[q] *= step[q]
+        else:
+            for q in range(m):
+                a, b = eta * z_tp[q], left * z_fp[q]
+                chosen[q] += (num[0] * a + num[1] * b) / (a + b)
+                part[q] *= (a + b) / (eta * z_fn[q] + left * z_tn[q])
         if scores_rest:
             for q in range(m):
                 a, b = eta * z_fn[q], left * z_tn[q]
@@ -139,7 +150,8 @@ def moments(
     """Write E[(X_0 + X_k)^degree / (S_0 + S)^power] for k = 0..n; 0/0 counts as 0.
 
     X_k is the number of hits among the first ``k`` events, S among all of them; ``carried`` is X_0,
-    ``all_carried`` S_0, and S_0 + S, where positive, is at least ``least``. ``sums`` is for x^-power.
+    ``all_carried`` S_0, and S_0 + S, where positive, is at least ``least``. ``sums`` is for
+    x^-power.
     """
     n, m = len(p), sums.shape[1]
     z, part = np.empty(m), np.empty(m)

@@ -5,8 +5,8 @@ The number of positives among independent labels with probabilities p_1..p_m has
 deviations around the mean holds next to nothing, so end slots below ``tau`` are dropped; what was
 dropped is summed up and returned, and that sum is the certificate.
 
-A law is a vector whose slot ``j`` is the probability of the count ``offset + j``, of which the slots
-``low`` to ``high`` are in use.
+A law is a vector whose slot ``j`` is the probability of the count ``offset + j``, of which the
+slots ``low`` to ``high`` are in use.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def _trim(law: Vector, low: int, high: int, tau: float) -> tuple[int, int, float
 
 @kernel("float64(float64[::1], float64, float64[::1], int64[::1])")
 def extend(p: Vector, tau: float, law: Vector, bounds: Bounds) -> float:
-    """Add labels to a law in place; ``bounds`` is (low, high); returns the mass that was dropped."""
+    """Add labels to a law in place; ``bounds`` is (low, high). Return the mass dropped."""
     low, high, lost = bounds[0], bounds[1], 0.0
     for i in range(len(p)):
         _add_label(p[i], law, low, high)
@@ -162,7 +162,10 @@ def _chebyshev_points(
 def _spread(D: Vector, at: Bounds, nodes: Vector, weights: Vector) -> None:
     """Write the expectation under D of each node's Lagrange polynomial (barycentric formula)."""
     m = len(nodes)
-    terms = np.empty(m)
+    terms, signs = np.empty(m), np.empty(m)
+    for b in range(m):
+        sine = np.sin(np.pi * (b + 0.5) / m)
+        signs[b] = -sine if b & 1 else sine
     for j in range(at[5], at[6] + 1):
         v, total, hit = float(at[4] + j), 0.0, -1
         for b in range(m):
@@ -170,8 +173,7 @@ def _spread(D: Vector, at: Bounds, nodes: Vector, weights: Vector) -> None:
             if distance == 0.0:
                 hit = b
                 break
-            term = np.sin(np.pi * (b + 0.5) / m) / distance
-            terms[b] = -term if b & 1 else term
+            terms[b] = signs[b] / distance
             total += terms[b]
         if hit >= 0:
             weights[hit] += D[j]
@@ -249,9 +251,7 @@ def leave_one_out(p: Vector, law: Vector, moments: Vector, rows: Matrix) -> None
             rows[i, s] = moments[s]
 
 
-@kernel(
-    "void(float64[::1], float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[::1])"
-)
+@kernel("void(float64[::1], float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[::1])")
 def linear_expectations(
     spec: Vector, history: Vector, place: Bounds, law: Vector, rows: Matrix, psi: Vector
 ) -> None:
@@ -275,3 +275,24 @@ def linear_expectations(
                 slope = (high - low) / (most - least)
                 total += slope * (rows[r, j] + (history[0] - least) * law[j])
         psi[r] = total
+
+
+@kernel("void(float64[::1], float64[::1], float64[::1], float64[::1])")
+def few(p: Vector, spec: Vector, history: Vector, psi: Vector) -> None:
+    """Write Ψ_0..Ψ_n of a handful of samples, in one call: whole laws and double sums."""
+    n = len(p)
+    C, D = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n + 1))
+    C[0, 0], D[n, 0] = 1.0, 1.0
+    for k in range(n):
+        for j in range(k + 1):
+            C[k + 1, j] = C[k, j]
+        _add_label(p[k], C[k + 1], 0, k)
+    for k in range(n - 1, -1, -1):
+        for j in range(n - k):
+            D[k, j] = D[k + 1, j]
+        _add_label(p[k], D[k], 0, n - k - 1)
+    at = np.zeros(7, np.int64)
+    at[0] = n
+    for k in range(n + 1):
+        at[3], at[6] = k, n - k
+        psi[k] = _double_sum(spec, history, at, C[k], D[k], k, 0.0)

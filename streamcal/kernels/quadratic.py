@@ -1,10 +1,10 @@
 """Algorithm 2 of Natarajan et al., corrected: a ratio of linear forms of the counts in O(n²).
 
-With the k likeliest labelled 1, the denominator is α + c V + e (n - k - V), where α collects what is
-known of it once U is, and V counts the positives among the rest. b(k, α) = E 1/(α + c V + e (n-k-V))
-obeys b(k - 1, α) = η_k b(k, α + c) + (1 - η_k) b(k, α + e), and for integer coefficients the values
-of α lie on a grid. Coefficients by cell of the confusion table are never negative, so neither is an
-index; the grid starts at 0, which the printed range leaves out.
+With the k likeliest labelled 1, the denominator is α + c V + e (n - k - V), where α collects what
+is known of it once U is, and V counts the positives among the rest. b(k, α) = E 1/(α + c V + e
+(n-k-V)) obeys b(k - 1, α) = η_k b(k, α + c) + (1 - η_k) b(k, α + e), and for integer coefficients
+the values of α lie on a grid. Coefficients by cell of the confusion table are never negative, so
+neither is an index; the grid starts at 0, which the printed range leaves out.
 """
 
 import numpy as np
