@@ -1,5 +1,6 @@
 """From calibrated probabilities to decisions that maximise a metric."""
 
+from streamcal.decision.classifier import DecisionClassifier, claim_gap
 from streamcal.decision.maximize import (
     METHODS,
     Counts,
@@ -26,6 +27,7 @@ from streamcal.decision.metrics import (
     Tversky,
     get_metric,
 )
+from streamcal.decision.stream import MicroBatcher, Released, evaluate
 
 __all__ = [
     "AM",
@@ -37,6 +39,7 @@ __all__ = [
     "Accuracy",
     "Counts",
     "Decision",
+    "DecisionClassifier",
     "FBeta",
     "FractionalLinear",
     "GMean",
@@ -44,8 +47,12 @@ __all__ = [
     "Jaccard",
     "Kappa",
     "Metric",
+    "MicroBatcher",
     "QMean",
+    "Released",
     "Tversky",
+    "claim_gap",
+    "evaluate",
     "expected_utility",
     "get_metric",
     "maximize",
