@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import losses, metrics, plot
+    from streamcal import decision, losses, metrics, plot, voting
     from streamcal.calibration import (
         Calibrator,
         IsotonicCalibrator,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         Staircase,
         isotonic_fit,
     )
+    from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.voting import VoteClassifier
     from streamcal.wrappers import CalibratedClassifier
 
 __version__ = "0.1.0"
@@ -31,24 +33,34 @@ __version__ = "0.1.0"
 __all__ = [
     "CalibratedClassifier",
     "Calibrator",
+    "DecisionClassifier",
+    "EUMThreshold",
     "IsotonicCalibrator",
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
+    "VoteClassifier",
+    "decision",
     "isotonic_fit",
     "losses",
+    "maximize",
     "metrics",
     "plot",
+    "voting",
 ]
 
 _HOME = {
     "CalibratedClassifier": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
+    "DecisionClassifier": "streamcal.decision.classifier",
+    "EUMThreshold": "streamcal.decision.eum",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Staircase": "streamcal.calibration.staircase",
+    "VoteClassifier": "streamcal.voting.classifier",
     "isotonic_fit": "streamcal.calibration.staircase",
+    "maximize": "streamcal.decision.maximize",
 }
 
 

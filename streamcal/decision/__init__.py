@@ -1,6 +1,7 @@
 """From calibrated probabilities to decisions that maximise a metric."""
 
 from streamcal.decision.classifier import DecisionClassifier, claim_gap
+from streamcal.decision.eum import EUMThreshold, ThresholdCurve
 from streamcal.decision.maximize import (
     METHODS,
     Counts,
@@ -40,6 +41,7 @@ __all__ = [
     "Counts",
     "Decision",
     "DecisionClassifier",
+    "EUMThreshold",
     "FBeta",
     "FractionalLinear",
     "GMean",
@@ -50,6 +52,7 @@ __all__ = [
     "MicroBatcher",
     "QMean",
     "Released",
+    "ThresholdCurve",
     "Tversky",
     "claim_gap",
     "evaluate",

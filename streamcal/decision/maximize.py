@@ -105,7 +105,7 @@ def maximize(
     probabilities: ArrayLike,
     metric: Any = "f1",
     *,
-    history: Sequence[float] | None = None,
+    history: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
     method: str = "auto",
 ) -> Decision:
@@ -181,7 +181,7 @@ def utility_curve(
     probabilities: ArrayLike,
     metric: Any = "f1",
     *,
-    history: Sequence[float] | None = None,
+    history: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
     method: str = "auto",
 ) -> Vector:
@@ -213,7 +213,7 @@ def expected_utility(
     labels: ArrayLike,
     metric: Any = "f1",
     *,
-    history: Sequence[float] | None = None,
+    history: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
 ) -> float:
     """Return the expected utility of any labels, whether or not they follow the probabilities.
@@ -345,7 +345,7 @@ def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
     return p, ranked
 
 
-def _as_history(history: Sequence[float] | None) -> Vector:
+def _as_history(history: Sequence[float] | Vector | None) -> Vector:
     if history is None:
         return np.zeros(4)
     counts = as_vector(history, "history")

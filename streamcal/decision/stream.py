@@ -25,9 +25,9 @@ class Released(NamedTuple):
 class MicroBatcher:
     """Hold samples back for a moment and decide for a block of them jointly.
 
-    A joint decision is worth more than one for each sample (`docs/decisions.md`), and costs waiting.
-    A block is released when it is full or when its first sample has waited long enough; nothing
-    happens in between calls, so `poll` now and then where samples are rare.
+    A joint decision is worth more than one for each sample (`docs/decisions.md`), and costs
+    waiting. A block is released when it is full or when its first sample has waited long enough;
+    nothing happens in between calls, so `poll` now and then where samples are rare.
 
     Parameters
     ----------
@@ -53,8 +53,7 @@ class MicroBatcher:
     ) -> None:
         if not isinstance(model, DecisionClassifier):
             raise TypeError(f"`model` must be a DecisionClassifier, got {type(model).__name__}")
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"`size` must be a positive int, got {size!r}")
+        _check_size(size)
         if max_delay is not None and not as_number(max_delay, "max_delay") >= 0.0:
             raise ValueError(f"`max_delay` must be a number from 0 up or None, got {max_delay}")
         self.model = model
@@ -87,8 +86,7 @@ class MicroBatcher:
         """Decide for all that waits, and return it."""
         labels = self.model.decide_many([x for _, x in self._waiting])
         released = [
-            Released(key, x, label)
-            for (key, x), label in zip(self._waiting, labels, strict=True)
+            Released(key, x, label) for (key, x), label in zip(self._waiting, labels, strict=True)
         ]
         self._waiting = []
         return released
@@ -127,24 +125,23 @@ def evaluate(
     --------
     >>> from river import datasets, metrics, naive_bayes
     >>> model = DecisionClassifier(naive_bayes.GaussianNB(), "f1")
-    >>> evaluate(datasets.Phishing(), model, metrics.F1() + metrics.LogLoss(), size=25)
-    F1: 86.3...%, LogLoss: 0.5...
+    >>> evaluate(datasets.Phishing(), model, metrics.F1(), size=25)
+    F1: 87.91%
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"`size` must be a positive int, got {size!r}")
-    decides = isinstance(model, DecisionClassifier)
-    if size > 1 and not decides:
+    _check_size(size)
+    if size > 1 and not isinstance(model, DecisionClassifier):
         raise TypeError(
             f"`model` must be a DecisionClassifier for blocks, got {type(model).__name__}"
         )
-    judges = [metric] if isinstance(metric, metrics.base.Metric) else list(metric)
-    if isinstance(metric, metrics.base.Metrics):
-        judges = list(metric)
+    judges = list(metric) if isinstance(metric, Iterable) else [metric]
     ahead = iter(dataset)
     while block := list(islice(ahead, size)):
         xs, ys = [x for x, _ in block], [y for _, y in block]
         probabilities = [model.predict_proba_one(x) for x in xs]
-        labels = model.decide_many(xs) if size > 1 else [model.predict_one(xs[0])]
+        if isinstance(model, DecisionClassifier):
+            labels = model.decide_many(xs)
+        else:
+            labels = [model.predict_one(xs[0])]
         for y, p, label in zip(ys, probabilities, labels, strict=True):
             for judge in judges:
                 if getattr(judge, "requires_labels", True):
@@ -152,8 +149,13 @@ def evaluate(
                         judge.update(y, label)
                 elif p:
                     judge.update(y, p)
-        if size > 1:
+        if isinstance(model, DecisionClassifier):
             model.learn_block(xs, ys)
         else:
             model.learn_one(xs[0], ys[0])
     return metric
+
+
+def _check_size(size: Any) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"`size` must be a positive int, got {size!r}")

@@ -1,16 +1,17 @@
 """The votes of a rule that minimise its ranking loss.
 
-A rule covers examples; W_j is the weight of those of class j. It votes v_j for class j, out of a few
-values such as -1, 0 and 1, and pays for each pair of classes that the votes rank wrongly [1]_::
+A rule covers examples; W_j is the weight of those of class j. It votes v_j for class j, out of a
+few values such as -1, 0 and 1, and pays for each pair of classes that the votes rank wrongly [1]_::
 
     Z = 1/(c - 1) Σ_{j ≠ k} W_j exp(-(v_j - v_k)/2)
       = 1/(c - 1) [ (Σ_j W_j exp(-v_j/2)) (Σ_k exp(v_k/2)) - Σ_j W_j ]
 
-So Z is a product A·B of two sums over classes, less a constant. A product is least at a vertex of the
-lower hull of the points (A, B), and a vertex minimises A + λB for some λ > 0, class by class: class
-j takes the value nearest to log(W_j/λ). As λ falls from infinity, classes change from one value to the
-next at the breakpoints λ = W_j exp(-(v + v')/2): sorting them and summing up on the way visits all
-vertices in O(c log c). The paper's search through all monotone votes takes O(c²) for three values.
+So Z is a product A·B of two sums over classes, less a constant. A product is least at a vertex of
+the lower hull of the points (A, B), and a vertex minimises A + λB for some λ > 0, class by class:
+class j takes the value nearest to log(W_j/λ). As λ falls from infinity, classes change from one
+value to the next at the breakpoints λ = W_j exp(-(v + v')/2): sorting them and summing up on the
+way visits all vertices in O(c log c). The paper's search through all monotone votes takes O(c²) for
+three values.
 
 References
 ----------
@@ -21,7 +22,7 @@ References
 import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,12 +81,15 @@ def optimal_votes(weights: ArrayLike, values: Sequence[float] = (-1, 0, 1)) -> V
         votes = np.full(c, steps[np.abs(steps).argmin()])
         return Votes(votes, votes_loss(W, votes))
     half = np.exp(0.5 * steps)
-    # Breakpoint (j, a): class j leaves value a for value a + 1 once λ is below W_j/(half_a half_a+1).
+    # Breakpoint (j, a): class j leaves value a for value a + 1 once λ is below W_j/(half_a
+    # half_a+1).
     products = half[:-1] * half[1:]
     breakpoints = (W[:, None] / products).ravel()
     order = (-breakpoints).argsort(kind="stable")
     a = order % (m - 1)
-    A = np.concatenate([[W.sum() / half[0]], W[order // (m - 1)] * (1 / half[1:] - 1 / half[:-1])[a]])
+    A = np.concatenate(
+        [[W.sum() / half[0]], W[order // (m - 1)] * (1 / half[1:] - 1 / half[:-1])[a]]
+    )
     B = np.concatenate([[c * half[0]], (half[1:] - half[:-1])[a]])
     size = np.concatenate([[c * abs(steps[0])], (np.abs(steps[1:]) - np.abs(steps[:-1]))[a]])
     product = A.cumsum() * B.cumsum()
@@ -122,7 +126,7 @@ def search_votes(weights: ArrayLike, values: Sequence[float] = (-1, 0, 1)) -> Vo
             A += (prefix[end] - prefix[start]) / x
             B += (end - start) * x
             start = end
-        if best is None or A * B < best[0]:
+        if best is None or best[0] > A * B:
             best = (A * B, ends)
     assert best is not None
     votes = np.empty(c)
@@ -162,9 +166,7 @@ def two_class_votes(negative: float, positive: float) -> int:
     return max(-2, min(2, round(math.log(W[1]) - math.log(W[0]))))
 
 
-def multilabel_weights(
-    examples: Iterable[tuple[Iterable[int], float]], n_classes: int
-) -> Vector:
+def multilabel_weights(examples: Iterable[tuple[Iterable[int], float]], n_classes: int) -> Vector:
     """Return class weights for examples of several classes: each class gets its share.
 
     An example of the classes S and the weight w is taken as |S| examples of one class and weight
@@ -215,7 +217,7 @@ def multilabel_bound(n_classes: int, most: int) -> float:
     return 1.0 + math.e / (n_classes - most)
 
 
-def _check_n_classes(n_classes: int) -> None:
+def _check_n_classes(n_classes: Any) -> None:
     if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer) or n_classes < 2:
         raise ValueError(f"`n_classes` must be an int of at least 2, got {n_classes!r}")
 
