@@ -7,12 +7,11 @@ bounds, so the isotonic staircase over it is small and exact, with no interpolat
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
-from river import base, forest, rules, tree
+from river import base
 from river.base.typing import ClfTarget, FeatureName
-from river.tree.base import Branch
-from river.tree.hoeffding_tree import HoeffdingTree
 
 from streamcal._validation import as_weight
 from streamcal.calibration.base import Calibrator
@@ -21,6 +20,26 @@ from streamcal.voting.votes import optimal_votes, two_class_votes
 
 Features = dict[FeatureName, Any]
 _WEIGHTS, _VOTES = "voting_weights", "voting_votes"
+
+
+class _Kinds(NamedTuple):
+    """River's own classes that this module tells apart."""
+
+    rules: Any
+    forest: Any
+    tree: Any
+    branch: Any
+
+
+@cache
+def _kinds() -> _Kinds:
+    """Import them when the first model comes: river's trees bring pandas along."""
+    from river.forest import ARFClassifier
+    from river.rules import AMRules
+    from river.tree.base import Branch
+    from river.tree.hoeffding_tree import HoeffdingTree
+
+    return _Kinds(AMRules, ARFClassifier, HoeffdingTree, Branch)
 
 
 class VoteClassifier(base.Wrapper[Any], base.Classifier):
@@ -79,10 +98,12 @@ class VoteClassifier(base.Wrapper[Any], base.Classifier):
 
     @property
     def _multiclass(self) -> bool:
-        return not isinstance(self.model, rules.AMRules)
+        return not isinstance(self.model, _kinds().rules)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import forest, tree
+
         yield {"model": tree.HoeffdingTreeClassifier()}
         yield {"model": forest.ARFClassifier(n_models=3, seed=1)}
 
@@ -110,7 +131,7 @@ class VoteClassifier(base.Wrapper[Any], base.Classifier):
         if y != y or y is None:
             raise ValueError(f"`y` must be a label, got {y}")
         w = as_weight(w)
-        regresses = isinstance(self.model, rules.AMRules)
+        regresses = isinstance(self.model, _kinds().rules)
         if regresses and y not in (False, True):
             raise ValueError(f"`y` must be False or True for rules, got {y!r}")
         scores = self.votes_one(x)
@@ -188,9 +209,10 @@ class VoteClassifier(base.Wrapper[Any], base.Classifier):
 
 
 def _has_covers(model: Any) -> bool:
-    if isinstance(model, rules.AMRules | forest.ARFClassifier):
+    kinds = _kinds()
+    if isinstance(model, (kinds.rules, kinds.forest)):
         return True
-    if isinstance(model, HoeffdingTree):
+    if isinstance(model, kinds.tree):
         return isinstance(model, base.Classifier)
     if isinstance(model, base.Ensemble):
         return len(model) > 0 and all(map(_has_covers, model))
@@ -199,12 +221,13 @@ def _has_covers(model: Any) -> bool:
 
 def _covers(model: Any, x: Features) -> Iterable[Any]:
     """Yield the leaves or rules that cover a sample."""
-    if isinstance(model, rules.AMRules):
+    kinds = _kinds()
+    if isinstance(model, kinds.rules):
         fired = [rule for rule in model._rules.values() if rule.covers(x)]
         yield from fired[: 1 if model.ordered_rule_set else None] or [model._default_rule]
-    elif isinstance(model, HoeffdingTree):
+    elif isinstance(model, kinds.tree):
         root = model._root
-        if isinstance(root, Branch):
+        if isinstance(root, kinds.branch):
             reached = root.traverse(x, until_leaf=True)
             # An adaptive tree grows alternatives, and answers with the leaves of all of them.
             yield from reached if isinstance(reached, list) else [reached]
