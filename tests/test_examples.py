@@ -17,7 +17,12 @@ def printed_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> list[float
 
 
 def test_every_example_has_a_test_and_is_short() -> None:
-    assert [path.stem for path in EXAMPLES] == ["custom_loss", "delayed_labels", "quickstart"]
+    assert [path.stem for path in EXAMPLES] == [
+        "custom_loss",
+        "decide_on_a_stream",
+        "delayed_labels",
+        "quickstart",
+    ]
     for path in EXAMPLES:
         assert len(path.read_text(encoding="utf-8").splitlines()) < 60
 
@@ -36,3 +41,10 @@ def test_delayed_labels(capsys: pytest.CaptureFixture[str]) -> None:
     raw, asked_again, served = printed_numbers("delayed_labels", capsys)
     assert served < asked_again - 0.05
     assert served < raw - 0.05
+
+
+def test_decide_on_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    expected, _, half, apart, joint, gap = printed_numbers("decide_on_a_stream", capsys)
+    assert 0.5 < expected < 0.7
+    assert min(joint, apart) > half + 15
+    assert gap < 1.0
