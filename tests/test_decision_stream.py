@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import base, checks, datasets, linear_model, metrics, naive_bayes, preprocessing
+from river import base, checks, datasets, drift, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
 from streamcal.decision import (
@@ -120,6 +120,17 @@ def test_the_claim_gap_tells_of_promises_not_kept():
         honest.learn_one(x, y)
         boaster.learn_one(x, y)
     assert abs(honest.claim_gap) < 0.05 < 0.2 < boaster.claim_gap
+
+
+def test_a_drift_detector_reads_the_claim_gap():
+    model, detector = DecisionClassifier(Oracle(), "f1", half_life=100.0), drift.ADWIN(1e-4)
+    alarms = []
+    for i, (x, y) in enumerate(rare_stream(5, 3_000)):
+        # Halfway the model starts to promise more than it keeps.
+        model.learn_one({"p": x["p"] ** (0.3 if i >= 1_500 else 1.0)}, y)
+        detector.update(model.claim_gap)
+        alarms += [i] * detector.drift_detected
+    assert any(1_500 <= i < 1_700 for i in alarms)
 
 
 def test_the_claim_gap_of_batches_has_mean_zero():

@@ -348,16 +348,15 @@ def exponential_rates(p: Vector, metric: Metric, history: Vector, tol: float) ->
     missed, error_p = _moments(p[::-1].copy(), float(degree), fn0, positive, degree, share)
     alarms, error_n = _moments(1.0 - p, float(degree), fp0, negative, degree, share)
     psi = 1.0 - 0.5 * (missed[::-1] + alarms)
-    # So far the rate of a class that is absent has counted as 1.
+    # So far the rate of a class that is absent has counted as 1; what is less likely than rounding
+    # is left alone.
     if spec[ZERO] != 1.0:
         k = np.arange(n + 1.0)
         zero = np.zeros(n + 1)
         if positive == 0.0 and (chance := float(np.prod(1.0 - p))) > _UNIT / 8:
-            tables = np.array([zero, fp0 + k, zero, tn0 + n - k])
-            psi += chance * _with_and_without(spec, tables)
+            psi += chance * _with_and_without(spec, (zero, fp0 + k, zero, tn0 + n - k))
         if negative == 0.0 and (chance := float(np.prod(p))) > _UNIT / 8:
-            tables = np.array([tp0 + k, zero, fn0 + n - k, zero])
-            psi += chance * _with_and_without(spec, tables)
+            psi += chance * _with_and_without(spec, (tp0 + k, zero, fn0 + n - k, zero))
     return psi, 0.5 * (error_p + error_n) + _ROUNDING * _UNIT
 
 
@@ -373,8 +372,11 @@ def _moments(
     return out, sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
 
 
-def _with_and_without(spec: Vector, tables: Vector) -> Vector:
+def _with_and_without(spec: Vector, cells: tuple[Vector, ...]) -> Vector | float:
     """Return what the convention for 0/0 makes of tables, less what 0/0 = 1 makes of them."""
+    if spec[ZERO] == 0.0:
+        return -0.5
+    tables = np.array(cells)
     ones = spec.copy()
     ones[ZERO] = 1.0
     mine, theirs = np.empty(tables.shape[1]), np.empty(tables.shape[1])
