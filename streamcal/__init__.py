@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import losses, metrics, ordinal, plot
+    from streamcal import decision, losses, metrics, ordinal, plot, voting
     from streamcal.calibration import (
         AnytimeCalibrator,
         AnytimeStaircase,
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
         anytime_isotonic_refinements,
         isotonic_fit,
     )
+    from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
     from streamcal.ordinal import (
         StreamingThresholds,
         ThresholdClassifier,
         Thresholds,
         optimal_thresholds,
     )
+    from streamcal.voting import VoteClassifier
     from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
 
 __version__ = "0.1.0"
@@ -44,6 +46,8 @@ __all__ = [
     "CalibratedClassifier",
     "CalibratedRegressor",
     "Calibrator",
+    "DecisionClassifier",
+    "EUMThreshold",
     "IsotonicCalibrator",
     "PAVStack",
     "PlattCalibrator",
@@ -51,14 +55,18 @@ __all__ = [
     "StreamingThresholds",
     "ThresholdClassifier",
     "Thresholds",
+    "VoteClassifier",
     "anytime_isotonic",
     "anytime_isotonic_refinements",
+    "decision",
     "isotonic_fit",
     "losses",
+    "maximize",
     "metrics",
     "optimal_thresholds",
     "ordinal",
     "plot",
+    "voting",
 ]
 
 _HOME = {
@@ -67,6 +75,8 @@ _HOME = {
     "CalibratedClassifier": "streamcal.wrappers",
     "CalibratedRegressor": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
+    "DecisionClassifier": "streamcal.decision.classifier",
+    "EUMThreshold": "streamcal.decision.eum",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
@@ -74,9 +84,11 @@ _HOME = {
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
+    "VoteClassifier": "streamcal.voting.classifier",
     "anytime_isotonic": "streamcal.calibration.anytime",
     "anytime_isotonic_refinements": "streamcal.calibration.anytime",
     "isotonic_fit": "streamcal.calibration.staircase",
+    "maximize": "streamcal.decision.maximize",
     "optimal_thresholds": "streamcal.ordinal.thresholds",
 }
 

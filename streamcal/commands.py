@@ -27,6 +27,7 @@ from streamcal._validation import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
     from streamcal.calibration import Calibrator
+    from streamcal.decision import Decision, Metric
     from streamcal.losses import Loss, MeanLoss
     from streamcal.tables import Chunk, Fault, Output, Reader
 
@@ -500,6 +501,121 @@ def thresholds(
             _say(f"{picture}: drawn from {_count(len(scores))}")
 
 
+@app.command(
+    epilog=_examples(
+        "streamcal decide scores.csv --prob p --metric f1 --out decided.csv",
+        "streamcal decide s.parquet --prob p --metric jaccard --label y --out d.parquet",
+        "streamcal decide scores.csv --prob p --metric f2 --plot curve.png > decided.csv",
+    )
+)
+def decide(
+    table: _InputPath,
+    prob: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="The calibrated probability of the label 1.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ],
+    metric: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What the decisions are to maximise, such as f1."),
+    ] = "f1",
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="What came true, 0 or 1: the metric reached is told, nothing else changes.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    column: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The name of the new column.", rich_help_panel=_COLUMNS),
+    ] = "decision",
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="TABLE",
+            help="Where the table with the new column goes; `-` is standard output.",
+            rich_help_panel=_RUN,
+        ),
+    ] = Path("-"),
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="IMAGE",
+            help="Draw the expected metric over the number of ones (png, pdf, svg).",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    file_format: _FormatOption = None,
+    on_error: _OnErrorOption = _OnError.stop,
+) -> None:
+    """Add a column of decisions, 0 or 1, with the best expected metric over the whole table.
+
+    The table is read twice, once to decide and once to write, so it can't be standard input. The
+    decision is joint: of all ways to label the rows the one with the greatest expectation, which
+    labels the likeliest rows 1.
+    """
+    from streamcal import losses, tables
+    from streamcal.decision import get_metric, maximize
+
+    with _usage_errors():
+        if tables.is_standard(table):
+            raise ValueError("the table is read twice, so it can't be standard input")
+        _check_there(table)
+        kind = tables.format_of(table, out, given=file_format)
+        goal = get_metric(metric)
+        if picture is not None:
+            _check_drawable(picture)
+
+    def examined(source: "Reader", run: _Run) -> Iterator[tuple["Chunk", Any, Any, Any]]:
+        for chunk in source:
+            p, _ = _numbers(chunk, prob)
+            checks = [(prob, "a probability in [0, 1]", (p >= 0.0) & (p <= 1.0))]
+            y = None
+            if label is not None:
+                y, empty = _numbers(chunk, label, booleans=True)
+                checks.append((label, "0 or 1", empty | np.isin(y, (0.0, 1.0))))
+            keep = run._sort_out(chunk, checks)
+            run.raise_fault()
+            used = slice(None) if keep is None else keep
+            yield chunk, keep, p[used], None if y is None else y[used]
+
+    def fresh() -> _Run:
+        return _Run(losses.get_mean("log"), prob, "", None, None, on_error, binary=True)
+
+    columns = [prob] if label is None else [prob, label]
+    run, output = fresh(), tables.Output(out)
+    with _data_errors(table, output, lambda: run.written):
+        with tables.open_table(table, columns, new=column, format=kind) as source:
+            parts = [(p, y) for _, _, p, y in examined(source, run)]
+        p = np.concatenate([np.empty(0), *(p for p, _ in parts)])
+        decision = maximize(p, goal)
+        again = fresh()
+        with (
+            tables.open_table(table, columns, new=column, format=kind) as source,
+            output,
+            source.writer(output) as writer,
+        ):
+            for chunk, keep, values, _ in examined(source, again):
+                chosen = decision.labels[run.written : run.written + len(values)]
+                writer.write(chunk, chosen.astype(np.float64), keep)
+                run.written += len(values)
+        _tell_decision(run, decision, metric)
+        if label is not None:
+            y = np.concatenate([np.empty(0), *(y for _, y in parts if y is not None)])
+            _tell_reached(goal, metric, decision.labels, y)
+        if picture is not None:
+            _draw_utility(picture, p, metric)
+
+
 @app.command(epilog=_examples("streamcal demo --out pictures"))
 def demo(
     out: Annotated[
@@ -868,6 +984,40 @@ def _tell(run: _Run, bank: _Bank, totals: _Totals) -> None:
     _tell_skipped(run)
     for line in totals.lines():
         _say(line)
+
+
+def _tell_decision(run: _Run, decision: "Decision", metric: str) -> None:
+    """Print what was decided."""
+    if decision.threshold is None:
+        where = "of equal rows the first ones"
+    else:
+        where = f"from {decision.threshold:.6g} up"
+    _say(f"{_count(run.written)} decided, {decision.k:,} of them 1 ({where})")
+    _tell_skipped(run)
+    _say(f"  expected {metric} {decision.expected:.6f} (± {decision.bound:.0e})")
+
+
+def _tell_reached(
+    goal: "Metric", metric: str, chosen: NDArray[np.bool_], y: NDArray[np.float64]
+) -> None:
+    """Print the metric of the decisions whose label is known."""
+    known = ~np.isnan(y)
+    chosen, hits = chosen[known], y[known] == 1.0
+    tables = (chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits)
+    reached = goal(*(int(cell.sum()) for cell in tables))
+    _say(f"  reached {metric} {reached:.6f}, {_count(int(known.sum()))} with a label")
+
+
+def _draw_utility(path: Path, p: NDArray[np.float64], metric: str) -> None:
+    """Draw the curve that was decided on."""
+    from matplotlib.figure import Figure
+
+    from streamcal.plot import UtilityCurveDisplay
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained", dpi=150)
+    UtilityCurveDisplay.from_probabilities(p, metric, ax=figure.subplots())
+    figure.savefig(path)
+    _say(f"{path}: drawn from {_count(len(p))}")
 
 
 def _tell_skipped(run: _Run) -> None:

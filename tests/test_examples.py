@@ -20,6 +20,7 @@ def test_every_example_has_a_test_and_is_short() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "custom_loss",
         "cusum_network",
+        "decide_on_a_stream",
         "delayed_labels",
         "ordinal_labels",
         "quantiles",
@@ -60,3 +61,10 @@ def test_ordinal_labels(capsys: pytest.CaptureFixture[str]) -> None:
     rounding, _, kappa, thresholds, _, better_kappa, *_ = printed_numbers("ordinal_labels", capsys)
     assert thresholds < rounding - 0.05
     assert better_kappa > kappa
+
+
+def test_decide_on_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    expected, _, half, apart, joint, gap = printed_numbers("decide_on_a_stream", capsys)
+    assert 0.5 < expected < 0.7
+    assert min(joint, apart) > half + 15
+    assert gap < 1.0

@@ -1,0 +1,161 @@
+"""Decisions against the paper's algorithms, and what one costs in a stream."""
+
+from typing import Any
+
+import numpy as np
+
+
+def probabilities(law: str, n: int) -> Any:
+    """Uniform ones, or rare ones with mean .05."""
+    rng = np.random.default_rng(1)
+    return rng.random(n) if law == "uniform" else rng.beta(0.3, 6, n)
+
+
+class Maximize:
+    """100,000 labels at once, certified to 1e-10 (G-Mean and H-Mean: the exact cutoff)."""
+
+    params = (
+        [
+            "f1, uniform",
+            "f1, rare",
+            "jaccard, rare",
+            "am, rare",
+            "gtppr, rare",
+            "qmean, rare",
+            "gmean, uniform",
+            "hmean, rare",
+        ],
+    )
+    param_names = ("case",)
+    warmup_time = 0.0
+    repeat = (2, 10, 10.0)
+
+    def setup(self, case: str) -> None:
+        from streamcal.decision import maximize
+
+        self.metric, law = case.split(", ")
+        self.p = probabilities(law, 100_000)
+        self.maximize: Any = maximize
+        maximize(self.p[:500], self.metric)
+
+    def time_maximize_100_000(self, case: str) -> None:
+        self.maximize(self.p, self.metric)
+
+
+class Small:
+    """1,000 calls for a handful of samples."""
+
+    params = ([1, 10, 100],)
+    param_names = ("n",)
+    warmup_time = 0.0
+
+    def setup(self, n: int) -> None:
+        from streamcal.decision import maximize
+
+        self.p = probabilities("rare", n)
+        self.maximize: Any = maximize
+        maximize(self.p, "f1")
+
+    def time_f1_1_000_calls(self, n: int) -> None:
+        for _ in range(1_000):
+            self.maximize(self.p, "f1")
+
+
+class AgainstAlgorithm2:
+    """F1 at n = 10,000: exponential sums and the paper's Algorithm 2, both compiled."""
+
+    params = (["exponential-sums", "algorithm-2"],)
+    param_names = ("method",)
+    repeat = (2, 5, 10.0)
+    warmup_time = 0.0
+
+    def setup(self, method: str) -> None:
+        from streamcal.decision import maximize
+
+        self.p = probabilities("rare", 10_000)
+        self.maximize: Any = maximize
+        maximize(self.p[:20], "f1", method=method)
+
+    def time_f1(self, method: str) -> None:
+        self.maximize(self.p, "f1", method=method)
+
+
+class AnyMetric:
+    """A metric that is a Python function: windows at n = 5,000, the paper's Algorithm 1 at 500."""
+
+    params = (["windows", "algorithm-1"],)
+    param_names = ("method",)
+    number = 1
+    repeat = 2
+    warmup_time = 0.0
+
+    def setup(self, method: str) -> None:
+        from streamcal.decision import Metric, maximize
+
+        self.p = probabilities("rare", 5_000 if method == "windows" else 500)
+        self.metric = Metric(lambda tp, fp, fn, tn: tp / (tp + fp + fn))
+        self.maximize: Any = maximize
+        maximize(self.p[:20], self.metric, method=method)
+
+    def time_function(self, method: str) -> None:
+        self.maximize(self.p, self.metric, method=method)
+
+
+class Threshold:
+    """`EUMThreshold` at 100,000 scores: 1,000 samples, and a threshold after each."""
+
+    number = 1
+    warmup_time = 0.0
+
+    def setup(self) -> None:
+        from streamcal.decision import EUMThreshold
+
+        rng = np.random.default_rng(1)
+        scores = rng.random(100_000)
+        self.eum = EUMThreshold("f1")
+        self.eum.learn_many(scores, rng.random(100_000) < scores**3)
+        self.new = rng.random(1_000).tolist()
+
+    def time_learn_1_000(self) -> None:
+        for score in self.new:
+            self.eum.learn_one(score, 1)
+
+    def time_learn_and_ask_1_000(self) -> None:
+        for score in self.new:
+            self.eum.learn_one(score, 1)
+            self.eum.threshold  # noqa: B018
+
+
+class Stream:
+    """Cumulative F1 of 200 samples with 5 % positives, mean over 300 streams; more is better."""
+
+    params = (["history, blocks", "blocks", "online F-measure", "threshold 1/2"],)
+    param_names = ("rule",)
+
+    def setup(self, rule: str) -> None:
+        from streamcal.decision import maximize
+
+        self.maximize: Any = maximize
+
+    def track_lost_f1(self, rule: str) -> float:
+        return 1.0 - float(np.mean([self.one(rule, seed) for seed in range(300)]))
+
+    def one(self, rule: str, seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        p = rng.beta(0.3, 5.7, 200)
+        y = rng.random(200) < p
+        counts = np.zeros(4)
+        size = 20 if "blocks" in rule else 1
+        for start in range(0, 200, size):
+            block, hit = p[start : start + size], y[start : start + size]
+            if "blocks" in rule:
+                history = counts if rule.startswith("history") else None
+                chosen = self.maximize(block, "f1", history=history).labels
+            elif rule == "threshold 1/2":
+                chosen = block > 0.5
+            else:  # Busa-Fekete et al. (2015): threshold at half of the F1 reached
+                total = 2 * counts[0] + counts[1] + counts[2]
+                chosen = block > (counts[0] / total if total else 0.0)
+            cells = [chosen & hit, chosen & ~hit, ~chosen & hit, ~chosen & ~hit]
+            counts += np.sum(cells, axis=1)
+        return float(2 * counts[0] / max(2 * counts[0] + counts[1] + counts[2], 1))

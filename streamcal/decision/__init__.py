@@ -1,0 +1,63 @@
+"""From calibrated probabilities to decisions that maximise a metric."""
+
+from streamcal.decision.classifier import DecisionClassifier, claim_gap
+from streamcal.decision.eum import EUMThreshold, ThresholdCurve
+from streamcal.decision.maximize import (
+    METHODS,
+    Counts,
+    Decision,
+    expected_utility,
+    maximize,
+    utility_curve,
+)
+from streamcal.decision.metrics import (
+    AM,
+    GTPPR,
+    MCC,
+    METRIC_NAMES,
+    SEC,
+    Accuracy,
+    FBeta,
+    FractionalLinear,
+    GMean,
+    HMean,
+    Jaccard,
+    Kappa,
+    Metric,
+    QMean,
+    Tversky,
+    get_metric,
+)
+from streamcal.decision.stream import MicroBatcher, Released, evaluate
+
+__all__ = [
+    "AM",
+    "GTPPR",
+    "MCC",
+    "METHODS",
+    "METRIC_NAMES",
+    "SEC",
+    "Accuracy",
+    "Counts",
+    "Decision",
+    "DecisionClassifier",
+    "EUMThreshold",
+    "FBeta",
+    "FractionalLinear",
+    "GMean",
+    "HMean",
+    "Jaccard",
+    "Kappa",
+    "Metric",
+    "MicroBatcher",
+    "QMean",
+    "Released",
+    "ThresholdCurve",
+    "Tversky",
+    "claim_gap",
+    "evaluate",
+    "expected_utility",
+    "get_metric",
+    "maximize",
+    "utility_curve",
+]

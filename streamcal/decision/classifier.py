@@ -1,0 +1,343 @@
+"""River models that decide: the label with the best expected metric, not the likeliest one.
+
+A stream is scored by one metric over all of it, so a decision is worth what it adds to the counts
+so far. The counts are carried from sample to sample and enter the expectation of the metric; with
+one sample at a time the rule is then a threshold that moves with the metric reached (for F1 it
+tends to half of it: online F-measure optimisation), and with a frame of samples it is decided
+jointly.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+from numpy.typing import ArrayLike, NDArray
+from river import base
+from river.base.typing import ClfTarget, FeatureName
+from river.utils.dataframe import into_frame, into_series, to_native_series
+
+from streamcal._validation import as_number
+from streamcal.decision.maximize import (
+    Counts,
+    Decision,
+    as_labels,
+    expected_utility,
+    maximize,
+)
+from streamcal.decision.metrics import Metric, get_metric
+
+Features = dict[FeatureName, Any]
+_LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
+_HISTORIES = ("labels", "expected", None)
+
+
+class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+    """Decide for the labels that maximise a metric over the stream.
+
+    Parameters
+    ----------
+    classifier : river classifier or pipeline
+        A binary classifier with probabilities, best a calibrated one such as
+        `streamcal.CalibratedClassifier`. It is used as it is, not copied.
+    metric : str, Metric or river metric
+        What is to be maximised; see `streamcal.decision.get_metric`.
+    history : {"labels", "expected", None}
+        What is carried: the confusion counts of decisions against labels, against probabilities
+        (labels do not enter, so they may come late or be biased), or nothing.
+    half_life : float or None
+        Halve the carried counts with every so many samples; None keeps them.
+    pos_val : bool, int or str
+        The positive label.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``classifier`` is no classifier, or an argument is not one of the above.
+
+    Notes
+    -----
+    Predicting changes nothing: counts are carried by `learn_one` and `learn_many`, which decide
+    again, as `predict_one` and `predict_many` did before. Where the label comes late, hand back
+    what was served as ``decided`` (and the model's own probabilities as ``served``).
+
+    Examples
+    --------
+    >>> from river import datasets, linear_model, metrics, preprocessing
+    >>> from streamcal.decision import evaluate
+    >>> model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    >>> evaluate(datasets.Phishing(), DecisionClassifier(model, "f2"), metrics.FBeta(2.0))
+    FBeta: 87.42%
+    """
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        metric: Any = "f1",
+        *,
+        history: str | None = "labels",
+        half_life: float | None = None,
+        pos_val: bool | int | str = True,
+    ) -> None:
+        if not hasattr(classifier, "predict_proba_one"):
+            raise TypeError(
+                f"`classifier` must be a river classifier, got {type(classifier).__name__}"
+            )
+        if history not in _HISTORIES:
+            raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")
+        if half_life is not None and not 0.0 < as_number(half_life, "half_life") < np.inf:
+            raise ValueError(f"`half_life` must be a positive number or None, got {half_life!r}")
+        self.classifier = classifier
+        self.metric = metric
+        self.history = history
+        self.half_life = half_life
+        self.pos_val = pos_val
+        self._metric = get_metric(metric)
+        self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        self._negative: ClfTarget | None = False if isinstance(pos_val, bool) else None
+        self._claimed = np.zeros(4)
+        self._realised = np.zeros(4)
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    @property
+    def _multiclass(self) -> bool:
+        return False
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        yield {"classifier": model, "metric": "accuracy", "history": None}
+
+    def _unit_test_skips(self) -> set[str]:
+        # A batch is decided before any of it is learned; a loop decides each sample after the last.
+        skips: set[str] = self.classifier._unit_test_skips()
+        return skips | {"check_learn_many_matches_learn_one"}
+
+    @property
+    def counts(self) -> Counts:
+        """The confusion counts that the next decision starts from."""
+        return Counts(*self._carried().tolist())
+
+    @property
+    def claim_gap(self) -> float:
+        """Claimed less realised utility: the metric of the expected counts less that of the counts.
+
+        It hovers around 0 while probabilities are calibrated, is positive where they promise too
+        much and negative where they promise too little; feed it to a river drift detector. With a
+        ``half_life`` it forgets as the counts do.
+        """
+        if not self._realised.any():
+            return 0.0
+        claimed = self._metric(*self._claimed)
+        return float(claimed - self._metric(*self._realised))
+
+    def decide(self, probabilities: ArrayLike) -> Decision:
+        """Return the best labels for probabilities of the positive label and the counts so far."""
+        return maximize(probabilities, self._metric, history=self._carried())
+
+    def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
+        """Return the classifier's own probabilities."""
+        answer: dict[ClfTarget, float] = self.classifier.predict_proba_one(x, **kwargs)
+        return answer
+
+    def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
+        """Return the decision for one sample; None while the classifier knows no label."""
+        raw = self.classifier.predict_proba_one(x, **kwargs)
+        if not raw:
+            return None
+        return self._label(bool(self.decide([self._positive(raw)]).labels[0]), raw)
+
+    def decide_many(self, xs: Iterable[Mapping[Any, Any]]) -> list[ClfTarget | None]:
+        """Return the joint decision for some samples; None for those nothing is known of."""
+        raws = [self.classifier.predict_proba_one(dict(x)) for x in xs]
+        known = [raw for raw in raws if raw]
+        labels = iter(self.decide([self._positive(raw) for raw in known]).labels.tolist())
+        return [self._label(next(labels), raw) if raw else None for raw in raws]
+
+    def learn_one(
+        self,
+        x: Features,
+        y: ClfTarget,
+        *,
+        served: Mapping[ClfTarget, float] | None = None,
+        decided: ClfTarget | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Count the decision for ``x`` against its label, then teach the classifier.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : bool, int or str
+            The label.
+        served : mapping from label to probability, optional
+            What the classifier said when the sample was served; without it, it is asked again.
+        decided : bool, int or str, optional
+            The decision that was served; without it, it is made again from the counts so far.
+        **kwargs
+            For the classifier.
+        """
+        self._check_label(y)
+        raw = self.classifier.predict_proba_one(x) if served is None else served
+        if raw:
+            p = np.array([self._positive(raw)])
+            if decided is None:
+                chosen = self.decide(p).labels
+            else:
+                self._check_label(decided)
+                chosen = np.array([decided == self.pos_val])
+            self._count(p, chosen, np.array([y == self.pos_val]))
+        self.classifier.learn_one(x, y, **kwargs)
+        self._remember(y)
+
+    def learn_block(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
+        """Count the joint decision for some samples against their labels, then teach each."""
+        samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
+        for _, y in samples:
+            self._check_label(y)
+        raws = [(self.classifier.predict_proba_one(x), y) for x, y in samples]
+        known = [(self._positive(raw), y == self.pos_val) for raw, y in raws if raw]
+        if known:
+            p = np.array([p for p, _ in known])
+            self._count(p, self.decide(p).labels, np.array([hit for _, hit in known]))
+        for x, y in samples:
+            self.classifier.learn_one(x, y)
+            self._remember(y)
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """Return the joint decision for a frame, as a series of the same library."""
+        frame = into_frame(X)
+        if not hasattr(self.classifier, "predict_proba_many"):
+            labels = self.decide_many(frame.iter_rows(named=True))
+            return to_native_series(labels, name=None, like=frame)
+        p = self._positive_many(X, kwargs)
+        if p is None:
+            return to_native_series([None] * len(frame), name=None, like=frame)
+        chosen = self.decide(p).labels.tolist()
+        return to_native_series([self._label(hit, {}) for hit in chosen], name=None, like=frame)
+
+    def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
+        """Return the classifier's own probabilities."""
+        answer: IntoDataFrame = self.classifier.predict_proba_many(X, **kwargs)  # type: ignore[attr-defined]
+        return answer
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, **kwargs: Any) -> None:
+        """Count the joint decision for a frame against its labels, then teach the classifier."""
+        labels = into_series(y).to_list()
+        frame = into_frame(X)
+        if len(frame) != len(labels):
+            raise ValueError(f"`y` must have one label per row of `X`, got {len(labels)}")
+        if not hasattr(self.classifier, "learn_many"):
+            self.learn_block(frame.iter_rows(named=True), labels)
+            return
+        for label in labels:
+            self._check_label(label)
+        p = self._positive_many(X, {})
+        if p is not None and len(p):
+            hits = np.array([label == self.pos_val for label in labels])
+            self._count(p, self.decide(p).labels, hits)
+        self.classifier.learn_many(X, y, **kwargs)
+        for label in set(labels):
+            self._remember(label)
+
+    def _positive_many(
+        self, X: IntoDataFrame, kwargs: dict[str, Any]
+    ) -> NDArray[np.float64] | None:
+        frame = into_frame(self.classifier.predict_proba_many(X, **kwargs))  # type: ignore[attr-defined]
+        if frame.is_empty():
+            return None
+        for name in frame.columns:
+            # Frames of most libraries have strings for column names.
+            if str(name) == str(self.pos_val):
+                return np.clip(frame.get_column(name).to_numpy().astype(np.float64), 0.0, 1.0)
+        return np.zeros(len(frame))
+
+    def _carried(self) -> NDArray[np.float64]:
+        if self.history is None:
+            return np.zeros(4)
+        return self._realised if self.history == "labels" else self._claimed
+
+    def _count(
+        self, p: NDArray[np.float64], chosen: NDArray[np.bool_], hits: NDArray[np.bool_]
+    ) -> None:
+        """Add a block of decisions to the counts, after forgetting what its length asks for."""
+        keep = self._keep ** len(p)
+        for counts, positive in ((self._claimed, p), (self._realised, hits.astype(np.float64))):
+            counts *= keep
+            tp, total = float(positive[chosen].sum()), float(positive.sum())
+            n_chosen = int(chosen.sum())
+            counts += (tp, n_chosen - tp, total - tp, len(p) - n_chosen - (total - tp))
+            np.maximum(counts, 0.0, out=counts)
+
+    def _positive(self, raw: Mapping[ClfTarget, float]) -> float:
+        """Return the probability of the positive label."""
+        if len(raw) > 2:
+            raise ValueError(f"`classifier` must be binary, got probabilities of {list(raw)}")
+        p = float(raw.get(self.pos_val, 0.0))
+        if not _LEAST <= p <= _MOST:
+            raise ValueError(f"probabilities must lie in [0, 1], got {dict(raw)}")
+        return min(max(p, 0.0), 1.0)
+
+    def _label(self, positive: bool, raw: Mapping[ClfTarget, float]) -> ClfTarget | None:
+        """Return a decision as the user's own label; the negative one may not be known yet."""
+        if positive:
+            return next((label for label in raw if label == self.pos_val), self.pos_val)
+        for label in raw:
+            if label != self.pos_val:
+                return label
+        return self._negative
+
+    def _check_label(self, y: Any) -> None:
+        if y is None or y != y:
+            raise ValueError(f"`y` must be a label, got {y}")
+        if self._negative is not None and y != self.pos_val and y != self._negative:
+            raise ValueError(
+                f"`y` must be {self.pos_val!r} or {self._negative!r}, decisions being "
+                f"binary, got {y!r}"
+            )
+
+    def _remember(self, y: ClfTarget) -> None:
+        if y != self.pos_val:
+            self._negative = y
+
+
+def claim_gap(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    y: ArrayLike,
+    metric: "str | Metric" = "f1",
+    *,
+    history: Any = None,
+) -> float:
+    """Return the utility that probabilities claim for decisions, less the one these had.
+
+    Its mean over batches is 0 if probabilities are calibrated (and labels independent); a drift
+    detector that reads it raises an alarm when they no longer are.
+
+    Parameters
+    ----------
+    probabilities, labels, y : array-like of shape (n_samples,)
+        Probabilities of the label 1, the decisions and what came true, the latter two 0 or 1.
+    metric : str, Metric or river metric
+        See `get_metric`.
+    history : sequence (tp, fp, fn, tn) of floats, or None
+        Counts carried into the batch.
+
+    Examples
+    --------
+    >>> round(claim_gap([0.9, 0.8, 0.1], [1, 1, 0], [1, 0, 0], "f1"), 3)
+    0.208
+    """
+    kind = get_metric(metric)
+    claimed = expected_utility(probabilities, labels, kind, history=history)
+    n = len(np.asarray(probabilities))
+    chosen, hits = as_labels(labels, n, "labels"), as_labels(y, n, "y")
+    counts = np.array([chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits]).sum(axis=1)
+    before = np.zeros(4) if history is None else np.asarray(history, dtype=np.float64)
+    return claimed - float(kind(*(before + counts)))

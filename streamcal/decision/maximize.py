@@ -1,0 +1,371 @@
+"""Labels that maximise the expectation of a metric, given calibrated probabilities.
+
+The samples' labels are independent with known probabilities; a labelling is scored by the
+expectation of the metric over what may come true. By the probability ranking principle the best of
+all 2^n labellings labels the k likeliest samples 1, for a k from 0 to n (0 counts: the paper's loop
+starts at 1). What is left is the curve Ψ_0..Ψ_n of expected utilities, for which each kind of
+metric has a fastest exact method:
+
+==================  ==========================================================  ==================
+method              for                                                         cost
+==================  ==========================================================  ==================
+closed-form         accuracy and SEC                                            O(n)
+exponential-sums    F_β, Jaccard, Tversky, ratios, AM, Q-Mean, G-TP/PR          O(nQ), Q ≈ 50
+leave-one-out       MCC, κ and whatever is linear in TP                         O(nσ log(n/tol))
+branch-and-bound    G-Mean, H-Mean (the maximum only)                           ≈ 3√n evaluations
+windows             anything                                                    O(nσ² log(n/tol))
+algorithm-2         ratios with rational coefficients (Natarajan et al. [1]_)   O(n²)
+algorithm-1         anything (Natarajan et al.)                                 O(n³)
+plug-in             anything; the metric of expected counts, no certificate     O(n)
+==================  ==========================================================  ==================
+
+All but the last come with a bound on their error. The curve has to be computed whole: it may have
+several maxima (F1 with the probabilities .99 and nine times .27 has them at 1 and at 10).
+
+References
+----------
+.. [1] Natarajan, N., Koyejo, O., Ravikumar, P. and Dhillon, I. S. Optimal Decision-Theoretic
+   Classification Using Non-Decomposable Performance Metrics, section 4.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import as_number, as_vector, check_choice
+from streamcal.decision import curves
+from streamcal.decision.branch import Evaluator, branch_and_bound
+from streamcal.decision.exponentials import OutOfReachError
+from streamcal.decision.metrics import Metric, get_metric
+from streamcal.kernels import confusion
+from streamcal.kernels.confusion import DENOMINATOR, KIND, single
+
+Vector = NDArray[np.float64]
+
+METHODS = (
+    "auto",
+    "closed-form",
+    "exponential-sums",
+    "leave-one-out",
+    "branch-and-bound",
+    "windows",
+    "algorithm-2",
+    "algorithm-1",
+    "plug-in",
+)
+_TOL = 1e-10
+_EXACT = 2.0**-50  # what rounding can do to one sample's utility
+_FEW = 64  # up to so many samples all of the curve is quicker than branch and bound
+
+
+class Counts(NamedTuple):
+    """A confusion table: what a stream carries from earlier decisions into the next one."""
+
+    tp: float = 0.0
+    fp: float = 0.0
+    fn: float = 0.0
+    tn: float = 0.0
+
+
+class Decision(NamedTuple):
+    """What `maximize` answers.
+
+    Attributes
+    ----------
+    labels : ndarray of bool, shape (n_samples,)
+        The decision for each sample, in the order given.
+    k : int
+        How many are labelled 1: the likeliest ones, of equal ones those that come first.
+    threshold : float or None
+        Labels are 1 where the probability is at least this; inf if none is. None where samples of
+        one probability get different labels, which no threshold can express.
+    expected : float
+        The expected utility of these labels.
+    bound : float
+        ``expected`` is right to this (inf without a certificate), and so is every other Ψ_k; the
+        best labelling is better by at most twice as much.
+    method : str
+        What was used.
+    """
+
+    labels: NDArray[np.bool_]
+    k: int
+    threshold: float | None
+    expected: float
+    bound: float
+    method: str
+
+
+def maximize(
+    probabilities: ArrayLike,
+    metric: Any = "f1",
+    *,
+    history: Sequence[float] | Vector | None = None,
+    tol: float = _TOL,
+    method: str = "auto",
+) -> Decision:
+    """Return the labels with the greatest expected utility, of all 2^n labellings.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (n_samples,)
+        Probability of the label 1, each in [0, 1]; the labels are taken to be independent.
+    metric : str, Metric or river metric
+        See `get_metric`.
+    history : sequence (tp, fp, fn, tn) of floats, or None
+        Counts that these samples' counts will be added to before the metric is taken.
+    tol : float
+        The error to aim for, from 1e-13 to 1e-2.
+    method : str
+        "auto" takes the fastest that comes with a certificate; see the module for the others.
+
+    Returns
+    -------
+    Decision
+
+    Raises
+    ------
+    TypeError, ValueError
+        If probabilities are not numbers in [0, 1], the metric is unknown or not promised to be
+        monotone, counts are negative, or the method does not apply to the metric.
+
+    Examples
+    --------
+    >>> maximize([0.1, 0.7, 0.4, 0.2], "f1").labels
+    array([False,  True,  True, False])
+    >>> decision = maximize([0.99] + [0.27] * 9, "f1")
+    >>> decision.k, decision.threshold, round(decision.expected, 4)
+    (10, 0.27, 0.495)
+    """
+    metric = get_metric(metric)
+    p, ranked = _ranked(probabilities)
+    carried = _as_history(history)
+    if not metric.monotone:
+        raise ValueError(
+            "`metric` must be promised to be monotone, or the best labelling need not follow the "
+            f"probabilities, got {metric!r}"
+        )
+    n = len(p)
+    if n == 1 and method == "auto" and metric.spec is not None:
+        _check_tol(tol)
+        no, yes = single(metric.spec, carried, p[0])
+        if yes > no:
+            return Decision(np.ones(1, np.bool_), 1, float(p[0]), yes, _EXACT, "closed-form")
+        return Decision(np.zeros(1, np.bool_), 0, math.inf, no, _EXACT, "closed-form")
+    if method == "auto" and n > _FEW and _methods_for(metric)[0] == "branch-and-bound":
+        method = "branch-and-bound"
+    if method == "branch-and-bound":
+        _check_method(metric, method, tol)
+        k, expected, bound = branch_and_bound(ranked, metric, carried, tol)
+        name = method
+    else:
+        psi, bound, name = _curve(ranked, metric, carried, method, tol)
+        k = int(psi.argmax())
+        expected = float(psi[k])
+    if k == 0:
+        return Decision(np.zeros(n, np.bool_), 0, math.inf, expected, bound, name)
+    threshold = float(ranked[k - 1])
+    if k == n or ranked[k] < threshold:
+        return Decision(p >= threshold, k, threshold, expected, bound, name)
+    labels = p > threshold
+    labels[np.flatnonzero(p == threshold)[: k - int(labels.sum())]] = True
+    return Decision(labels, k, None, expected, bound, name)
+
+
+def utility_curve(
+    probabilities: ArrayLike,
+    metric: Any = "f1",
+    *,
+    history: Sequence[float] | Vector | None = None,
+    tol: float = _TOL,
+    method: str = "auto",
+) -> Vector:
+    """Return Ψ_0..Ψ_n: the expected utility of labelling the k likeliest samples 1.
+
+    Parameters are those of `maximize`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples + 1,)
+
+    Examples
+    --------
+    >>> utility_curve([0.1, 0.7, 0.4], "f1").round(4)
+    array([0.    , 0.588 , 0.6254, 0.5248])
+    """
+    metric = get_metric(metric)
+    _, ranked = _ranked(probabilities)
+    carried = _as_history(history)
+    if method == "branch-and-bound":
+        _check_method(metric, method, tol)
+        psi = Evaluator(ranked, metric, carried, tol)
+        return np.array([psi(k)[0] for k in range(len(ranked) + 1)])
+    return _curve(ranked, metric, carried, method, tol)[0]
+
+
+def expected_utility(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    metric: Any = "f1",
+    *,
+    history: Sequence[float] | Vector | None = None,
+    tol: float = _TOL,
+) -> float:
+    """Return the expected utility of any labels, whether or not they follow the probabilities.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (n_samples,)
+        Probability of the label 1, each in [0, 1].
+    labels : array-like of shape (n_samples,)
+        The decisions, 0 or 1 (or bool).
+    metric, history, tol
+        As for `maximize`; the metric need not be monotone.
+
+    Returns
+    -------
+    float
+        In O(nσ + σ² log²(n/tol)).
+
+    Examples
+    --------
+    >>> round(expected_utility([0.1, 0.7, 0.4], [1, 0, 0], "f1"), 4)
+    0.068
+    """
+    metric = get_metric(metric)
+    p, _ = _ranked(probabilities)
+    carried = _as_history(history)
+    _check_tol(tol)
+    chosen = as_labels(labels, len(p), "labels")
+    tau = tol / (8 * (len(p) + 1))
+    C, _ = curves.extended(curves.NOTHING, p[chosen], tau)
+    D, _ = curves.extended(curves.NOTHING, p[~chosen], tau)
+    return curves.expectation(metric, carried, len(p), int(chosen.sum()), C, D)
+
+
+_GENERAL = ("windows", "algorithm-1")
+_METHODS: dict[str, Callable[[Vector, Metric, Vector, float], curves.Curve]] = {
+    "leave-one-out": curves.leave_one_out,
+    "windows": curves.windows,
+    "algorithm-2": curves.algorithm_2,
+    "algorithm-1": curves.algorithm_1,
+    "plug-in": curves.plug_in,
+    "closed-form": lambda p, metric, history, tol: (
+        curves.squared_error_in_counting
+        if metric.spec is not None and metric.spec[KIND] == confusion.SEC
+        else curves.constant_denominator
+    )(p, metric, history, tol),
+    "exponential-sums": lambda p, metric, history, tol: (
+        curves.exponential_fractions
+        if metric.spec is not None and metric.spec[KIND] == confusion.FRACTION
+        else curves.exponential_rates
+    )(p, metric, history, tol),
+}
+
+
+def _methods_for(metric: Metric) -> tuple[str, ...]:
+    """Return the exact methods for a metric, the fastest first."""
+    return _GENERAL if metric.spec is None else _methods_for_coded(metric)
+
+
+@cache
+def _methods_for_coded(metric: Metric) -> tuple[str, ...]:
+    spec = metric.spec
+    assert spec is not None
+    kind = int(spec[KIND])
+    linear = ("leave-one-out",) if curves.linear_in_tp(metric) else ()
+    if kind == confusion.FRACTION:
+        cells = spec[DENOMINATOR:]
+        closed = ("closed-form",) if cells.min() == cells.max() else ()
+        return (*closed, "exponential-sums", *linear, "algorithm-2", *_GENERAL)
+    if kind == confusion.SEC:
+        return ("closed-form", *linear, *_GENERAL)
+    if kind in (confusion.AM, confusion.QMEAN, confusion.GTPPR):
+        return ("exponential-sums", *linear, *_GENERAL)
+    if kind in (confusion.GMEAN, confusion.HMEAN):
+        return ("branch-and-bound", *_GENERAL)
+    return (*linear, *_GENERAL)
+
+
+def _curve(
+    p: Vector, metric: Metric, history: Vector, method: str, tol: float
+) -> tuple[Vector, float, str]:
+    """Return Ψ_0..Ψ_n, the bound on their error and the method's name."""
+    if method == "auto":
+        _check_tol(tol)
+    else:
+        _check_method(metric, method, tol)
+    if not len(p):
+        return metric._values(history[:, None]), 0.0, "closed-form"
+    if method != "auto":
+        psi, bound = _METHODS[method](p, metric, history, tol)
+        return psi, bound, method
+    if len(p) <= curves.FEW:
+        psi, bound = curves.windows(p, metric, history, tol)
+        return psi, bound, "windows"
+    for name in _methods_for(metric):
+        if name in _METHODS:
+            with contextlib.suppress(OutOfReachError):
+                psi, bound = _METHODS[name](p, metric, history, tol)
+                return psi, bound, name
+    raise AssertionError("windows reach everything")
+
+
+def _check_method(metric: Metric, method: str, tol: float) -> None:
+    """Raise unless a method is known and applies to the metric."""
+    _check_tol(tol)
+    check_choice(method, "method", METHODS)
+    if method != "plug-in" and method not in _methods_for(metric):
+        raise ValueError(
+            f"`method` must be one that applies to {metric!r}, "
+            f"{', '.join((*_methods_for(metric), 'plug-in'))}, got {method!r}"
+        )
+
+
+def _check_tol(tol: float) -> None:
+    if tol != _TOL and not 1e-13 <= as_number(tol, "tol") <= 1e-2:
+        raise ValueError(f"`tol` must be from 1e-13 to 0.01, got {tol}")
+
+
+def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
+    """Return probabilities as given and in descending order, or raise."""
+    p = np.asarray(probabilities)
+    if p.dtype != np.float64 or p.ndim != 1:
+        p = as_vector(p, "probabilities", finite=False)
+    ranked = np.sort(p)[::-1].copy()
+    # NaN is sorted to one of the ends, and fails either comparison.
+    if len(ranked) and not (ranked[0] <= 1.0 and ranked[-1] >= 0.0):
+        at = int(np.argmin((p >= 0.0) & (p <= 1.0)))
+        raise ValueError(f"`probabilities` must lie in [0, 1], got {float(p[at])} at position {at}")
+    return p, ranked
+
+
+def _as_history(history: Sequence[float] | Vector | None) -> Vector:
+    if history is None:
+        return np.zeros(4)
+    counts = as_vector(history, "history")
+    if len(counts) != 4:
+        raise ValueError(f"`history` must be the counts (tp, fp, fn, tn), got {len(counts)} values")
+    if counts.min() < 0.0:
+        raise ValueError(f"`history` must not hold negative counts, got {counts.tolist()}")
+    return counts
+
+
+def as_labels(labels: ArrayLike, n_samples: int, name: str) -> NDArray[np.bool_]:
+    """Return labels 0 and 1 as booleans of shape ``(n_samples,)``, or raise ``ValueError``."""
+    vector = as_vector(labels, name)
+    if len(vector) != n_samples:
+        raise ValueError(
+            f"`{name}` must have one value per probability, got {len(vector)} for {n_samples}"
+        )
+    chosen: NDArray[np.bool_] = vector == 1.0
+    bad = ~chosen & (vector != 0.0)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(f"`{name}` must hold 0 and 1, got {vector[at]} at position {at}")
+    return chosen

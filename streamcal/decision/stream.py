@@ -1,0 +1,161 @@
+"""Deciding for blocks of a stream, and scoring whoever decides."""
+
+import time
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from river import base, metrics
+from river.base.typing import ClfTarget, FeatureName
+
+from streamcal._validation import as_number
+from streamcal.decision.classifier import DecisionClassifier
+
+Features = dict[FeatureName, Any]
+
+
+class Released(NamedTuple):
+    """A decision that a `MicroBatcher` has made: the key given, the features and the label."""
+
+    key: Any
+    x: Features
+    label: ClfTarget | None
+
+
+class MicroBatcher:
+    """Hold samples back for a moment and decide for a block of them jointly.
+
+    A joint decision is worth more than one for each sample (`docs/decisions.md`), and costs
+    waiting. A block is released when it is full or when its first sample has waited long enough;
+    nothing happens in between calls, so `poll` now and then where samples are rare.
+
+    Parameters
+    ----------
+    model : DecisionClassifier
+        It decides; it is not taught here.
+    size : int
+        Samples in a full block.
+    max_delay : float or None
+        The longest wait, in the unit of ``now`` (seconds, unless you pass it); None waits for ever.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> batcher = MicroBatcher(DecisionClassifier(linear_model.LogisticRegression()), size=2)
+    >>> batcher.push({"a": 1.0}, key="first")
+    []
+    >>> [(key, label) for key, _, label in batcher.push({"a": 2.0}, key="second")]
+    [('first', True), ('second', True)]
+    """
+
+    def __init__(
+        self, model: DecisionClassifier, size: int = 32, max_delay: float | None = None
+    ) -> None:
+        if not isinstance(model, DecisionClassifier):
+            raise TypeError(f"`model` must be a DecisionClassifier, got {type(model).__name__}")
+        _check_size(size)
+        if max_delay is not None and not as_number(max_delay, "max_delay") >= 0.0:
+            raise ValueError(f"`max_delay` must be a number from 0 up or None, got {max_delay}")
+        self.model = model
+        self.size = size
+        self.max_delay = max_delay
+        self._waiting: list[tuple[Any, Features]] = []
+        self._since = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def push(self, x: Features, key: Any = None, now: float | None = None) -> list[Released]:
+        """Add a sample; return the decisions that are due, in the order of arrival."""
+        moment = time.monotonic() if now is None else as_number(now, "now")
+        if not self._waiting:
+            self._since = moment
+        self._waiting.append((key, x))
+        if len(self._waiting) >= self.size:
+            return self.flush()
+        return self.poll(moment)
+
+    def poll(self, now: float | None = None) -> list[Released]:
+        """Return the decisions that are due because their block has waited long enough."""
+        if not self._waiting or self.max_delay is None:
+            return []
+        moment = time.monotonic() if now is None else as_number(now, "now")
+        return self.flush() if moment - self._since >= self.max_delay else []
+
+    def flush(self) -> list[Released]:
+        """Decide for all that waits, and return it."""
+        labels = self.model.decide_many([x for _, x in self._waiting])
+        released = [
+            Released(key, x, label) for (key, x), label in zip(self._waiting, labels, strict=True)
+        ]
+        self._waiting = []
+        return released
+
+
+def evaluate(
+    dataset: Iterable[tuple[Features, ClfTarget]],
+    model: base.Classifier,
+    metric: metrics.base.Metric | Sequence[metrics.base.Metric],
+    *,
+    size: int = 1,
+) -> Any:
+    """Score decisions as they are served: each block is decided, then scored, then learned.
+
+    River's own ``progressive_val_score`` does not call ``predict_one`` once one of several metrics
+    wants probabilities, and then scores the likeliest label instead of the one decided for. Here
+    metrics of labels get decisions and metrics of probabilities get probabilities.
+
+    Parameters
+    ----------
+    dataset : iterable of (features, label)
+        The stream.
+    model : river classifier
+        A `DecisionClassifier` where ``size`` is not 1.
+    metric : river metric or sequence of them
+        Updated in place. A sum of river metrics is a sequence.
+    size : int
+        Samples that are decided jointly.
+
+    Returns
+    -------
+    river metric or sequence
+        What was given.
+
+    Examples
+    --------
+    >>> from river import datasets, metrics, naive_bayes
+    >>> model = DecisionClassifier(naive_bayes.GaussianNB(), "f1")
+    >>> evaluate(datasets.Phishing(), model, metrics.F1(), size=25)
+    F1: 87.91%
+    """
+    _check_size(size)
+    if size > 1 and not isinstance(model, DecisionClassifier):
+        raise TypeError(
+            f"`model` must be a DecisionClassifier for blocks, got {type(model).__name__}"
+        )
+    judges = list(metric) if isinstance(metric, Iterable) else [metric]
+    ahead = iter(dataset)
+    while block := list(islice(ahead, size)):
+        xs, ys = [x for x, _ in block], [y for _, y in block]
+        probabilities = [model.predict_proba_one(x) for x in xs]
+        if isinstance(model, DecisionClassifier):
+            labels = model.decide_many(xs)
+        else:
+            labels = [model.predict_one(xs[0])]
+        for y, p, label in zip(ys, probabilities, labels, strict=True):
+            for judge in judges:
+                if getattr(judge, "requires_labels", True):
+                    if label is not None:
+                        judge.update(y, label)
+                elif p:
+                    judge.update(y, p)
+        if isinstance(model, DecisionClassifier):
+            model.learn_block(xs, ys)
+        else:
+            model.learn_one(xs[0], ys[0])
+    return metric
+
+
+def _check_size(size: Any) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"`size` must be a positive int, got {size!r}")

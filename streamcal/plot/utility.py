@@ -1,0 +1,142 @@
+"""The curve of expected utility over the number of samples labelled 1, with the number chosen.
+
+How flat it is around the maximum tells how little the exact cutoff matters. A second line shows the
+probability of the last sample labelled 1, which is the threshold that the cutoff amounts to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal.decision.maximize import Decision, maximize, utility_curve
+from streamcal.decision.metrics import Metric, get_metric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+_CURVE, _CHOSEN, _GRAY = "#0072B2", "#D55E00", "#555555"
+_DRAWN = 2_000  # points of a curve that a picture can show
+
+
+class UtilityCurveDisplay:
+    """Expected utility Ψ_k over k, the number of samples labelled 1, and the k that is best.
+
+    Make one with `from_probabilities`; `plot` draws again elsewhere. Nothing is shown or saved.
+
+    Parameters
+    ----------
+    utilities : ndarray of shape (n_samples + 1,)
+        Ψ_0..Ψ_n.
+    probabilities : ndarray of shape (n_samples,)
+        In descending order: what the cutoff would have as its threshold.
+    decision : Decision
+        What was decided.
+    name : str
+        The metric's name, for the axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Their figure.
+    lines_ : list of matplotlib Line2D
+        The utilities and the probabilities.
+
+    Examples
+    --------
+    >>> from streamcal.plot import UtilityCurveDisplay
+    >>> display = UtilityCurveDisplay.from_probabilities([0.9, 0.5, 0.3, 0.1], "f1")
+    >>> display.decision.k, round(display.decision.expected, 3)
+    (2, 0.716)
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    lines_: list[Line2D]
+
+    def __init__(
+        self,
+        utilities: NDArray[np.float64],
+        probabilities: NDArray[np.float64],
+        decision: Decision,
+        name: str,
+    ) -> None:
+        self.utilities = utilities
+        self.probabilities = probabilities
+        self.decision = decision
+        self.name = name
+
+    @classmethod
+    def from_probabilities(
+        cls,
+        probabilities: ArrayLike,
+        metric: Any = "f1",
+        *,
+        history: Any = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Decide for probabilities, and draw the curve that was decided on.
+
+        Parameters
+        ----------
+        probabilities, metric, history
+            As for `streamcal.decision.maximize`.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        display : UtilityCurveDisplay
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `maximize` does.
+        ImportError
+            If matplotlib is not installed.
+        """
+        kind: Metric = get_metric(metric)
+        decision = maximize(probabilities, kind, history=history)
+        utilities = utility_curve(probabilities, kind, history=history)
+        ranked = np.sort(np.asarray(probabilities, dtype=np.float64))[::-1]
+        name = metric if isinstance(metric, str) else repr(kind)
+        return cls(utilities, ranked, decision, name).plot(ax=ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the curve; a new figure by default."""
+        if ax is None:
+            try:
+                from matplotlib import pyplot as plt
+            except ImportError:
+                raise ImportError(
+                    "pictures need matplotlib: pip install '.[plot]' in the checkout"
+                ) from None
+            ax = plt.figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+        n = len(self.probabilities)
+        shown = np.unique(np.linspace(0, n, min(n + 1, _DRAWN)).astype(np.int64))
+        shown = np.union1d(shown, [self.decision.k])
+        (curve,) = ax.plot(
+            shown, self.utilities[shown], color=_CURVE, label=f"expected {self.name}"
+        )
+        below = shown[shown > 0]
+        (levels,) = ax.plot(
+            below,
+            self.probabilities[below - 1],
+            color=_GRAY,
+            linestyle=":",
+            label="probability of the last one labelled 1",
+        )
+        k, best = self.decision.k, self.decision.expected
+        ax.plot([k], [best], "o", color=_CHOSEN, label=f"k = {k:,}: {best:.4f}")
+        ax.axvline(k, color=_CHOSEN, linewidth=0.8)
+        ax.set_xlabel("Samples labelled 1, the likeliest first")
+        ax.set_xlim(0, max(n, 1))
+        ax.legend(frameon=False)
+        self.ax_, self.figure_, self.lines_ = ax, ax.figure, [curve, levels]
+        return self

@@ -1,0 +1,247 @@
+"""Votes of the leaves of river's trees, or of its rules, summed up and calibrated.
+
+Each leaf of a tree, and each rule of a rule set, covers part of the samples. It votes a small
+integer for each class, by `optimal_votes` of the class weights that it has met; the votes of all
+the trees of an ensemble, or of all rules that fire, are summed. The sum is an integer between a few
+bounds, so the isotonic staircase over it is small and exact, with no interpolation to speak of.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from river import base
+from river.base.typing import ClfTarget, FeatureName
+
+from streamcal._validation import as_weight
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.voting.votes import optimal_votes, two_class_votes
+
+Features = dict[FeatureName, Any]
+_WEIGHTS, _VOTES = "voting_weights", "voting_votes"
+
+
+class _Kinds(NamedTuple):
+    """River's own classes that this module tells apart."""
+
+    rules: Any
+    forest: Any
+    tree: Any
+    branch: Any
+
+
+@cache
+def _kinds() -> _Kinds:
+    """Import them when the first model comes: river's trees bring pandas along."""
+    from river.forest import ARFClassifier
+    from river.rules import AMRules
+    from river.tree.base import Branch
+    from river.tree.hoeffding_tree import HoeffdingTree
+
+    return _Kinds(AMRules, ARFClassifier, HoeffdingTree, Branch)
+
+
+class VoteClassifier(base.Wrapper[Any], base.Classifier):
+    """Classify by summed votes of leaves or rules, calibrated by an exact staircase.
+
+    It helps behind an adaptive random forest and two classes, where the log loss was lower than the
+    forest's own in each of three streams, calibrated or not. It does harm behind single trees,
+    behind bags of trees that split late (their leaves' naive Bayes models know more than class
+    weights do, and one leaf has one vote for everybody) and with many classes: see
+    ``docs/decisions.md`` for the numbers.
+
+    Parameters
+    ----------
+    model : river model
+        A Hoeffding tree classifier of any kind, an ensemble of those (``forest.ARFClassifier``,
+        ``ensemble.BaggingClassifier``, …), or ``rules.AMRules`` for the labels False and True. It
+        is used as it is, not copied.
+    calibrator : Calibrator or None
+        The prototype that is cloned for each class; None means ``IsotonicCalibrator()``.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` has no leaves or rules that can be found, or ``calibrator`` is no `Calibrator`.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, forest, metrics
+    >>> model = forest.ARFClassifier(n_models=10, seed=1)
+    >>> evaluate.progressive_val_score(datasets.Phishing(), model.clone(), metrics.LogLoss())
+    LogLoss: 0.316...
+    >>> evaluate.progressive_val_score(
+    ...     datasets.Phishing(), VoteClassifier(model), metrics.LogLoss()
+    ... )
+    LogLoss: 0.285...
+    """
+
+    def __init__(self, model: Any, calibrator: Calibrator | None = None) -> None:
+        if calibrator is None:
+            calibrator = IsotonicCalibrator()
+        if not isinstance(calibrator, Calibrator):
+            raise TypeError(f"`calibrator` must be a Calibrator or None, got {calibrator!r}")
+        if not _has_covers(model):
+            raise TypeError(
+                "`model` must be a Hoeffding tree classifier, an ensemble of them or AMRules, "
+                f"got {type(model).__name__}"
+            )
+        self.model = model
+        self.calibrator = calibrator
+        self._labels: list[ClfTarget] = []
+        self._calibrators: dict[ClfTarget, Calibrator] = {}
+
+    @property
+    def _wrapped_model(self) -> Any:
+        return self.model
+
+    @property
+    def _multiclass(self) -> bool:
+        return not isinstance(self.model, _kinds().rules)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import forest, tree
+
+        yield {"model": tree.HoeffdingTreeClassifier()}
+        yield {"model": forest.ARFClassifier(n_models=3, seed=1)}
+
+    def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0, **kwargs: Any) -> None:
+        """Teach the calibrators what the votes for ``x`` are, then the model, then its leaves.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : bool, int or str
+            The label.
+        w : float
+            Weight of the sample for the calibrators and for the rules' class weights, from 1e-60 to
+            1e60; the model learns without it, since not every one of river's takes one.
+        **kwargs
+            For the model.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``y`` is None or NaN, or no truth value where the model has rules, or ``w`` not
+            positive and finite; nothing has been learned then.
+        """
+        if y != y or y is None:
+            raise ValueError(f"`y` must be a label, got {y}")
+        w = as_weight(w)
+        regresses = isinstance(self.model, _kinds().rules)
+        if regresses and y not in (False, True):
+            raise ValueError(f"`y` must be False or True for rules, got {y!r}")
+        scores = self.votes_one(x)
+        for label, score in scores.items():
+            if label not in self._calibrators:
+                self._calibrators[label] = self.calibrator.clone()
+            self._calibrators[label].learn_one(score, y == label, w)
+        if regresses:
+            self.model.learn_one(x, float(y), **kwargs)
+            for label in (False, True):
+                if label not in self._labels:
+                    self._labels.append(label)
+        else:
+            self.model.learn_one(x, y, **kwargs)
+            if y not in self._labels:
+                self._labels.append(y)
+        for cover in _covers(self.model, x):
+            self._revote(cover, y, w)
+
+    def votes_one(self, x: Features) -> dict[ClfTarget, float]:
+        """Return the sum of the votes for each label: an integer between a few bounds.
+
+        With two labels it is the difference to the other label's sum. Empty before learning.
+        """
+        totals = dict.fromkeys(self._labels, 0.0)
+        if not totals:
+            return totals
+        for cover in _covers(self.model, x):
+            votes: Mapping[ClfTarget, float] = getattr(cover, _VOTES, None) or self._votes(
+                _class_weights(cover)
+            )
+            for label in totals:
+                totals[label] += votes.get(label, -1.0)
+        if len(totals) == 2:
+            (a, s), (b, t) = totals.items()
+            return {a: s - t, b: t - s}
+        return totals
+
+    def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
+        """Return calibrated probabilities of the labels met so far; empty before learning."""
+        scores = self.votes_one(x)
+        values = {
+            label: self._calibrators[label].predict_one(score)
+            if label in self._calibrators
+            else 1.0 / len(scores)
+            for label, score in scores.items()
+        }
+        total = sum(values.values())
+        if total <= 0.0:
+            return dict.fromkeys(values, 1.0 / max(len(values), 1))
+        return {label: value / total for label, value in values.items()}
+
+    def _revote(self, cover: Any, y: ClfTarget, w: float) -> None:
+        """Let a leaf or rule vote anew after it has met a sample."""
+        weights = _class_weights(cover)
+        if not isinstance(getattr(cover, "stats", None), dict):
+            weights = {**weights, y: weights.get(y, 0.0) + w}
+            setattr(cover, _WEIGHTS, weights)
+        setattr(cover, _VOTES, self._votes(weights))
+
+    def _votes(self, weights: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+        """Return the best votes for class weights; a label that was never met weighs nothing."""
+        labels = self._labels
+        if len(labels) < 2 or not any(weights.values()):
+            return dict.fromkeys(labels, 0.0)
+        if len(labels) == 2:
+            a, b = labels
+            margin = two_class_votes(weights.get(a, 0.0), weights.get(b, 0.0))
+            return {
+                a: -float(margin > 1) if margin > 0 else float(margin < 0),
+                b: -float(margin < -1) if margin < 0 else float(margin > 0),
+            }
+        votes = optimal_votes([weights.get(label, 0.0) for label in labels]).votes
+        return dict(zip(labels, votes.tolist(), strict=True))
+
+
+def _has_covers(model: Any) -> bool:
+    kinds = _kinds()
+    if isinstance(model, (kinds.rules, kinds.forest)):
+        return True
+    if isinstance(model, kinds.tree):
+        return isinstance(model, base.Classifier)
+    if isinstance(model, base.Ensemble):
+        return len(model) > 0 and all(map(_has_covers, model))
+    return False
+
+
+def _covers(model: Any, x: Features) -> Iterable[Any]:
+    """Yield the leaves or rules that cover a sample."""
+    kinds = _kinds()
+    if isinstance(model, kinds.rules):
+        fired = [rule for rule in model._rules.values() if rule.covers(x)]
+        yield from fired[: 1 if model.ordered_rule_set else None] or [model._default_rule]
+    elif isinstance(model, kinds.tree):
+        root = model._root
+        if isinstance(root, kinds.branch):
+            reached = root.traverse(x, until_leaf=True)
+            # An adaptive tree grows alternatives, and answers with the leaves of all of them.
+            yield from reached if isinstance(reached, list) else [reached]
+        elif root is not None:
+            yield root
+    else:
+        for member in model:
+            yield from _covers(member, x)
+
+
+def _class_weights(cover: Any) -> Mapping[ClfTarget, float]:
+    """Return the class weights of a leaf, which trees keep, or of a rule, which are kept here."""
+    stats = getattr(cover, "stats", None)
+    if isinstance(stats, dict):
+        return stats
+    kept: dict[ClfTarget, float] = getattr(cover, _WEIGHTS, {})
+    return kept
