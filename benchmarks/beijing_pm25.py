@@ -23,7 +23,13 @@ import numpy as np
 import pandas as pd
 from river import compose, forest, linear_model, multiclass, optim, preprocessing, tree
 
-from streamcal.ordinal import CuSumRank, PACuSumRank, PRank, RandomFourierFeatures
+from streamcal.ordinal import (
+    CuSumRank,
+    PACuSumRank,
+    PRank,
+    RandomFourierFeatures,
+    ThresholdClassifier,
+)
 
 CUTS = (35, 75, 115, 150, 250)
 LABELS = range(len(CUTS) + 1)
@@ -74,6 +80,11 @@ def each(model: Any) -> Any:
     return multiclass.OneVsRestClassifier(model)
 
 
+def cut(model: Any) -> Any:
+    """Return a regressor whose score optimal thresholds cut, instead of rounding."""
+    return ThresholdClassifier(model, tuple(LABELS))
+
+
 RATES = (0.001, 0.003, 0.01, 0.03)
 MARGINS = (8.0, 32.0, 128.0, 512.0)
 MODELS: dict[str, tuple[Callable[[float], Any], tuple[float, ...]]] = {
@@ -100,6 +111,14 @@ MODELS: dict[str, tuple[Callable[[float], Any], tuple[float, ...]]] = {
     ),
     "linear + Fourier, rounded": (
         lambda rate: lifted(linear_model.LinearRegression(optim.SGD(rate / 10.0))),
+        RATES,
+    ),
+    "linear, thresholds": (
+        lambda rate: cut(scaled(linear_model.LinearRegression(optim.SGD(rate / 10.0)))),
+        RATES,
+    ),
+    "linear + Fourier, thresholds": (
+        lambda rate: cut(lifted(linear_model.LinearRegression(optim.SGD(rate / 10.0)))),
         RATES,
     ),
     "PA, rounded": (lambda C: scaled(linear_model.PARegressor(C)), RATES),
