@@ -15,23 +15,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import decision, losses, metrics, plot, voting
+    from streamcal import decision, losses, metrics, ordinal, plot, voting
     from streamcal.calibration import (
+        AnytimeCalibrator,
+        AnytimeStaircase,
         Calibrator,
         IsotonicCalibrator,
         PAVStack,
         PlattCalibrator,
         Staircase,
+        anytime_isotonic,
+        anytime_isotonic_refinements,
         isotonic_fit,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.ordinal import (
+        StreamingThresholds,
+        ThresholdClassifier,
+        Thresholds,
+        optimal_thresholds,
+    )
     from streamcal.voting import VoteClassifier
-    from streamcal.wrappers import CalibratedClassifier
+    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnytimeCalibrator",
+    "AnytimeStaircase",
     "CalibratedClassifier",
+    "CalibratedRegressor",
     "Calibrator",
     "DecisionClassifier",
     "EUMThreshold",
@@ -39,18 +52,28 @@ __all__ = [
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
+    "StreamingThresholds",
+    "ThresholdClassifier",
+    "Thresholds",
     "VoteClassifier",
+    "anytime_isotonic",
+    "anytime_isotonic_refinements",
     "decision",
     "isotonic_fit",
     "losses",
     "maximize",
     "metrics",
+    "optimal_thresholds",
+    "ordinal",
     "plot",
     "voting",
 ]
 
 _HOME = {
+    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "AnytimeStaircase": "streamcal.calibration.anytime",
     "CalibratedClassifier": "streamcal.wrappers",
+    "CalibratedRegressor": "streamcal.wrappers",
     "Calibrator": "streamcal.calibration.base",
     "DecisionClassifier": "streamcal.decision.classifier",
     "EUMThreshold": "streamcal.decision.eum",
@@ -58,9 +81,15 @@ _HOME = {
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Staircase": "streamcal.calibration.staircase",
+    "StreamingThresholds": "streamcal.ordinal.streaming",
+    "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "Thresholds": "streamcal.ordinal.thresholds",
     "VoteClassifier": "streamcal.voting.classifier",
+    "anytime_isotonic": "streamcal.calibration.anytime",
+    "anytime_isotonic_refinements": "streamcal.calibration.anytime",
     "isotonic_fit": "streamcal.calibration.staircase",
     "maximize": "streamcal.decision.maximize",
+    "optimal_thresholds": "streamcal.ordinal.thresholds",
 }
 
 

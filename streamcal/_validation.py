@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # Sums of weights up to LARGEST, and their products with one another, stay finite; so do quotients.
 SMALLEST, LARGEST = 1e-60, 1e60
+SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
 def as_score(value: Any, name: str = "score") -> float:
@@ -127,7 +128,7 @@ def as_weights(w: ArrayLike | None, n_samples: int, name: str = "w") -> NDArray[
     return vector
 
 
-def check_same_length(vector: NDArray[np.float64], n_samples: int, name: str) -> None:
+def check_same_length(vector: NDArray[Any], n_samples: int, name: str) -> None:
     """Raise ``ValueError`` unless ``vector`` holds one value per score."""
     if len(vector) != n_samples:
         raise ValueError(f"`{name}` must have one value per score ({n_samples}), got {len(vector)}")
@@ -162,3 +163,20 @@ def check_window(window: Any, name: str = "window") -> None:
         return
     if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
         raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")
+
+
+def check_half_life(half_life: Any) -> None:
+    """Raise unless ``half_life`` is a number of samples, of at least 0.1, or None.
+
+    Examples
+    --------
+    >>> check_half_life(0)
+    Traceback (most recent call last):
+    ...
+    ValueError: `half_life` must be a number of at least 0.1 or None, got 0
+    """
+    if half_life is not None and not as_score(half_life, "half_life") >= SHORTEST_HALF_LIFE:
+        raise ValueError(
+            f"`half_life` must be a number of at least {SHORTEST_HALF_LIFE} or None,"
+            f" got {half_life}"
+        )

@@ -44,6 +44,9 @@ app = typer.Typer(
 SAMPLE_ROWS = 1_000_000
 """A picture is drawn from at most this many rows; of more, from a uniform sample."""
 
+MOST_LABELS = 32_767
+"""Ordinal labels are at most so many."""
+
 _DRAWABLE = (".png", ".pdf", ".svg")
 
 
@@ -68,7 +71,7 @@ class _OnError(StrEnum):
     skip = "skip"
 
 
-_COLUMNS, _CALIBRATOR, _RUN = "Columns", "Calibrator", "Files"
+_COLUMNS, _CALIBRATOR, _THRESHOLDS, _RUN = "Columns", "Calibrator", "Thresholds", "Files"
 
 _InputPath = Annotated[
     Path,
@@ -356,6 +359,150 @@ def plot(
 
 @app.command(
     epilog=_examples(
+        "streamcal thresholds scores.csv --score s --label stars",
+        "streamcal thresholds scores.csv --score s --label y --loss zero-one --plot cuts.png",
+    )
+)
+def thresholds(
+    table: _InputPath,
+    score: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="The model's score, any number.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ],
+    label: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="The ordinal label, an int from 1 on. Empty: not known, left out.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ],
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The weight of each row, a positive number.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What is minimised: absolute, squared or zero-one; quadratic-kappa is maximised.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = "absolute",
+    n_labels: Annotated[
+        int | None,
+        typer.Option(
+            help="How many labels there are. Default: the greatest one that occurs.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    balanced: Annotated[
+        bool,
+        typer.Option(
+            "--balanced",
+            help="Weigh labels so that each counts the same: the macro-averaged loss.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = False,
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="auto, dp, io, blocked-io, divide or subsequence.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = "auto",
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes for io.", rich_help_panel=_THRESHOLDS)
+    ] = 1,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="IMAGE",
+            help="Draw score densities and thresholds (png, pdf, svg).",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    file_format: _FormatOption = None,
+    on_error: _OnErrorOption = _OnError.stop,
+) -> None:
+    """Find the thresholds that cut a score into ordinal labels at the least loss.
+
+    Prints one threshold a line, K - 1 of them for K labels: a score gets the label 1 plus the
+    number of thresholds that are not above it. What they cost is told on standard error.
+    """
+    from streamcal import losses, tables
+    from streamcal.ordinal import close_jobs, optimal_thresholds
+
+    with _usage_errors():
+        _check_there(table)
+        kind = tables.format_of(table, given=file_format)
+        if picture is not None:
+            _check_drawable(picture)
+        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
+    run = _Run(losses.get_mean("squared"), score, label, weight, None, on_error, ordinal=True)
+    parts = []
+    with _data_errors(table):
+        columns = [name for name in (score, label, weight) if name is not None]
+        with (
+            tables.open_table(table, columns, format=kind) as source,
+            _progress(source, "reading") as show,
+        ):
+            for chunk in source:
+                rows = run.examine(chunk)
+                run.raise_fault()
+                known = ~np.isnan(rows.labels)
+                parts.append(np.column_stack([rows.scores, rows.labels, rows.weights])[known])
+                show()
+        scores, labels, weights = np.concatenate([np.empty((0, 3)), *parts]).T
+        if not len(scores):
+            raise tables.TableError("has no labelled rows: there is nothing to cut")
+        try:
+            found = optimal_thresholds(
+                scores,
+                labels,
+                n_labels,
+                loss=loss,
+                w=None if weight is None else weights,
+                class_weight="balanced" if balanced else None,
+                method=method,
+                n_jobs=jobs,
+            )
+        except ValueError as error:
+            raise tables.TableError(str(error)) from None
+        finally:
+            close_jobs()
+        for threshold in found.thresholds.tolist():
+            typer.echo(threshold)
+        _tell_skipped(run)
+        certified = "" if found.certified else ", sorted by force and not certain to be optimal"
+        _say(f"{_count(len(scores))}, {found.n_labels} labels, by {found.method}{certified}")
+        if loss == "quadratic-kappa":
+            _say(f"  quadratic weighted kappa {1.0 - found.risk:.4f}")
+        else:
+            name = f"mean {loss} loss" + (", macro-averaged" if balanced else "")
+            _say(f"  {name} {found.risk / weights.sum():.4f}")
+        if picture is not None:
+            from streamcal.plot import ThresholdDisplay
+
+            display = ThresholdDisplay.from_predictions(scores, labels, found, w=weights)
+            display.figure_.savefig(picture, dpi=150)  # type: ignore[union-attr]
+            _say(f"{picture}: drawn from {_count(len(scores))}")
+
+
+@app.command(
+    epilog=_examples(
         "streamcal decide scores.csv --prob p --metric f1 --out decided.csv",
         "streamcal decide s.parquet --prob p --metric jaccard --label y --out d.parquet",
         "streamcal decide scores.csv --prob p --metric f2 --plot curve.png > decided.csv",
@@ -509,6 +656,7 @@ class _Run:
     key: str | None
     on_error: _OnError
     binary: bool = False
+    ordinal: bool = False
     written: int = 0
     unlabelled: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -531,6 +679,9 @@ class _Run:
         labels, empty = _numbers(chunk, self.label, booleans=True)
         if self.binary:
             valid, what = np.isin(labels, (0.0, 1.0)), "0 or 1"
+        elif self.ordinal:
+            valid = (labels >= 1.0) & (labels <= MOST_LABELS) & (labels == np.floor(labels))
+            what = f"an int from 1 to {MOST_LABELS}"
         else:
             valid = self.loss.y_range.contains(labels)
             what = f"in {self.loss.y_range} for the {self.loss.name} loss"

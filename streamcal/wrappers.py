@@ -1,18 +1,17 @@
-"""River models whose probabilities are calibrated as they are served.
+"""River models whose probabilities, or predictions, are calibrated as they are served.
 
 A wrapper reads what its model says of a sample *before* the model learns it, teaches that score and
 the label to a calibrator, and serves the calibrated value of the next score. So a calibrator only
 ever sees what the model says of samples it has not learned, which is what it will be asked for.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
-from river import base, compose
+from river import base
 from river.active.base import ActiveLearningClassifier
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import (
@@ -23,7 +22,8 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._validation import as_number, as_vector, as_weight, as_weights
+from streamcal._routing import Routing, last_step, name_of
+from streamcal._validation import as_number, as_score, as_vector, as_weight, as_weights
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 
@@ -31,7 +31,7 @@ Features = dict[FeatureName, Any]
 _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
 
 
-class CalibratedClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+class CalibratedClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatchClassifier):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
@@ -89,10 +89,9 @@ class CalibratedClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifi
         # Frames of most libraries have strings for column names: the labels these stand for.
         self._labels: dict[str, ClfTarget] = {"False": False, "True": True}
         self._y_name: str | None = None
-        self._accepted = {
-            method: _accepted_arguments(classifier, method)
-            for method in ("learn_one", "predict_proba_one", "learn_many", "predict_proba_many")
-        }
+        self._set_routes(
+            classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
+        )
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -274,16 +273,14 @@ class CalibratedClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifi
         for at, label in enumerate(labels):
             if label is None or label != label:
                 raise ValueError(f"`y` must hold labels, got {label} at position {at}")
-        scalar = isinstance(w, int | float | np.number)
-        weights = np.full(n_samples, as_weight(w)) if scalar else as_weights(w, n_samples)
+        weights = _weights_of(w, n_samples)
         if served is None:
             served = self._raw_many(X, kwargs)
         raw = _check_columns(
             served if isinstance(served, Mapping) else self._columns(served), n_samples
         )
 
-        if not scalar or w != 1.0:
-            kwargs = {**kwargs, "w": w if scalar else _as_series(weights, X)}
+        kwargs = _with_weights(kwargs, w, weights, X)
         self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
 
         self._y_name = series.name
@@ -360,12 +357,232 @@ class CalibratedClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifi
         calibrator = self._calibrators[label] = self.calibrator.clone()
         return calibrator
 
-    def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return those arguments that this method of the model takes."""
-        accepted = self._accepted[method]
-        if accepted is None:
-            return arguments
-        return {name: value for name, value in arguments.items() if name in accepted}
+
+class CalibratedRegressor(Routing, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
+    """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
+
+    The map is the calibrator's: with `IsotonicCalibrator` and the squared or the Poisson loss, what
+    is served is the mean of the labels where the model predicts alike; with a calibrator for the
+    pinball loss it is their quantile. The order of the model's predictions is kept.
+
+    Parameters
+    ----------
+    regressor : river regressor or pipeline
+        The model. It is used as it is, not copied, and may have been trained before.
+    calibrator : Calibrator or None
+        The prototype, which is cloned. None means ``IsotonicCalibrator("squared")``.
+
+    Raises
+    ------
+    TypeError
+        If ``regressor`` is not a regressor or ``calibrator`` not a `Calibrator`.
+
+    Notes
+    -----
+    Weights, other keyword arguments and labels that come late are treated as by
+    `CalibratedClassifier`.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, linear_model, metrics, preprocessing
+    >>> from streamcal import CalibratedRegressor
+    >>> model = preprocessing.StandardScaler() | linear_model.LinearRegression()
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model.clone(), metrics.MAE())
+    MAE: 1.31...
+    >>> model = CalibratedRegressor(model)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: 0.95...
+    """
+
+    def __init__(self, regressor: base.Regressor, calibrator: Calibrator | None = None):
+        final = last_step(regressor)
+        if not isinstance(final, base.Regressor):
+            raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
+        if calibrator is None:
+            calibrator = IsotonicCalibrator("squared")
+        _check_is_calibrator(calibrator)
+        self.regressor = regressor
+        self.calibrator = calibrator
+
+        self._calibrator: Calibrator = calibrator.clone()
+        self._y_name: str | None = None
+        self._set_routes(regressor, "learn_one", "predict_one", "learn_many", "predict_many")
+
+    @property
+    def _wrapped_model(self) -> base.Regressor:
+        return self.regressor
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
+
+    def _unit_test_skips(self) -> set[str]:
+        # A batch is scored before any of it is learned; a loop scores each sample after the last.
+        return self.regressor._unit_test_skips() | {"check_learn_many_matches_learn_one"}
+
+    def learn_one(
+        self,
+        x: Features,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Teach the calibrator what the model predicts for ``x`` now, then the model itself.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : float
+            The label, in the range of the calibrator's loss.
+        w : float
+            Weight of the sample, from 1e-60 to 1e60.
+        served : float, optional
+            What the *model* (not this wrapper) predicted for ``x`` when it was served. Without it
+            the model is asked again.
+        **kwargs
+            For the model, where its ``learn_one`` takes them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``y`` is not a label of the calibrator, a prediction not a finite number, or ``w``
+            not positive and finite. Neither the model nor the calibrator has learned anything then.
+        """
+        label, w = as_number(y, "y"), as_weight(w)
+        self._calibrator._check_labels([label])
+        if served is None:
+            raw = self._raw_one(x, kwargs)
+        else:
+            raw = as_score(served, "served")
+        self.regressor.learn_one(x, y, **self._route("learn_one", _with_weight(kwargs, w)))
+        self._calibrator.learn_one(raw, label, w)
+
+    def predict_one(self, x: Features, **kwargs: Any) -> float:
+        """Return the calibrated prediction; the model's own before the first label.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        **kwargs
+            For the model, where its ``predict_one`` takes them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the model's prediction is not a finite number.
+        """
+        return self.calibrate_one(self._raw_one(x, kwargs))
+
+    def calibrate_one(self, raw: float) -> float:
+        """Return the calibrated prediction for one of the model's own.
+
+        Examples
+        --------
+        >>> from river import linear_model
+        >>> model = CalibratedRegressor(linear_model.LinearRegression())
+        >>> for y in (2.0, 4.0, 9.0):
+        ...     model.learn_one({}, y, served=1.5)
+        >>> model.calibrate_one(1.5)
+        5.0
+        """
+        return self._calibrator.predict_one(raw)
+
+    def learn_many(
+        self,
+        X: IntoDataFrame,
+        y: IntoSeries,
+        w: Any = 1.0,
+        *,
+        served: IntoSeries | ArrayLike | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Learn a mini-batch: predict all of it, then teach the model and the calibrator.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_samples, n_features)
+            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+        y : series of shape (n_samples,)
+            The labels.
+        w : float, series or array of shape (n_samples,)
+            Weights, from 1e-60 to 1e60.
+        served : series or array of shape (n_samples,)
+            What the model predicted for ``X`` when it was served. Without it the model is asked
+            again.
+        **kwargs
+            For the model, where its ``learn_many`` takes them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ.
+        """
+        series = into_series(y)
+        labels = self._calibrator._check_labels(series.to_numpy())
+        n_samples = len(labels)
+        if len(into_frame(X)) != n_samples:
+            raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
+        weights = _weights_of(w, n_samples)
+        if served is None:
+            raw = as_vector(self._raw_many(X, kwargs), "predictions")
+        else:
+            raw = as_vector(np.asarray(served), "served")
+        if len(raw) != n_samples:
+            raise ValueError(
+                f"predictions must have one row per label ({n_samples}), got {len(raw)}"
+            )
+        kwargs = _with_weights(kwargs, w, weights, X)
+        self.regressor.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
+        self._y_name = series.name
+        self._calibrator.learn_many(raw, labels, weights)
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """Return the calibrated prediction for each row, in a series of the same library."""
+        values = self._calibrator.predict_many(self._raw_many(X, kwargs))
+        return to_native_series(values, name=self._y_name, like=into_frame(X))
+
+    def _raw_one(self, x: Features, kwargs: dict[str, Any]) -> float:
+        """Return the model's own prediction."""
+        if not kwargs:
+            return as_score(self.regressor.predict_one(x), "prediction")
+        routed = self._route("predict_one", kwargs)
+        return as_score(self.regressor.predict_one(x, **routed), "prediction")
+
+    def _raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> NDArray[np.float64]:
+        """Return the model's own predictions."""
+        arguments = self._route("predict_many", kwargs)
+        predictions = self.regressor.predict_many(X, **arguments)  # type: ignore[attr-defined]
+        return np.asarray(into_series(predictions).to_numpy(), dtype=np.float64)
+
+
+def _weights_of(w: Any, n_samples: int) -> NDArray[np.float64]:
+    """Return the weights of a batch, given as one number or one for each sample."""
+    if _is_number(w):
+        return np.full(n_samples, as_weight(w))
+    return as_weights(w, n_samples)
+
+
+def _with_weights(
+    kwargs: dict[str, Any], w: Any, weights: NDArray[np.float64], X: IntoDataFrame
+) -> dict[str, Any]:
+    """Return keyword arguments for ``learn_many`` of a model, weights that are not 1 included."""
+    if _is_number(w):
+        return kwargs if w == 1.0 else {**kwargs, "w": w}
+    return {**kwargs, "w": _as_series(weights, X)}
+
+
+def _with_weight(kwargs: dict[str, Any], w: float) -> dict[str, Any]:
+    return kwargs if w == 1.0 and not kwargs else {**kwargs, "w": w}
+
+
+def _is_number(w: Any) -> bool:
+    return isinstance(w, int | float | np.number)
 
 
 def _is_binary(labels: Mapping[ClfTarget, Any]) -> bool:
@@ -378,64 +595,33 @@ def _as_series(weights: NDArray[np.float64], X: IntoDataFrame) -> IntoSeries:
 
 def _check_classifier(classifier: Any) -> None:
     """Raise unless ``classifier`` is a river classifier that has probabilities."""
-    final: Any = classifier
-    while isinstance(final, compose.Pipeline):
-        final = final._last_step
+    final = last_step(classifier)
     if not isinstance(final, base.Classifier):
-        raise TypeError(f"`classifier` must be a river classifier, got {_name(final)}")
+        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}")
     if isinstance(final, ActiveLearningClassifier):
         raise TypeError(
             "`classifier` must answer with probabilities alone; calibrate the model inside"
-            f" {_name(final)} instead"
+            f" {name_of(final)} instead"
         )
     if type(final).predict_proba_one is base.Classifier.predict_proba_one:
         raise ValueError(
             "`classifier` must have probabilities, but there is no `predict_proba_one` in"
-            f" {_name(final)}"
+            f" {name_of(final)}"
         )
+
+
+def _check_is_calibrator(calibrator: Any) -> None:
+    if not isinstance(calibrator, Calibrator):
+        raise TypeError(f"`calibrator` must be a Calibrator or None, got {name_of(calibrator)}")
 
 
 def _check_calibrator(calibrator: Any) -> None:
     """Raise unless ``calibrator`` is a `Calibrator` that learns from the labels 0 and 1."""
-    if not isinstance(calibrator, Calibrator):
-        raise TypeError(f"`calibrator` must be a Calibrator or None, got {_name(calibrator)}")
+    _check_is_calibrator(calibrator)
     try:
         calibrator._check_labels([0.0, 1.0])
     except ValueError as error:
         raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
-
-
-def _name(thing: Any) -> str:
-    return thing.__name__ if isinstance(thing, type) else type(thing).__name__
-
-
-def _accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
-    """Return the extra arguments that ``model`` takes in ``method``, None if it takes any.
-
-    river's wrappers take any and hand them on, so what counts is the model inside. A pipeline hands
-    each step what the step takes, but in ``learn_many`` the last step gets everything.
-    """
-    if isinstance(model, compose.Pipeline):
-        steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]
-        accepted: frozenset[str] = frozenset()
-        for step in steps:
-            names = _accepted_arguments(step, method)
-            if names is None:
-                return None
-            accepted |= names
-        return accepted
-    function = getattr(type(model), method, None)
-    if function is None:
-        return frozenset()
-    parameters = inspect.signature(function).parameters.values()
-    named = frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
-    named -= {"self", "x", "X", "y"}
-    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
-        return named
-    if not isinstance(model, base.Wrapper):
-        return None
-    inside = _accepted_arguments(model._wrapped_model, method)
-    return None if inside is None else named | inside
 
 
 def _check_served(served: Any) -> dict[ClfTarget, float]:

@@ -5,7 +5,7 @@ what an estimator answers is compared with these numbers within a tolerance of i
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -126,3 +126,60 @@ def evaluate(
         if x <= end:
             return value
     return value
+
+
+class Group(NamedTuple):
+    """A group of samples in the pairwise description of the anytime algorithm."""
+
+    samples: list[int]
+    low: float
+    high: float
+
+
+def pairwise_groups(
+    derivative: Callable[[float, int], float], n_samples: int, low: float, high: float, rounds: int
+) -> list[Group]:
+    """Steps 1 to 5 of the anytime algorithm of Gokcesu & Gokcesu, section VI, as they are printed.
+
+    ``derivative(z, n)`` is w · ∂l/∂z of sample n. B and A of the paper are ``low`` and ``high``.
+    """
+    groups = [Group([n], low, high) for n in range(n_samples)]
+    for _ in range(rounds):
+        # Step 2: negative derivatives at the middles of groups whose bounds differ.
+        aims = [probe(g.low, g.high) for g in groups]
+        slopes = [
+            -math.fsum(derivative(c, n) for n in g.samples) if g.low != g.high else None
+            for g, c in zip(groups, aims, strict=True)
+        ]
+        # Step 3: join neighbours with the same bounds while the left one is to rise, the right to
+        # fall.
+        at = 0
+        while at + 1 < len(groups):
+            left, right = groups[at], groups[at + 1]
+            d_left, d_right = slopes[at], slopes[at + 1]
+            same = (left.low, left.high) == (right.low, right.high)
+            if same and d_left is not None and d_right is not None and d_left >= 0 >= d_right:
+                samples = left.samples + right.samples
+                groups[at : at + 2] = [Group(samples, left.low, left.high)]
+                joined = -math.fsum(derivative(aims[at], n) for n in samples)
+                slopes[at : at + 2], aims[at : at + 2] = [joined], [aims[at]]
+                at = max(at - 1, 0)
+            else:
+                at += 1
+        # Step 4.
+        groups = [
+            g if d is None else Group(g.samples, c if d >= 0 else g.low, c if d <= 0 else g.high)
+            for g, d, c in zip(groups, slopes, aims, strict=True)
+        ]
+    return groups
+
+
+def probe(low: float, high: float) -> float:
+    """Return the middle of two bounds, or the paper's probe where one is infinite."""
+    if low == -math.inf and high == math.inf:
+        return 0.0
+    if high == math.inf:
+        return 1.0 if low == 0.0 else 2.0 * low
+    if low == -math.inf:
+        return -1.0 if high == 0.0 else 2.0 * high
+    return (low + high) / 2.0

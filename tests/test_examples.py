@@ -19,8 +19,11 @@ def printed_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> list[float
 def test_every_example_has_a_test_and_is_short() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "custom_loss",
+        "cusum_network",
         "decide_on_a_stream",
         "delayed_labels",
+        "ordinal_labels",
+        "quantiles",
         "quickstart",
     ]
     for path in EXAMPLES:
@@ -37,6 +40,11 @@ def test_custom_loss(capsys: pytest.CaptureFixture[str]) -> None:
     assert own < squared < raw
 
 
+def test_cusum_network(capsys: pytest.CaptureFixture[str]) -> None:
+    frozen, online = printed_numbers("cusum_network", capsys)
+    assert online < 0.5 * frozen
+
+
 def test_delayed_labels(capsys: pytest.CaptureFixture[str]) -> None:
     raw, asked_again, served = printed_numbers("delayed_labels", capsys)
     assert served < asked_again - 0.05
@@ -48,3 +56,15 @@ def test_decide_on_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0.5 < expected < 0.7
     assert min(joint, apart) > half + 15
     assert gap < 1.0
+
+
+def test_quantiles(capsys: pytest.CaptureFixture[str]) -> None:
+    share, width = printed_numbers("quantiles", capsys)
+    assert 0.7 < share < 0.9
+    assert 0.0 < width < 300.0
+
+
+def test_ordinal_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    rounding, _, kappa, thresholds, _, better_kappa, *_ = printed_numbers("ordinal_labels", capsys)
+    assert thresholds < rounding - 0.05
+    assert better_kappa > kappa

@@ -1,5 +1,11 @@
 """Calibrators: scores in, calibrated values out, one sample at a time."""
 
+from streamcal.calibration.anytime import (
+    AnytimeStaircase,
+    anytime_isotonic,
+    anytime_isotonic_refinements,
+)
+from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
@@ -7,10 +13,14 @@ from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import Staircase, isotonic_fit
 
 __all__ = [
+    "AnytimeCalibrator",
+    "AnytimeStaircase",
     "Calibrator",
     "IsotonicCalibrator",
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
+    "anytime_isotonic",
+    "anytime_isotonic_refinements",
     "isotonic_fit",
 ]

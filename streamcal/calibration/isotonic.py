@@ -14,6 +14,7 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     check_choice,
+    check_half_life,
     check_window,
 )
 from streamcal.calibration import codec
@@ -29,7 +30,6 @@ _FIRST_CAPACITY = 2  # chunks
 _FIRST_QUEUE = 16
 _FEWEST_SCORES = 8
 _FILL = index.SLOTS * 3 // 4  # of a chunk that is built anew
-_SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
 class IsotonicCalibrator(Calibrator):
@@ -120,11 +120,7 @@ class IsotonicCalibrator(Calibrator):
         check_window(window)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_choice(output, "output", OUTPUTS)
-        if half_life is not None and not as_score(half_life, "half_life") >= _SHORTEST_HALF_LIFE:
-            raise ValueError(
-                f"`half_life` must be a number of at least {_SHORTEST_HALF_LIFE} or None,"
-                f" got {half_life}"
-            )
+        check_half_life(half_life)
         if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
             raise ValueError(
                 f"`max_scores` must be an int of at least {_FEWEST_SCORES}, got {max_scores}"
@@ -153,7 +149,7 @@ class IsotonicCalibrator(Calibrator):
 
     def _reset(self) -> None:
         """Forget everything."""
-        self._data, self._links = _allocate(_FIRST_CAPACITY)
+        self._data, self._links = index.allocate(_FIRST_CAPACITY)
         self._queue = np.zeros((_FIRST_QUEUE if self.window else 0, 3))
         index.clear(self._data, self._links, _FIRST_CAPACITY)
         self._links[kernels.PENDING] = index.NONE
@@ -268,7 +264,7 @@ class IsotonicCalibrator(Calibrator):
         """Make room for ``at_least`` more chunks, and for an eighth more than there are."""
         old = int(self._links[index.CAPACITY])
         capacity = old + max(at_least, old // 8)
-        data, links = _allocate(capacity)
+        data, links = index.allocate(capacity)
         index.move(self._data, self._links, data, links, capacity)
         self._data, self._links = data, links
 
@@ -337,7 +333,7 @@ class IsotonicCalibrator(Calibrator):
         tree = codec.balanced(scores, _FILL) if tree is None else tree
         sizes = tree.shape[tree.shape != index.INNER]
         capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
-        data, links = _allocate(capacity)
+        data, links = index.allocate(capacity)
         index.clear(data, links, capacity)
         data[: index.HEAD] = self._data[: index.HEAD]
         own = slice(index.OWN_META, index.META)
@@ -466,6 +462,11 @@ class IsotonicCalibrator(Calibrator):
         if (np.abs(s) > LARGEST).any():
             at = int(np.argmax(np.abs(s) > LARGEST))
             raise _too_large(s[at], f" at position {at}")
+        fresh = not self.n_samples and not self._links[kernels.QUEUE_SIZE]
+        most = min(self.window or self.max_scores, self.max_scores)
+        if fresh and not predict and self.half_life is None and 1 < len(score_vector) <= most:
+            self._fill(score_vector, s, weights)
+            return s
         brackets = np.empty((len(score_vector) if predict else 0, 3))
         done = 0
         self._links[kernels.STATUS] = kernels.OK
@@ -484,6 +485,19 @@ class IsotonicCalibrator(Calibrator):
             if done < len(score_vector):
                 self._provide(int(self._links[kernels.STATUS]))
         return self._between(score_vector[: len(brackets)], brackets)
+
+    def _fill(
+        self, scores: NDArray[np.float64], s: NDArray[np.float64], w: NDArray[np.float64]
+    ) -> None:
+        """Learn the first samples at once: sort them and build a balanced tree."""
+        distinct, at = np.unique(scores, return_inverse=True)
+        sums = np.array([np.bincount(at, w), np.bincount(at, w * s)])
+        if self.window:
+            self._queue = np.zeros((max(len(scores), _FIRST_QUEUE), 3))
+            self._queue[: len(scores)] = np.column_stack([scores, w, w * s])
+            self._links[kernels.QUEUE_START] = 0
+            self._links[kernels.QUEUE_SIZE] = len(scores)
+        self._rebuild(distinct, sums, np.bincount(at))
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
@@ -687,14 +701,6 @@ class IsotonicCalibrator(Calibrator):
         if len(scores):
             calibrator._rebuild(scores, sums, counts, tree)
         return calibrator
-
-
-def _allocate(capacity: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Return the arrays of an index of ``capacity`` chunks."""
-    return (
-        np.zeros(index.HEAD + capacity * (index.NODE + index.CHUNK)),
-        np.zeros(index.META + capacity * (index.NODE_LINKS + index.CHUNK_LINKS), np.int32),
-    )
 
 
 def _too_large(s: float, where: str = "") -> ValueError:

@@ -10,7 +10,7 @@ import math
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._validation import (
@@ -41,8 +41,8 @@ class PAVStack:
 
     Parameters
     ----------
-    loss : str or MeanLoss
-        What to minimise.
+    loss : str or Loss
+        What to minimise; any convex loss.
     interpolation : {"linear", "step", "centered"}
         What holds between blocks; see `Staircase`.
 
@@ -51,11 +51,16 @@ class PAVStack:
     ValueError
         If the loss or the interpolation is unknown.
     TypeError
-        If the loss is not a mean-type loss.
+        If ``loss`` is neither a name nor a `Loss`.
 
     Notes
     -----
     Memory is O(number of blocks): 48 bytes each, with room for twice as many at most.
+
+    For a loss without a mean (`losses.Pinball`, `losses.Huber`, a function of one's own) all
+    samples are kept, and a push that pools costs a pass over the samples of the block that results
+    for each step of a bisection (`streamcal.calibration.convex_stack`). There `push_many` is faster
+    by far.
 
     Examples
     --------
@@ -70,6 +75,14 @@ class PAVStack:
     ValueError: `score` must not be less than the last one, 7.0, got 3.0; IsotonicCalibrator takes \
 scores in any order
     """
+
+    def __new__(cls, loss: str | losses.Loss = "squared", **_: Any) -> "PAVStack":
+        """Make the stack that the loss needs."""
+        if cls is PAVStack and not isinstance(losses.get(loss), losses.MeanLoss):
+            from streamcal.calibration.convex_stack import ConvexPAVStack
+
+            return object.__new__(ConvexPAVStack)
+        return object.__new__(cls)
 
     def __init__(
         self, loss: str | losses.Loss = "squared", *, interpolation: str = "linear"
@@ -144,13 +157,7 @@ scores in any order
         x, weights, sums = as_samples(scores, y, w, self._loss)
         if not len(x):
             return
-        order = pav.order_of(x)
-        if order == pav.UNSORTED:
-            as_vector(x, "scores")  # raises where that is the reason
-        if order == pav.UNSORTED or x[0] < self._last:
-            before = np.concatenate([[self._last], x[:-1]])
-            at = int(np.argmax(x < before))
-            self._refuse_late(x[at], before[at], f" at position {at}")
+        order = self._check_order(x)
         with np.errstate(over="ignore"):
             weight = self._weight + float(weights.sum())
             magnitude = self._magnitude + float(np.abs(sums).sum())
@@ -209,6 +216,17 @@ scores in any order
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_stack": self._stack[: self._size].copy()}
+
+    def _check_order(self, x: NDArray[np.float64]) -> int:
+        """Return how the scores of some samples are ordered; raise if they are late."""
+        order = pav.order_of(x)
+        if order == pav.UNSORTED:
+            as_vector(x, "scores")  # raises where that is the reason
+        if order == pav.UNSORTED or x[0] < self._last:
+            before = np.concatenate([[self._last], x[:-1]])
+            at = int(np.argmax(x < before))
+            self._refuse_late(x[at], before[at], f" at position {at}")
+        return order
 
     def _refuse_late(self, score: float, last: float, where: str = "") -> NoReturn:
         raise ValueError(

@@ -6,7 +6,7 @@ Inference under Order Restrictions*, 1972). `isotonic_fit` computes it for sampl
 `PAVStack` and `IsotonicCalibrator` keep it up to date on a stream.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, overload
 
 import numpy as np
@@ -84,7 +84,7 @@ class Staircase:
         check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
         check_choice(self.outside, "outside", OUTSIDE)
         for name in ("lower", "upper", "values", "weights", "centers"):
-            array = _frozen(getattr(self, name))
+            array = frozen(getattr(self, name))
             object.__setattr__(self, name, array)
             if array.ndim != 1 or len(array) != len(self.lower) or not len(array):
                 raise ValueError(
@@ -97,17 +97,9 @@ class Staircase:
                 f" values that do not decrease, got {self.lower}, {self.upper} and {self.values}"
             )
 
-    def __reduce__(self) -> tuple[type["Staircase"], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # An unpickled array is writable again; built anew, it is not.
-        return type(self), (
-            self.lower,
-            self.upper,
-            self.values,
-            self.weights,
-            self.centers,
-            self.interpolation,
-            self.outside,
-        )
+        return _rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)})
 
     def __len__(self) -> int:
         return len(self.values)
@@ -285,7 +277,12 @@ def from_stack(
     return stairs
 
 
-def _frozen(values: ArrayLike) -> NDArray[np.float64]:
+def _rebuild(kind: type[Staircase], values: dict[str, Any]) -> Staircase:
+    return kind(**values)
+
+
+def frozen(values: ArrayLike) -> NDArray[np.float64]:
+    """Return a read-only vector, a copy where the one given could still be written to."""
     array = np.asarray(values, dtype=np.float64)
     if array.flags.writeable:
         array = array.copy()

@@ -3,11 +3,13 @@
 What it is for. A stream brings scores in any order and takes them back in any order; every
 structure this library keeps exact on such a stream (the isotonic staircase first of all) is a
 summary folded up a balanced tree over the scores in order. This file keeps the order and knows
-nothing of summaries; `streamcal.kernels.hull` folds the staircase.
+nothing of summaries; `streamcal.kernels.hull` folds the staircase, and
+`streamcal.kernels.prefix_extrema` what ordinal thresholds need.
 
-Slots. A distinct score takes one slot of `SLOT` floats: the score and the sums of what was learned
-at it. Up to `SLOTS` slots lie side by side in a *chunk*, sorted. Each slot also counts its
-samples, because a sum of floats from which everything was taken back need not be 0.
+Slots. A distinct score takes one slot of `SLOT` floats: the score and two floats of the owner, such
+as the sums of what was learned at it. Up to `SLOTS` slots lie side by side in a *chunk*, sorted.
+Each slot also counts its samples, because a sum of floats from which everything was taken back need
+not be 0.
 
 Tree. Chunks are the leaves of a binary tree kept in balance by rotations (Adams 1993, "Efficient
 sets: a balancing act": no child outweighs its sibling more than `DELTA` times, weights counted in
@@ -26,7 +28,8 @@ chained through their first link. Offsets of single fields are the constants bel
 
 Summaries. Whatever changes below a node marks it and all its ancestors as dirty; the owner of the
 summaries refolds dirty nodes, children first. The end of each chunk (`CHUNK_TAIL` floats and more,
-as far as slots leave room) is the owner's too.
+as far as slots leave room) is the owner's too. Summaries whose size is not known here stand in a
+matrix of the owner's own, with a row for each node and each chunk.
 """
 
 import numpy as np
@@ -37,7 +40,7 @@ from streamcal.kernels._compile import helper, kernel
 Data = NDArray[np.float64]
 Links = NDArray[np.int32]
 
-SLOT = 3  # score, sum of weights, sum of weighted statistics
+SLOT = 3  # score, and what the owner keeps of it
 SLOTS = 128  # slots in a chunk at most
 DELTA, GAMMA = (
     3,
@@ -107,6 +110,14 @@ def leaves_of(links: Links, code: int) -> int:
 
 
 # ------------------------------------------------------------------------------ storage
+
+
+def allocate(capacity: int) -> tuple[Data, Links]:
+    """Return the arrays of an index of ``capacity`` chunks, to be cleared or moved into."""
+    return (
+        np.zeros(HEAD + capacity * (NODE + CHUNK)),
+        np.zeros(META + capacity * (NODE_LINKS + CHUNK_LINKS), np.int32),
+    )
 
 
 @helper

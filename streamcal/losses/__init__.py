@@ -2,14 +2,31 @@
 
 A `Loss` is a small immutable object: a value l(z, y), the ranges of z and y and, for a `MeanLoss`,
 the statistic and the link that reduce a block of samples to two sums. Losses are found by name
-(`get`) or passed as objects; nothing here compiles or keeps state.
+(`get`) or passed as objects. Any other convex loss is known by its derivative, which `derivative`
+gets from JAX; only then JAX is imported.
+
+A `TaskLoss` is another matter: what answering one ordinal label costs when another comes true. Its
+names are those of errors (`AbsoluteError`, `SquaredError`), and `get_task` finds it.
 
 >>> from streamcal import losses
 >>> float(losses.get("log")(0.8, 1))
 0.2231435513142097
 """
 
+from typing import TYPE_CHECKING, Any
+
 from streamcal.losses._base import Interval, Loss, MeanLoss, TwoPoint
+from streamcal.losses._convex import (
+    Absolute,
+    Expectile,
+    FunctionLoss,
+    Huber,
+    LogCosh,
+    Lp,
+    Pinball,
+    PseudoHuber,
+    from_function,
+)
 from streamcal.losses._mean import (
     Exponential,
     Gamma,
@@ -20,25 +37,53 @@ from streamcal.losses._mean import (
     Squared,
     Tweedie,
 )
+from streamcal.losses._task import (
+    AbsoluteError,
+    AsymmetricError,
+    CostTable,
+    SquaredError,
+    TaskLoss,
+    ZeroOneError,
+)
+
+if TYPE_CHECKING:
+    from streamcal.losses._derivative import derivative
 
 __all__ = [
+    "Absolute",
+    "AbsoluteError",
+    "AsymmetricError",
+    "CostTable",
+    "Expectile",
     "Exponential",
+    "FunctionLoss",
     "Gamma",
+    "Huber",
     "Interval",
     "Linex",
     "Log",
+    "LogCosh",
     "Logistic",
     "Loss",
+    "Lp",
     "MeanLoss",
+    "Pinball",
     "Poisson",
+    "PseudoHuber",
     "Squared",
+    "SquaredError",
+    "TaskLoss",
     "Tweedie",
     "TwoPoint",
+    "ZeroOneError",
+    "derivative",
+    "from_function",
     "get",
     "get_mean",
+    "get_task",
 ]
 
-_BY_NAME: dict[str, MeanLoss] = {
+_BY_NAME: dict[str, Loss] = {
     loss.name: loss
     for loss in (
         Squared(),
@@ -49,8 +94,24 @@ _BY_NAME: dict[str, MeanLoss] = {
         Logistic(),
         Exponential(),
         Linex(),
+        Absolute(),
+        Pinball(),
+        Expectile(),
+        Huber(),
+        PseudoHuber(),
+        LogCosh(),
+        Lp(),
     )
 }
+
+
+def __getattr__(name: str) -> Any:
+    if name != "derivative":
+        raise AttributeError(f"module 'streamcal.losses' has no attribute {name!r}")
+    from streamcal.losses._derivative import derivative
+
+    globals()[name] = derivative
+    return derivative
 
 
 def get(loss: str | Loss) -> Loss:
@@ -71,7 +132,8 @@ def get(loss: str | Loss) -> Loss:
     Traceback (most recent call last):
     ...
     ValueError: `loss` must be one of 'squared', 'log', 'poisson', 'gamma', 'tweedie', \
-'logistic', 'exponential', 'linex' or a Loss, got 'brier'
+'logistic', 'exponential', 'linex', 'absolute', 'pinball', 'expectile', 'huber', 'pseudo-huber', \
+'log-cosh', 'lp' or a Loss, got 'brier'
     """
     if isinstance(loss, Loss):
         return loss
@@ -89,7 +151,7 @@ def get_mean(loss: str | Loss) -> MeanLoss:
     Raises
     ------
     TypeError
-        If it is not a `MeanLoss`.
+        If it is not a `MeanLoss`; the message says what takes it.
 
     Examples
     --------
@@ -98,5 +160,43 @@ def get_mean(loss: str | Loss) -> MeanLoss:
     """
     found = get(loss)
     if not isinstance(found, MeanLoss):
-        raise TypeError(f"`loss` must be a mean-type loss (MeanLoss), got {found!r}")
+        raise TypeError(
+            f"`loss` must be a mean-type loss (MeanLoss) here, got {found!r};"
+            " AnytimeCalibrator, anytime_isotonic and PAVStack take any convex loss"
+        )
     return found
+
+
+_TASK_BY_NAME: dict[str, TaskLoss] = {
+    loss.name: loss for loss in (AbsoluteError(), SquaredError(), ZeroOneError(), AsymmetricError())
+}
+
+
+def get_task(loss: str | TaskLoss) -> TaskLoss:
+    """Return a task loss by its lower-case name; a `TaskLoss` is returned as is.
+
+    Raises
+    ------
+    ValueError
+        If there is no task loss of that name.
+    TypeError
+        If ``loss`` is neither a name nor a `TaskLoss`.
+
+    Examples
+    --------
+    >>> get_task("zero-one")
+    ZeroOneError()
+    >>> get_task("log")
+    Traceback (most recent call last):
+    ...
+    ValueError: `loss` must be one of 'absolute', 'squared', 'zero-one', 'asymmetric' or a \
+TaskLoss, got 'log'
+    """
+    if isinstance(loss, TaskLoss):
+        return loss
+    if not isinstance(loss, str):
+        raise TypeError(f"`loss` must be a name or a TaskLoss, got {loss!r}")
+    if loss not in _TASK_BY_NAME:
+        names = ", ".join(repr(name) for name in _TASK_BY_NAME)
+        raise ValueError(f"`loss` must be one of {names} or a TaskLoss, got {loss!r}")
+    return _TASK_BY_NAME[loss]

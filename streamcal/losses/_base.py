@@ -146,15 +146,20 @@ class Loss(ABC):
         The labels the loss is defined for.
     z_range : Interval
         The values it is defined for.
+    minimized_by_label : bool
+        Whether l(z, y) is least at z = y; the best value of a block then lies among its labels.
     """
 
     name: str
     y_range: Interval | TwoPoint
     z_range: Interval
+    minimized_by_label: bool = False
 
     @abstractmethod
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return l(z, y) element by element; the arguments broadcast.
+
+        This library's own losses take what `jax.numpy` makes as well, and return the same kind.
 
         At the ends of its range a loss has its limit, inf where it grows without bound. Outside
         the ranges anything may come back; no warning is given.
@@ -211,6 +216,7 @@ class MeanLoss(Loss):
     array([1.5, 3. ])
     """
 
+    minimized_by_label = True
     anchors: tuple[float, float] | None = None
     """The lowest and the highest label that a prior's pseudo-samples take; None: it has none."""
 

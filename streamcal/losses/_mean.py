@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_number
 from streamcal.losses._base import Floats, Interval, MeanLoss, TwoPoint
+from streamcal.losses._namespace import as_arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,8 @@ class Squared(MeanLoss):
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
-        return np.square(z - y)
+        xp, z, y = as_arrays(z, y)
+        return xp.square(z - y)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +61,10 @@ class Log(MeanLoss):
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
-        hit = np.where(y == 0.0, 0.0, y * np.log(z))
-        miss = np.where(y == 1.0, 0.0, (1.0 - y) * np.log1p(-z))
+        xp, z, y = as_arrays(z, y)
+        # What is not chosen must be harmless too: its derivative is multiplied by 0, not left out.
+        hit = y * xp.log(xp.where(y == 0.0, 1.0, z))
+        miss = (1.0 - y) * xp.log1p(xp.where(y == 1.0, 0.0, -z))
         return 0.0 - hit - miss  # 0.0 − … so that no loss is −0.0
 
 
@@ -85,8 +87,8 @@ class Poisson(MeanLoss):
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
-        return np.asarray(z - np.where(y == 0.0, 0.0, y * np.log(z)))
+        xp, z, y = as_arrays(z, y)
+        return z - y * xp.log(xp.where(y == 0.0, 1.0, z))  # see Log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +110,8 @@ class Gamma(MeanLoss):
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
-        return np.where(z == 0.0, np.inf, y / z + np.log(z))
+        xp, z, y = as_arrays(z, y)
+        return xp.where(z == 0.0, math.inf, y / z + xp.log(z))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +151,10 @@ class Tweedie(MeanLoss):
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
+        xp, z, y = as_arrays(z, y)
         p = self.power
-        pull = np.where(y == 0.0, 0.0, y * np.power(z, 1.0 - p) / (p - 1.0))
-        return np.asarray(np.power(z, 2.0 - p) / (2.0 - p) + pull)
+        pull = xp.where(y == 0.0, 0.0, y * xp.power(z, 1.0 - p) / (p - 1.0))
+        return xp.power(z, 2.0 - p) / (2.0 - p) + pull
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,14 +171,15 @@ class Logistic(MeanLoss):
     """
 
     name = "logistic"
+    minimized_by_label = False
     anchors = (-1.0, 1.0)
     y_range = TwoPoint(-1.0, 1.0)
     z_range = Interval(-math.inf, math.inf)
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
-        return np.asarray(np.logaddexp(0.0, -y * z))
+        xp, z, y = as_arrays(z, y)
+        return xp.logaddexp(0.0, -y * z)
 
     def statistic(self, y: Floats) -> Floats:
         """Return 1 for the label 1 and 0 for −1."""
@@ -205,14 +208,15 @@ class Exponential(MeanLoss):
     """
 
     name = "exponential"
+    minimized_by_label = False
     anchors = (-1.0, 1.0)
     y_range = TwoPoint(-1.0, 1.0)
     z_range = Interval(-math.inf, math.inf)
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
-        return np.asarray(np.exp(-y * z))
+        xp, z, y = as_arrays(z, y)
+        return xp.exp(-y * z)
 
     def statistic(self, y: Floats) -> Floats:
         """Return 1 for the label 1 and 0 for −1."""
@@ -265,9 +269,9 @@ class Linex(MeanLoss):
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        z, y = _floats(z, y)
+        xp, z, y = as_arrays(z, y)
         d = self.a * (z - y)
-        return np.asarray(np.expm1(d) - d)
+        return xp.expm1(d) - xp.minimum(d, 1e3)  # beyond, exp(d) is inf already
 
     def statistic(self, y: Floats) -> Floats:
         """Return −e^(−ay)."""
@@ -284,10 +288,6 @@ class Linex(MeanLoss):
     def inverse_link(self, z: Floats) -> Floats:
         """Return −e^(−az)."""
         return self.statistic(z)
-
-
-def _floats(z: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return np.asarray(z, dtype=np.float64), np.asarray(y, dtype=np.float64)
 
 
 def _logit(m: Floats) -> Floats:

@@ -1,7 +1,25 @@
-"""River metrics of predicted probabilities: how good, how calibrated, how sharp."""
+"""River metrics: how good, calibrated and sharp probabilities are, and how far off ranks are."""
 
 from streamcal.metrics.brier import BrierScore
 from streamcal.metrics.corp import CORP
 from streamcal.metrics.ece import ECE
+from streamcal.metrics.ordinal import (
+    MAE,
+    MZE,
+    MacroMAE,
+    OneOffAccuracy,
+    QuadraticKappa,
+    RankedProbabilityScore,
+)
 
-__all__ = ["CORP", "ECE", "BrierScore"]
+__all__ = [
+    "CORP",
+    "ECE",
+    "MAE",
+    "MZE",
+    "BrierScore",
+    "MacroMAE",
+    "OneOffAccuracy",
+    "QuadraticKappa",
+    "RankedProbabilityScore",
+]

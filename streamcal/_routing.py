@@ -1,0 +1,63 @@
+"""What wrappers need to know of river models: what is inside, and which arguments it takes."""
+
+import inspect
+from typing import Any
+
+from river import base, compose
+
+
+class Routing:
+    """Hands each method of the wrapped model the extra arguments that it takes, and no others."""
+
+    _accepted: dict[str, frozenset[str] | None]
+
+    def _set_routes(self, model: base.Estimator, *methods: str) -> None:
+        self._accepted = {method: accepted_arguments(model, method) for method in methods}
+
+    def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return those arguments that this method of the model takes."""
+        accepted = self._accepted[method]
+        if accepted is None:
+            return arguments
+        return {name: value for name, value in arguments.items() if name in accepted}
+
+
+def last_step(model: Any) -> Any:
+    """Return the model itself, or what a pipeline ends with."""
+    while isinstance(model, compose.Pipeline):
+        model = model._last_step
+    return model
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of a class, or of the class of anything else."""
+    return thing.__name__ if isinstance(thing, type) else type(thing).__name__
+
+
+def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
+    """Return the extra arguments that ``model`` takes in ``method``, None if it takes any.
+
+    river's wrappers take any and hand them on, so what counts is the model inside. A pipeline hands
+    each step what the step takes, but in ``learn_many`` the last step gets everything.
+    """
+    if isinstance(model, compose.Pipeline):
+        steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]
+        accepted: frozenset[str] = frozenset()
+        for step in steps:
+            names = accepted_arguments(step, method)
+            if names is None:
+                return None
+            accepted |= names
+        return accepted
+    function = getattr(type(model), method, None)
+    if function is None:
+        return frozenset()
+    parameters = inspect.signature(function).parameters.values()
+    named = frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
+    named -= {"self", "x", "X", "y"}
+    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+        return named
+    if not isinstance(model, base.Wrapper):
+        return None
+    inside = accepted_arguments(model._wrapped_model, method)
+    return None if inside is None else named | inside

@@ -1,0 +1,315 @@
+"""A window of the stream, and the best map of it for any convex loss, renewed every so often.
+
+Losses whose block minimiser is no mean have no sums that could be kept exact from sample to sample.
+So the window is solved anew (`streamcal.calibration.anytime`), starting from the map before, while
+that goes on serving. The solve runs between two samples, within a deadline if there is one, or in a
+process of its own, so that no sample ever waits.
+"""
+
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal import losses
+from streamcal._validation import (
+    as_number,
+    as_score,
+    as_vector,
+    as_weight,
+    check_choice,
+    check_window,
+)
+from streamcal._worker import Worker
+from streamcal.calibration.anytime import AnytimeStaircase, anytime_isotonic, check_limits
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.staircase import INTERPOLATIONS
+from streamcal.kernels import pav
+
+_FIRST_ROOM = 64
+_EARLY = 4  # while the window fills, it is solved again for each fourth of what it holds
+
+
+class AnytimeCalibrator(Calibrator):
+    """Isotonic calibration of the last samples for any convex loss, solved again and again.
+
+    Medians, quantiles, expectiles, robust and user-written losses; for a loss whose minimiser is a
+    mean, `IsotonicCalibrator` is exact after every sample and cheaper.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        What to minimise. JAX must be able to differentiate it.
+    window : int
+        How many of the last samples count.
+    every : int
+        After how many samples the window is solved again. While there are fewer than 4 ``every`` of
+        them it is solved each time it has grown by a fourth.
+    tol : float or None
+        The half-width at which a solve stops, in units of the value; None: 1e-9 of the range.
+    deadline : float or None
+        Seconds after which a solve stops with what it has.
+    background : bool
+        Whether solves run in a process of their own. The map served is then somewhat older.
+    interpolation : {"linear", "step", "centered"}
+        What holds between blocks; see `Staircase`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of range or of the wrong kind.
+
+    Notes
+    -----
+    If a solve fails because the loss has no number for a derivative, `learn_one` raises what
+    `anytime_isotonic` does; in the background it warns. Samples stay learned and the map before
+    goes on serving.
+
+    In the background a process is spawned for the first solve, and whenever one has died; `close`
+    ends it, and so does the end of the calibrator. As with every spawned process, a script has to
+    keep its work under ``if __name__ == "__main__":``.
+
+    Examples
+    --------
+    The map to the median of y, which three wild labels do not disturb:
+
+    >>> calibrator = AnytimeCalibrator("absolute", window=100)
+    >>> for i in range(100):
+    ...     calibrator.learn_one(score=i / 100, y=i if i % 40 else 1e6)
+    >>> calibrator.predict_one(0.505)
+    50.5
+    """
+
+    def __init__(
+        self,
+        loss: str | losses.Loss,
+        *,
+        window: int = 10_000,
+        every: int = 1_000,
+        tol: float | None = None,
+        deadline: float | None = None,
+        background: bool = False,
+        interpolation: str = "linear",
+    ):
+        for name, value in (("window", window), ("every", every)):
+            check_window(value, name)
+            if value is None:
+                raise ValueError(f"`{name}` must be a positive int, got None")
+        check_limits(None, tol, deadline)
+        check_choice(interpolation, "interpolation", INTERPOLATIONS)
+        self.loss = loss
+        self.window = window
+        self.every = every
+        self.tol = tol
+        self.deadline = deadline
+        self.background = background
+        self.interpolation = interpolation
+
+        self._loss = losses.get(loss)
+        self._samples = np.empty((min(window, _FIRST_ROOM), 3))  # score, label, weight: a ring
+        self._n_learned = 0
+        self._due = 1  # samples until the next solve
+        self._staircase: AnytimeStaircase | None = None
+        self._lookup: tuple[NDArray[np.float64], ...] = ()
+        solve = partial(_solve, self._loss, interpolation, tol, deadline)
+        self._worker = Worker(solve) if background else None
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"loss": "absolute"}
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples are in the window."""
+        return min(self._n_learned, self.window)
+
+    @property
+    def half_width(self) -> float:
+        """How far the map served is from the best one of its samples at most; inf before any."""
+        return np.inf if self._staircase is None else self._staircase.half_width
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Learn a sample; O(1), and a solve when one is due and not run in the background.
+
+        Raises
+        ------
+        ValueError
+            If the score is not finite, the label out of the range of the loss, or the weight not
+            from 1e-60 to 1e60; nothing has changed then.
+        TypeError
+            If an argument is not a number.
+        """
+        score, y, w = as_score(score), as_number(y, "y"), as_weight(w)
+        self._loss.check_labels(y)
+        at = self._n_learned % self.window
+        if at == len(self._samples):
+            self._make_room(1)
+        self._samples[at] = score, y, w
+        self._n_learned += 1
+        self._due -= 1
+        self._renew()
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given; solves fall where they would one by one."""
+        self._run(scores, y, w, predict=False)
+
+    def predict_one(self, score: float) -> float:
+        """Return the newest map's value at ``score``; before any, the score itself, if in range.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the score is not a finite number.
+        """
+        return float(self._predict(np.array([as_score(score)]))[0])
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
+        return self._predict(as_vector(scores, "scores"))
+
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in order; see `Calibrator`."""
+        return self._run(scores, y, w, predict=True)
+
+    def staircase(self) -> AnytimeStaircase:
+        """Return the map that is served, with its bounds.
+
+        Raises
+        ------
+        ValueError
+            If no window has been solved yet.
+        """
+        if self._staircase is None:
+            raise ValueError("`staircase` needs a solved window, got none yet")
+        return self._staircase
+
+    def solve(self) -> AnytimeStaircase:
+        """Solve the window now, in this process, and serve what comes out.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been learned, or as `anytime_isotonic` does.
+        """
+        if not self._n_learned:
+            raise ValueError("`solve` needs at least one learned sample, got none")
+        self._due = self._pause()
+        window, start = self._samples[: self.n_samples], self._staircase
+        self._serve(_solve(self._loss, self.interpolation, self.tol, self.deadline, window, start))
+        return self.staircase()
+
+    def close(self) -> None:
+        """End the background process, if there is one; a solve that comes due starts another."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _run(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
+    ) -> NDArray[np.float64]:
+        """Take samples up to the next solve at once, again and again."""
+        x, labels, weights = self._check_samples(scores, y, w)
+        predictions = np.empty(len(x) if predict else 0)
+        begin = 0
+        while begin < len(x):
+            at = self._n_learned % self.window
+            n = min(len(x) - begin, self._due if self._due > 0 else 1, self.window - at)
+            part = slice(begin, begin + n)
+            if predict:
+                predictions[part] = self._predict(x[part])
+            if at + n > len(self._samples):
+                self._make_room(at + n - len(self._samples))
+            self._samples[at : at + n] = np.column_stack((x[part], labels[part], weights[part]))
+            self._n_learned += n
+            self._due -= n
+            begin += n
+            self._renew()
+        return predictions
+
+    def _renew(self) -> None:
+        """Serve what the background has ready, and solve if it is time."""
+        worker = self._worker
+        if worker is None:
+            if self._due <= 0:
+                self.solve()
+            return
+        if worker.done:
+            try:
+                found = worker.poll()
+            except Exception as error:
+                import warnings
+
+                warnings.warn(
+                    f"the map before goes on serving, for a solve failed: {error}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+                found = None
+            if found is not None:
+                self._serve(found)
+        if self._due <= 0:
+            # A worker that is busy or starting is asked again, but not at each sample.
+            self._due = max(1, self.every // 16)
+            if worker.ready():
+                worker.submit(self._samples[: self.n_samples], self._staircase)
+                self._due = self._pause()
+
+    def _pause(self) -> int:
+        """Return how many samples to learn before the next solve."""
+        return max(1, min(self.every, self.n_samples // _EARLY))
+
+    def _serve(self, stairs: AnytimeStaircase) -> None:
+        self._staircase = stairs
+        if self.interpolation == "centered":
+            self._lookup = stairs.centers, stairs.centers, stairs.values
+        else:
+            self._lookup = stairs.lower, stairs.upper, stairs.values
+
+    def _predict(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._staircase is None:
+            return np.array([self._loss.z_range.clip(score) for score in x])
+        out = np.empty(len(x))
+        left, right, values = self._lookup
+        pav.evaluate(left, right, values, self.interpolation != "step", x, out)
+        return out
+
+    def _make_room(self, n_rows: int) -> None:
+        room = min(self.window, max(2 * len(self._samples), len(self._samples) + n_rows))
+        samples = np.empty((room, 3))
+        samples[: len(self._samples)] = self._samples
+        self._samples = samples
+
+    def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
+        labels = as_vector(y, "y", finite=False)
+        self._loss.check_labels(labels)
+        return labels
+
+
+def _solve(
+    loss: losses.Loss,
+    interpolation: str,
+    tol: float | None,
+    deadline: float | None,
+    samples: NDArray[np.float64],
+    start: AnytimeStaircase | None,
+) -> AnytimeStaircase:
+    """Solve a window; also what the background process runs."""
+    scores, y, w = samples.T
+    return anytime_isotonic(
+        scores,
+        y,
+        w,
+        loss=loss,
+        tol=tol,
+        deadline=deadline,
+        start=start,
+        interpolation=interpolation,
+    )

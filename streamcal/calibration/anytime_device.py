@@ -1,0 +1,163 @@
+"""Rounds of anytime isotonic regression as one JAX program, for accelerators.
+
+The idea is explained in `streamcal.kernels.threshold_decomposition`. Here nothing is a list of
+cells: every sample has the bounds of its own value, and a cell is a run of samples with the same
+bounds. Running sums and running maxima within cells are associative scans, so a round is a few
+passes over all samples without a loop, and rounds follow one another without a word from the host.
+
+Arrays are padded to powers of two, so that a window that grows is not compiled anew at each size.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import NDArray
+
+from streamcal import losses
+from streamcal.kernels import threshold_decomposition as kernels
+from streamcal.losses._derivative import padded, pointwise
+
+if TYPE_CHECKING:
+    from streamcal.calibration.anytime import Problem
+
+Array = Any
+
+
+class Device:
+    """The rounds of a problem on JAX's default device; guesses are not used."""
+
+    def __init__(self, problem: "Problem"):
+        self._problem = problem
+        self._n = n = len(problem.y)
+        pad = (0, padded(n) - n)
+        offset = problem.offset if len(problem.offset) else np.zeros(n)
+        valid = np.pad(np.ones(n, np.bool_), pad)
+        with jax.enable_x64(True):
+            self._samples = tuple(
+                jax.device_put(np.pad(part, pad, mode="edge"))
+                for part in (problem.y, problem.w, offset, problem.ends != 0)
+            )
+            self._low = jnp.where(valid, problem.low, problem.high)
+            self._high = jnp.full(len(valid), problem.high)
+            self._valid = jax.device_put(valid)
+            self._rules = jax.device_put(problem.rules)
+        self._open = True
+        self.advance(0)
+
+    def open(self) -> bool:
+        """Whether a round would do anything."""
+        return self._open
+
+    def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if nothing is open any more; return how many."""
+        program = _program(self._problem.loss)
+        with jax.enable_x64(True):
+            self._low, self._high, done, n_open, bad = program(
+                self._low, self._high, self._valid, *self._samples, self._rules, n_rounds
+            )
+        if int(bad) >= 0:
+            raise self._not_a_number(int(bad))
+        self._open = bool(n_open)
+        return int(done)
+
+    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the first sample of each cell, and its bounds."""
+        low, high = np.array(self._low[: self._n]), np.array(self._high[: self._n])
+        first = np.ones(self._n, np.bool_)
+        first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        starts = np.flatnonzero(first)
+        return starts, low[starts], high[starts]
+
+    def _not_a_number(self, begin: int) -> ValueError:
+        from streamcal.calibration.anytime import not_a_number
+
+        problem = self._problem
+        at = float(_midpoint(float(self._low[begin]), float(self._high[begin])))
+        z = at + (problem.offset if len(problem.offset) else np.zeros(self._n))
+        slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
+        return not_a_number(problem.loss, slopes, z, problem.y, problem.w, begin)
+
+
+@lru_cache(maxsize=64)
+def _program(loss: losses.Loss) -> Callable[..., Any]:
+    """Return the compiled loop over rounds for a loss; to be called under ``enable_x64``."""
+    slope = jax.vmap(pointwise(loss))
+
+    def run(
+        low: Array,
+        high: Array,
+        valid: Array,
+        y: Array,
+        w: Array,
+        offset: Array,
+        ends: Array,
+        rules: Array,
+        n_rounds: int,
+    ) -> Any:
+        def is_open(low: Array, high: Array) -> Array:
+            middle = _midpoint(low, high)
+            half = 0.5 * high - 0.5 * low
+            near = rules[kernels.RELATIVE] * jnp.maximum(jnp.abs(low), jnp.abs(high))
+            close = (half <= rules[kernels.TOLERANCE]) | ((half <= near) & (half < jnp.inf))
+            return valid & ~close & (low < middle) & (middle < high)
+
+        def go_on(state: Any) -> Array:
+            low, high, done, bad = state
+            return (done < n_rounds) & (bad < 0) & is_open(low, high).any()
+
+        def step(state: Any) -> Any:
+            low, high, done, _ = state
+            undecided = is_open(low, high)
+            at = _midpoint(low, high)
+            slopes = jnp.where(undecided, w * slope(at + offset, y), 0.0)
+
+            differs = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+            edge = jnp.ones(1, jnp.bool_)
+            first, last = jnp.r_[edge, differs], jnp.r_[differs, edge]
+            total = _scan(jnp.add, slopes, first)
+            # The greatest sum up to here, and from here on, where a cell may be cut.
+            sums = jnp.where(ends, total, -jnp.inf)
+            until = jnp.maximum(_scan(jnp.maximum, sums, first), 0.0)
+            since = _scan(jnp.maximum, sums, last, reverse=True)
+            best = _scan(jnp.maximum, until, last, reverse=True)
+            before = jnp.where(first, 0.0, jnp.r_[0.0, until[:-1]])
+            below, above = before < best, since < best
+
+            new_low = jnp.where(undecided & ~below, at, low)
+            new_high = jnp.where(undecided & ~above, at, high)
+            nan = jnp.isnan(total)
+            bad = jnp.where(nan.any(), jnp.argmax(nan), -1)
+            keep = bad >= 0  # the message wants the bounds that led there
+            new_low, new_high = jnp.where(keep, low, new_low), jnp.where(keep, high, new_high)
+            return new_low, new_high, done + 1, bad
+
+        low, high, done, bad = lax.while_loop(go_on, step, (low, high, 0, -1))
+        return low, high, done, is_open(low, high).any(), bad
+
+    return jax.jit(run)
+
+
+def _midpoint(low: Array, high: Array) -> Array:
+    """Return `kernels.midpoint` of each pair of bounds."""
+    up = jnp.where(low >= 0.0, jnp.maximum(2.0 * low, 1.0), 0.0)
+    down = jnp.where(high <= 0.0, jnp.minimum(2.0 * high, -1.0), 0.0)
+    both = 0.5 * low + 0.5 * high
+    one = jnp.where(jnp.isinf(high), jnp.where(jnp.isinf(low), 0.0, up), down)
+    return jnp.where(jnp.isinf(low) | jnp.isinf(high), one, both)
+
+
+def _scan(
+    combine: Callable[[Array, Array], Array], x: Array, fresh: Array, *, reverse: bool = False
+) -> Array:
+    """Return running combinations that begin anew wherever ``fresh`` says."""
+
+    def join(before: Any, after: Any) -> Any:
+        (begun, left), (begins, right) = before, after
+        return begun | begins, jnp.where(begins, right, combine(left, right))
+
+    return lax.associative_scan(join, (fresh, x), reverse=reverse)[1]

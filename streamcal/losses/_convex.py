@@ -1,0 +1,405 @@
+"""Convex losses whose block minimiser is no mean: medians, quantiles, expectiles, robust losses.
+
+The best common value of a block is where the sum of weighted derivatives passes 0, and that is all
+a solver gets to see (`streamcal.losses.derivative`). Values are written once, for NumPy and JAX
+alike. All of them are least where the value is the label.
+
+Quantiles and expectiles: Newey & Powell, *Asymmetric Least Squares Estimation and Testing*,
+Econometrica 1987. Huber: *Robust Estimation of a Location Parameter*, Annals of Mathematical
+Statistics 1964.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import as_number, check_choice
+from streamcal.losses._base import Interval, Loss, TwoPoint
+from streamcal.losses._namespace import as_arrays
+
+TIES = ("lower", "midpoint", "upper")
+
+_REAL = Interval(-math.inf, math.inf)
+
+
+class _Residual(Loss):
+    """A loss of z − y for any finite labels and values, least at 0."""
+
+    y_range = z_range = _REAL
+    minimized_by_label = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinball(_Residual):
+    """Pinball loss, for the quantile tau: tau (y − z) below the label, (1 − tau) (z − y) above it.
+
+    Where the weights on both sides balance, every value from one label to the next is best.
+
+    Parameters
+    ----------
+    tau : float
+        The level of the quantile, strictly between 0 and 1.
+    ties : {"midpoint", "lower", "upper"}
+        Which best map is meant where there are several: the least one, the greatest one, or that
+        which has each block of the least one at the middle of the values it can have as a whole.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> Pinball(tau=0.9)([0.0, 2.0], [1.0, 1.0])
+    array([0.9, 0.1])
+    """
+
+    tau: float = 0.5
+    ties: str = "midpoint"
+
+    name = "pinball"
+
+    def __post_init__(self) -> None:
+        _keep(self, "tau", _share(self.tau, "tau"))
+        check_choice(self.ties, "ties", TIES)
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        return xp.where(y >= z, self.tau * (y - z), (1.0 - self.tau) * (z - y))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absolute(_Residual):
+    """Absolute error |z − y|, twice the pinball loss of the median.
+
+    Parameters
+    ----------
+    ties : {"midpoint", "lower", "upper"}
+        Which median is meant where there are several; see `Pinball`.
+
+    Examples
+    --------
+    >>> float(Absolute()(0.25, 1.0))
+    0.75
+    """
+
+    ties: str = "midpoint"
+
+    name = "absolute"
+
+    def __post_init__(self) -> None:
+        check_choice(self.ties, "ties", TIES)
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        return xp.abs(z - y)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectile(_Residual):
+    """Asymmetric squared error, for the expectile tau: tau (z − y)² below the label, 1 − tau above.
+
+    Parameters
+    ----------
+    tau : float
+        The level of the expectile, strictly between 0 and 1; ½ is the mean.
+
+    Raises
+    ------
+    ValueError
+        If ``tau`` is out of range.
+
+    Examples
+    --------
+    >>> Expectile(tau=0.75)([0.0, 2.0], [1.0, 1.0])
+    array([0.75, 0.25])
+    """
+
+    tau: float = 0.5
+
+    name = "expectile"
+
+    def __post_init__(self) -> None:
+        _keep(self, "tau", _share(self.tau, "tau"))
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        return xp.where(y >= z, self.tau, 1.0 - self.tau) * xp.square(z - y)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Huber(_Residual):
+    """Huber loss: (z − y)² / 2 up to the distance delta, and straight lines from there.
+
+    Parameters
+    ----------
+    delta : float
+        Where the lines start, in units of the label; positive.
+
+    Raises
+    ------
+    ValueError
+        If ``delta`` is not positive and finite.
+
+    Examples
+    --------
+    >>> Huber(delta=1.0)([0.5, 3.0], 0.0)
+    array([0.125, 2.5  ])
+    """
+
+    delta: float = 1.0
+
+    name = "huber"
+
+    def __post_init__(self) -> None:
+        _keep(self, "delta", _positive(self.delta, "delta"))
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        distance = xp.abs(z - y)
+        inner = xp.minimum(distance, self.delta)
+        return 0.5 * inner * inner + self.delta * (distance - inner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PseudoHuber(_Residual):
+    """Pseudo-Huber loss, a smooth `Huber`: delta² (√(1 + ((z − y) / delta)²) − 1).
+
+    Parameters
+    ----------
+    delta : float
+        The scale, in units of the label, on which the square turns into a line; positive.
+
+    Raises
+    ------
+    ValueError
+        If ``delta`` is not positive and finite.
+
+    Examples
+    --------
+    >>> float(PseudoHuber(delta=3.0)(4.0, 0.0))
+    6.0
+    """
+
+    delta: float = 1.0
+
+    name = "pseudo-huber"
+
+    def __post_init__(self) -> None:
+        _keep(self, "delta", _positive(self.delta, "delta"))
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        distance = xp.abs(z - y)
+        # From 1e8 delta on the slope is delta up to rounding, and squares would overflow later.
+        inner = xp.minimum(distance, 1e8 * self.delta)
+        # √(1 + s) − 1 = s / (√(1 + s) + 1), which is no difference of nearly equal numbers
+        root = xp.sqrt(1.0 + xp.square(inner / self.delta))
+        return inner * (inner / (1.0 + root)) + self.delta * (distance - inner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogCosh(_Residual):
+    """Log-cosh loss: log cosh(z − y), a square near the label and |z − y| − log 2 far from it.
+
+    Examples
+    --------
+    >>> float(LogCosh()(1.0, 0.0))
+    0.43378083...
+    """
+
+    name = "log-cosh"
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        distance = xp.abs(z - y)
+        return distance + xp.log1p(xp.exp(-2.0 * distance)) - math.log(2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lp(_Residual):
+    """The p-th power of the distance: |z − y|^p.
+
+    Parameters
+    ----------
+    p : float
+        Greater than 1 and finite; towards 1 it is `Absolute`, and 2 is squared error.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is out of range.
+
+    Examples
+    --------
+    >>> float(Lp(p=3)(0.0, 2.0))
+    8.0
+    """
+
+    p: float = 1.5
+
+    name = "lp"
+
+    def __post_init__(self) -> None:
+        p = as_number(self.p, "p")
+        if not 1.0 < p < math.inf:
+            raise ValueError(f"`p` must be greater than 1 and finite, got {self.p!r}")
+        _keep(self, "p", p)
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        return xp.power(xp.abs(z - y), self.p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionLoss(Loss):
+    """A loss given by a function; made by `from_function`.
+
+    Two are equal if their functions, ranges and names are. It is pickled with its function, which
+    has to be one that pickle finds by name.
+    """
+
+    function: Callable[[Any, Any], Any]
+    name: str = "function"
+    z_range: Interval = field(default=_REAL)
+    y_range: Interval | TwoPoint = field(default=_REAL)
+
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        xp, z, y = as_arrays(z, y)
+        if xp is np:
+            from streamcal.losses._derivative import values
+
+            return values(self.function, z, y)
+        value: NDArray[np.float64] = self.function(z, y)
+        return value
+
+
+def from_function(
+    f: Callable[[Any, Any], Any],
+    *,
+    domain: Interval = _REAL,
+    labels: Interval | TwoPoint = _REAL,
+    name: str = "function",
+    check: bool = True,
+) -> FunctionLoss:
+    """Return the loss l(z, y) that a function computes; its derivative comes from ``jax.grad``.
+
+    Parameters
+    ----------
+    f : callable
+        l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
+    domain : Interval
+        The values z it is defined for.
+    labels : Interval or TwoPoint
+        The labels y it is defined for.
+    name : str
+        What messages call it.
+    check : bool
+        Whether to look for falling derivatives on a grid of 65 values and 9 labels first.
+
+    Returns
+    -------
+    loss : FunctionLoss
+
+    Raises
+    ------
+    ValueError
+        If the derivative falls somewhere on the grid, or is NaN there.
+    TypeError
+        If JAX cannot trace ``f``, or it does not return a scalar.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from streamcal import losses
+    >>> quartic = losses.from_function(lambda z, y: (z - y) ** 4, name="quartic")
+    >>> float(losses.derivative(quartic, [3.0], [1.0])[0])
+    32.0
+    >>> losses.from_function(lambda z, y: jnp.cos(z - y), name="cosine")
+    Traceback (most recent call last):
+    ...
+    ValueError: `f` must be convex in z, but the derivative of the cosine loss at y = -100.0 falls \
+from ... at z = ... to ... at z = ...; `check=False` skips this check
+    """
+    if not callable(f):
+        raise TypeError(f"`f` must be a function of z and y, got {f!r}")
+    if not isinstance(domain, Interval):
+        raise TypeError(f"`domain` must be an Interval, got {domain!r}")
+    if not isinstance(labels, Interval | TwoPoint):
+        raise TypeError(f"`labels` must be an Interval or a TwoPoint, got {labels!r}")
+    from streamcal.losses._derivative import pointwise
+
+    loss = FunctionLoss(function=f, name=name, z_range=domain, y_range=labels)
+    pointwise(loss)
+    if check:
+        _check_convex(loss)
+    return loss
+
+
+def _check_convex(loss: FunctionLoss) -> None:
+    from streamcal.losses._derivative import derivative
+
+    z, y = _grid(loss.z_range, 65), _grid(loss.y_range, 9)
+    slopes = derivative(loss, np.tile(z, len(y)), np.repeat(y, len(z))).reshape(len(y), len(z))
+    if np.isnan(slopes).any():
+        at = np.argwhere(np.isnan(slopes))[0]
+        raise ValueError(
+            f"`f` must have a derivative in all of its domain, but that of the {loss.name} loss"
+            f" is NaN at z = {z[at[1]]}, y = {y[at[0]]}; `check=False` skips this check"
+        )
+    left, right = slopes[:, :-1], slopes[:, 1:]
+    size = np.maximum(np.abs(left), np.abs(right))
+    with np.errstate(over="ignore"):
+        falls = right < left - np.where(np.isfinite(size), 1e-9 * size, 0.0)
+    if falls.any():
+        row, at = np.argwhere(falls)[0]
+        raise ValueError(
+            f"`f` must be convex in z, but the derivative of the {loss.name} loss at y = {y[row]}"
+            f" falls from {slopes[row, at]:g} at z = {z[at]:g} to {slopes[row, at + 1]:g}"
+            f" at z = {z[at + 1]:g}; `check=False` skips this check"
+        )
+
+
+def _grid(range_: Interval | TwoPoint, n: int) -> NDArray[np.float64]:
+    """Return ``n`` numbers inside an interval; where it is infinite, evenly spaced by arcsinh."""
+    if isinstance(range_, TwoPoint):
+        return np.array([range_.low, range_.high])
+    far = np.arcsinh(100.0)
+    bounds = np.isfinite([range_.low, range_.high])
+    if bounds.all():
+        return 2.0 * np.linspace(0.5 * range_.low, 0.5 * range_.high, n + 2)[1:-1]
+    if not bounds.any():
+        return np.sinh(np.linspace(-far, far, n))
+    steps = np.sinh(np.linspace(0.0, far, n + 1))[1:]
+    if bounds[0]:
+        return range_.low + max(1.0, abs(range_.low)) * steps
+    return (range_.high - max(1.0, abs(range_.high)) * steps)[::-1]
+
+
+def _keep(loss: Loss, parameter: str, value: float) -> None:
+    object.__setattr__(loss, parameter, value)
+
+
+def _share(value: Any, name: str) -> float:
+    number = as_number(value, name)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"`{name}` must be strictly between 0 and 1, got {value!r}")
+    return number
+
+
+def _positive(value: Any, name: str) -> float:
+    number = as_number(value, name)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}")
+    return number

@@ -1,0 +1,253 @@
+"""The best common value of a block of samples, for losses that have no mean.
+
+It is where the sum of the weighted derivatives of the block passes 0. Where that is so on a whole
+interval, its least point is taken, always: pooling adjacent violators is right for the least of the
+minimisers and right for the greatest, but not for any mixture (Jordan, Mühlemann & Ziegel,
+*Characterizing the Optimal Solutions to the Isotonic Regression Problem for Identifiable
+Functionals*, Annals of the Institute of Statistical Mathematics 2022).
+
+`Root` bisects. It does so on the ordered bit patterns of floats, so that whatever the bracket, it
+is left with two adjacent floats after 64 steps at most, for all blocks at once in one JAX program.
+`Quantile` sorts, and is exact.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.losses._base import Interval, Loss
+from streamcal.losses._convex import Absolute, Pinball
+
+_LEAST = -(2**63)  # of 64-bit integers
+
+Vector = NDArray[np.float64]
+Starts = NDArray[np.int64]
+
+
+class Minimiser(Protocol):
+    """A choice of the best value of a block; blocks are runs of samples, given by their starts."""
+
+    def at_most(self, c: float, y: Vector, w: Vector) -> bool:
+        """Return whether the best value of this one block is at most ``c``; O(n_samples)."""
+
+    def solve(
+        self, y: Vector, w: Vector, starts: Starts, low: Vector | None, high: Vector | None
+    ) -> Vector:
+        """Return the best value of each block, known to lie from ``low`` to ``high``, if given."""
+
+
+def find_minimiser(loss: Loss) -> Minimiser:
+    """Return the choice of best values for a loss; the least one where a midpoint is meant."""
+    if not isinstance(loss, (Absolute, Pinball)):
+        return Root(loss)
+    return Quantile(loss.tau if isinstance(loss, Pinball) else 0.5, loss.ties == "upper")
+
+
+class Quantile:
+    """The least (or the greatest) weighted quantile.
+
+    Weights that balance up to a share of 1e-12 balance: tau · Σ w is rounded.
+    """
+
+    def __init__(self, tau: float, upper: bool) -> None:
+        self.tau = tau
+        self.upper = upper
+
+    def _enough(self, total: float) -> float:
+        """Return the weight that has to lie at or below the quantile, of a total weight."""
+        return (self.tau + (1e-12 if self.upper else -1e-12)) * total
+
+    def at_most(self, c: float, y: Vector, w: Vector) -> bool:
+        return bool(w[y <= c].sum() >= self._enough(w.sum()))
+
+    def solve(
+        self, y: Vector, w: Vector, starts: Starts, low: Vector | None, high: Vector | None
+    ) -> Vector:
+        values = y[starts]
+        ends = np.append(starts[1:], len(y))
+        for i in np.flatnonzero(ends - starts > 1):
+            order = starts[i] + np.argsort(y[starts[i] : ends[i]])
+            below = np.cumsum(w[order])
+            at = int(np.searchsorted(below, self._enough(below[-1])))
+            values[i] = y[order[min(at, len(order) - 1)]]
+        return values if low is None or high is None else np.clip(values, low, high)
+
+
+class Root:
+    """The least point where the sum of the weighted derivatives of a loss is not negative."""
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+
+    def at_most(self, c: float, y: Vector, w: Vector) -> bool:
+        return bool(self._slopes(np.array([c]), *_padded(y, w, np.array([0])))[0] >= 0.0)
+
+    def solve(
+        self, y: Vector, w: Vector, starts: Starts, low: Vector | None, high: Vector | None
+    ) -> Vector:
+        n_blocks = len(starts)
+        if (low is None or high is None) and self.loss.minimized_by_label:
+            low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
+        if low is not None and high is not None and (low == high).all():
+            return low  # single samples, most often
+        samples = _padded(y, w, starts)
+        closed = np.ones(n_blocks, dtype=bool)  # whether `low` itself may be the answer
+        if low is None or high is None:
+            low, high, closed = self._probe(samples, n_blocks)
+        import jax
+
+        high = np.maximum(low, high)  # a caller's bracket may be rounded
+        room = _power(n_blocks)
+        ends = [
+            np.pad(x, (0, room - n_blocks), mode="edge")
+            for x in (_to_order(low) - closed, _to_order(high))
+        ]
+        with jax.enable_x64(True):
+            order, bad = _bisection(self.loss)(*ends, *samples)
+            found = _from_order(np.asarray(order)[:n_blocks])
+        if bad:
+            self._refuse_nan()
+        beyond = ~closed & (np.nextafter(low, np.inf) == found)
+        return np.where(beyond, low, found)
+
+    def _probe(
+        self, samples: tuple[NDArray[Any], ...], n_blocks: int
+    ) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+        """Return brackets found from 0 outwards: ±1, ±2, ±8, ±128, … up to the ends of the range.
+
+        Exponents double, so that an infinite answer is found after eleven probes.
+        """
+        ends = self.loss.z_range
+        origin = _inside(ends)
+        low, high = np.full(n_blocks, float(ends.low)), np.full(n_blocks, float(ends.high))
+        inner = np.full(n_blocks, origin)
+        rising = self._slopes(inner, *samples) < 0.0
+        low[rising], high[~rising] = origin, origin
+        open_ = np.ones(n_blocks, dtype=bool)
+        for k in range(11):
+            step = 2.0 ** (2**k - 1)
+            z = np.where(rising, origin + step, origin - step)
+            open_ &= (ends.low < z) & (z < ends.high)
+            if not open_.any():
+                break
+            above = self._slopes(np.where(open_, z, origin), *samples) >= 0.0
+            high = np.where(open_ & above, np.minimum(z, high), high)
+            low = np.where(open_ & ~above, np.maximum(z, low), low)
+            open_ &= above != rising
+        closed = (low > ends.low) | ends.low_closed
+        return low, high, closed
+
+    def _slopes(self, z: Vector, *samples: NDArray[Any]) -> Vector:
+        """Return the sum of weighted derivatives of each block at its value ``z``."""
+        import jax
+
+        with jax.enable_x64(True):
+            room = _power(len(z))
+            sums = _block_slopes(self.loss)(np.pad(z, (0, room - len(z)), mode="edge"), *samples)
+            slopes = np.asarray(sums)[: len(z)]
+        if np.isnan(slopes).any():
+            self._refuse_nan()
+        return slopes
+
+    def _refuse_nan(self) -> None:
+        raise ValueError(
+            f"`loss` must have a derivative wherever it is asked for, but that of {self.loss!r} is"
+            " NaN, or infinite with both signs"
+        )
+
+
+def _inside(ends: Interval) -> float:
+    """Return a number well inside an interval: 0 if it may be."""
+    if ends.low < 0.0 < ends.high:
+        return 0.0
+    low = max(ends.low, ends.high - 2.0 * max(1.0, abs(ends.high)))
+    high = min(ends.high, ends.low + 2.0 * max(1.0, abs(ends.low)))
+    return 0.5 * low + 0.5 * high
+
+
+def _power(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def _padded(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArray[np.int64]]:
+    """Return labels, weights and block numbers, padded with samples that weigh nothing."""
+    from streamcal.losses._derivative import padded
+
+    n_samples = len(y)
+    room = padded(n_samples)
+    labels, weights = np.full(room, y[-1]), np.zeros(room)
+    labels[:n_samples], weights[:n_samples] = y, w
+    blocks = np.full(room, len(starts) - 1)
+    blocks[:n_samples] = np.repeat(np.arange(len(starts)), np.diff(starts, append=n_samples))
+    return labels, weights, blocks
+
+
+def _to_order(x: Vector) -> NDArray[np.int64]:
+    """Return integers in the order of floats, adjacent for adjacent floats."""
+    bits = (x + 0.0).view(np.int64)  # + 0.0: no −0.0
+    return np.where(bits < 0, _LEAST - bits, bits)
+
+
+def _from_order(order: NDArray[np.int64]) -> Vector:
+    bits = np.where(order < 0, _LEAST - order, order)
+    return bits.view(np.float64)
+
+
+@lru_cache(maxsize=256)
+def _block_slopes(loss: Loss) -> Callable[..., Any]:
+    """Return the compiled sums of weighted derivatives of (values, labels, weights, blocks)."""
+    import jax
+    import jax.numpy as jnp
+
+    from streamcal.losses._derivative import pointwise
+
+    slope = jax.vmap(pointwise(loss))
+
+    def slopes(z: Any, y: Any, w: Any, blocks: Any) -> Any:
+        at = jnp.broadcast_to(z, y.shape) if len(z) == 1 else z[blocks]
+        terms = jnp.where(w > 0.0, w * slope(at, y), 0.0)  # not 0 · inf, where it is but padding
+        if len(z) == 1:  # four times as fast
+            return jnp.sum(terms, keepdims=True)
+        return jax.ops.segment_sum(terms, blocks, len(z), indices_are_sorted=True)
+
+    return jax.jit(slopes)
+
+
+@lru_cache(maxsize=256)
+def _bisection(loss: Loss) -> Callable[..., Any]:
+    """Return the compiled search for the least points whose slopes are not negative.
+
+    It takes and returns floats as `_to_order` counts them; of the bracket, the low end is excluded.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    slopes = _block_slopes(loss)
+
+    def search(low: Any, high: Any, y: Any, w: Any, blocks: Any) -> Any:
+        def halve(state: Any) -> Any:
+            low, high, bad = state
+            middle = (low & high) + ((low ^ high) >> 1)
+            bits = jnp.where(middle < 0, _LEAST - middle, middle)
+            slope = slopes(jax.lax.bitcast_convert_type(bits, jnp.float64), y, w, blocks)
+            ahead = high - low != 1
+            bad |= (jnp.isnan(slope) & ahead).any()
+            above = slope >= 0.0
+            low, high = (
+                jnp.where(ahead & ~above, middle, low),
+                jnp.where(ahead & above, middle, high),
+            )
+            return low, high, bad
+
+        def unfinished(state: Any) -> Any:
+            low, high, bad = state  # with high > low, always
+            # The difference may overflow, but it is 1 only if it is 1: it is less than 2^64.
+            return (high - low != 1).any() & ~bad
+
+        _, high, bad = jax.lax.while_loop(unfinished, halve, (low, high, jnp.array(False)))
+        return high, bad
+
+    return jax.jit(search)

@@ -1,0 +1,255 @@
+"""Task losses: what answering one ordinal label costs when another comes true.
+
+Labels are ranks 1..K. A `TaskLoss` is a rule that fills, for any number of labels, a table whose
+entry (k, y) is the cost ℓ(k, y) ≥ 0 of the answer of row k when the label of column y comes true;
+the table counts from 0. Unlike a `streamcal.losses.Loss`, whose value z is a real number, it is
+only ever asked about whole labels, and so it has no derivative, but it can be *convex in its first
+argument*:
+
+    ℓ(k, y) − 2 ℓ(k + 1, y) + ℓ(k + 2, y) ≥ 0   for all k and y.
+
+Then the thresholds that cut a score into labels best can be found one by one (Yamasaki & Tanaka,
+*Parallel Algorithm for Optimal Threshold Labeling of Ordinal Regression Methods*, Theorem 2).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import as_number
+
+# Second differences of tables like .1, .2, .3 are 0 up to rounding.
+_ROUNDING = 1e-12
+
+
+class TaskLoss(ABC):
+    """The cost ℓ(k, y) of answering the ordinal label k when y comes true.
+
+    A subclass is a ``@dataclass(frozen=True, kw_only=True)`` whose fields are its parameters, so it
+    is immutable, picklable, and equal and hashable by class and parameters.
+
+    Attributes
+    ----------
+    name : str
+        The name in lower case by which `streamcal.losses.get_task` and messages know the loss.
+
+    Examples
+    --------
+    A subclass is a name and a table:
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Capped(TaskLoss):
+    ...     name = "capped"
+    ...
+    ...     def _table(self, n_labels):
+    ...         return AbsoluteError().table(n_labels).clip(max=2.0)
+    >>> Capped().table(4)[0]
+    array([0., 1., 2., 2.])
+    >>> Capped().is_convex(3), Capped().is_convex(4)
+    (True, False)
+    """
+
+    name: str
+
+    @abstractmethod
+    def _table(self, n_labels: int) -> NDArray[np.float64]:
+        """Return the table; ``n_labels`` is an int of at least 2."""
+
+    def table(self, n_labels: int) -> NDArray[np.float64]:
+        """Return the costs as an array of shape ``(n_labels, n_labels)``, answer by truth.
+
+        Raises
+        ------
+        ValueError
+            If ``n_labels`` is not an int of at least 2, or the loss is not defined for so many.
+
+        Examples
+        --------
+        >>> AbsoluteError().table(3)
+        array([[0., 1., 2.],
+               [1., 0., 1.],
+               [2., 1., 0.]])
+        """
+        check_n_labels(n_labels)
+        return np.array(self._table(int(n_labels)), dtype=np.float64, order="C")
+
+    def is_convex(self, n_labels: int) -> bool:
+        """Return whether the loss is convex in the answer, for each truth; with 2 labels it is.
+
+        Examples
+        --------
+        >>> AbsoluteError().is_convex(5), ZeroOneError().is_convex(5)
+        (True, False)
+        """
+        table = self.table(n_labels)
+        return bool((np.diff(table, 2, axis=0) >= -_ROUNDING * table.max()).all())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbsoluteError(TaskLoss):
+    """Absolute task loss |k − y|: how many ranks the answer is off. Convex.
+
+    Examples
+    --------
+    >>> AbsoluteError().table(4)[0]
+    array([0., 1., 2., 3.])
+    """
+
+    name = "absolute"
+
+    def _table(self, n_labels: int) -> NDArray[np.float64]:
+        return np.abs(_distances(n_labels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaredError(TaskLoss):
+    """Squared task loss (k − y)². Convex.
+
+    Examples
+    --------
+    >>> SquaredError().table(4)[0]
+    array([0., 1., 4., 9.])
+    """
+
+    name = "squared"
+
+    def _table(self, n_labels: int) -> NDArray[np.float64]:
+        return np.square(_distances(n_labels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroOneError(TaskLoss):
+    """Zero-one task loss 1[k ≠ y]: the rate of wrong answers. Not convex from three labels on.
+
+    Examples
+    --------
+    >>> ZeroOneError().table(4)[0]
+    array([0., 1., 1., 1.])
+    """
+
+    name = "zero-one"
+
+    def _table(self, n_labels: int) -> NDArray[np.float64]:
+        return 1.0 - np.eye(n_labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsymmetricError(TaskLoss):
+    """Asymmetric linear task loss: over · (k − y) where k > y, under · (y − k) where k < y. Convex.
+
+    Parameters
+    ----------
+    under, over : float
+        The cost of a rank too low and of a rank too high; non-negative, not both 0.
+
+    Raises
+    ------
+    ValueError
+        If a cost is out of range.
+
+    Examples
+    --------
+    Missing a severe case is worse than a false alarm:
+
+    >>> AsymmetricError(under=3.0, over=1.0).table(3)
+    array([[0., 3., 6.],
+           [1., 0., 3.],
+           [2., 1., 0.]])
+    """
+
+    under: float = 1.0
+    over: float = 1.0
+
+    name = "asymmetric"
+
+    def __post_init__(self) -> None:
+        for argument in ("under", "over"):
+            cost = as_number(getattr(self, argument), argument)
+            if not 0.0 <= cost < np.inf:
+                raise ValueError(f"`{argument}` must be a non-negative finite number, got {cost}")
+            object.__setattr__(self, argument, cost)
+        if self.under == self.over == 0.0:
+            raise ValueError("`under` and `over` must not both be 0")
+
+    def _table(self, n_labels: int) -> NDArray[np.float64]:
+        distance = _distances(n_labels)
+        return self.over * np.maximum(distance, 0.0) + self.under * np.maximum(-distance, 0.0)
+
+
+@dataclass(frozen=True)
+class CostTable(TaskLoss):
+    """Any table of costs, for as many labels as it has rows.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_labels, n_labels)
+        Row k, column y: the cost of answering k when y comes true; non-negative, finite.
+
+    Raises
+    ------
+    ValueError
+        If it is not square, or a cost is negative or not finite.
+    TypeError
+        If it does not hold numbers.
+
+    Examples
+    --------
+    >>> loss = CostTable([[0, 1, 5], [1, 0, 1], [2, 1, 0]])
+    >>> loss.is_convex(3), float(loss.table(3)[0, 2])
+    (True, 5.0)
+    >>> loss.table(4)
+    Traceback (most recent call last):
+    ...
+    ValueError: `n_labels` must be 3 for this table of costs, got 4
+    """
+
+    costs: ArrayLike
+
+    name = "table"
+
+    def __post_init__(self) -> None:
+        try:
+            table = np.asarray(self.costs)
+        except ValueError:
+            raise ValueError("`costs` must be square, got rows of different lengths") from None
+        if table.ndim != 2 or table.shape[0] != table.shape[1] or len(table) < 2:
+            raise ValueError(f"`costs` must be square, of at least 2 rows, got shape {table.shape}")
+        if table.dtype.kind not in "fiub":
+            raise TypeError(f"`costs` must hold numbers, got dtype {table.dtype}")
+        table = table.astype(np.float64)
+        if not ((table >= 0.0) & (table < np.inf)).all():
+            bad = table[~((table >= 0.0) & (table < np.inf))][0]
+            raise ValueError(f"`costs` must be non-negative and finite, got {bad}")
+        object.__setattr__(self, "costs", tuple(map(tuple, table.tolist())))
+
+    def _table(self, n_labels: int) -> NDArray[np.float64]:
+        table = np.array(self.costs)
+        if len(table) != n_labels:
+            raise ValueError(
+                f"`n_labels` must be {len(table)} for this table of costs, got {n_labels}"
+            )
+        return table
+
+
+def check_n_labels(n_labels: Any) -> None:
+    """Raise ``ValueError`` unless ``n_labels`` is an int from 2 to 32,767.
+
+    Examples
+    --------
+    >>> check_n_labels(1)
+    Traceback (most recent call last):
+    ...
+    ValueError: `n_labels` must be an int from 2 to 32767, got 1
+    """
+    whole = isinstance(n_labels, int | np.integer) and not isinstance(n_labels, bool)
+    if not whole or not 2 <= n_labels <= 32_767:
+        raise ValueError(f"`n_labels` must be an int from 2 to 32767, got {n_labels!r}")
+
+
+def _distances(n_labels: int) -> NDArray[np.float64]:
+    """Return k − y for every answer k (row) and truth y (column)."""
+    ranks = np.arange(n_labels, dtype=np.float64)
+    return np.subtract.outer(ranks, ranks)

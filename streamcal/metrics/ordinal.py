@@ -1,0 +1,356 @@
+"""Metrics of ordinal labels: how far off an answer is, not only whether it is wrong.
+
+Labels are ints, whose differences count, or any labels whose order is given. All of these keep a
+few sums, so memory does not grow and `revert` is exact up to rounding.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from river.metrics.base import ClassificationMetric
+
+from streamcal._validation import as_weight
+from streamcal.metrics._base import ProbabilityMetric, as_probability
+
+
+class OrdinalMetric(ClassificationMetric):
+    """A river classification metric of ordinal labels.
+
+    A prediction of None (what an untrained river model answers) is not scored.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means ints, whose values are their ranks.
+    """
+
+    _fmt = ".6f"
+
+    def __init__(self, labels: Sequence[Hashable] | None = None) -> None:
+        self.labels = labels
+        self._ranks = check_labels(labels)
+        self._sums: dict[Any, np.ndarray[Any, Any]] = {}
+
+    def works_with(self, model: Any) -> bool:
+        """Whether the model is a classifier."""
+        return bool(ClassificationMetric.works_with(self, model))
+
+    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Add an answer.
+
+        Raises
+        ------
+        ValueError
+            If a label is not one of ``labels``, or `w` not positive; nothing has changed then.
+        TypeError
+            If a label is not an int although no ``labels`` are given.
+        """
+        self._add(y_true, y_pred, as_weight(w), 1)
+
+    def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Take back an answer that was added with the same arguments.
+
+        Raises
+        ------
+        ValueError
+            As `update` does, and if there is nothing to take back.
+        """
+        self._add(y_true, y_pred, as_weight(w), -1)
+
+    def _add(self, y_true: Any, y_pred: Any, w: float, sign: int) -> None:
+        if y_pred is None:
+            return
+        truth, answer = self._rank(y_true, "y_true"), self._rank(y_pred, "y_pred")
+        key, terms = self._terms(truth, answer)
+        held = self._sums.get(key)
+        if sign < 0 and held is None:
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        change = np.array([sign, sign * w, *(sign * w * term for term in terms)])
+        held = change if held is None else held + change
+        if held[0] > 0:
+            self._sums[key] = held
+        else:
+            del self._sums[key]
+
+    def _rank(self, label: Any, name: str) -> int:
+        if self._ranks is not None:
+            if label not in self._ranks:
+                raise ValueError(f"`{name}` must be one of {list(self._ranks)}, got {label!r}")
+            return self._ranks[label]
+        if not isinstance(label, int | np.integer | np.bool_):
+            raise TypeError(f"`{name}` must be an int where `labels` is None, got {label!r}")
+        return int(label)
+
+    @abstractmethod
+    def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
+        """Return the group of samples that a sample is in, and what it adds to its sums."""
+
+    @abstractmethod
+    def get(self) -> float:
+        """Return the value, 0 before the first update."""
+
+
+class _MeanMetric(OrdinalMetric):
+    """The weighted mean of a cost of truth and answer."""
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """False: this measures how wrong answers are."""
+        return False
+
+    def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
+        return None, (self._cost(abs(truth - answer)),)
+
+    @abstractmethod
+    def _cost(self, distance: int) -> float: ...
+
+    def get(self) -> float:
+        """Return the mean, 0 before the first update."""
+        if not self._sums:
+            return 0.0
+        _, weight, total = self._sums[None]
+        return float(total / weight)
+
+
+class MAE(_MeanMetric):
+    """Mean absolute error of ordinal labels, in ranks; smaller is better.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means ints, whose values are their ranks.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two labels, or one occurs twice.
+
+    Examples
+    --------
+    >>> metric = MAE(labels=("cold", "warm", "hot"))
+    >>> metric.update("cold", "hot")
+    >>> metric.update("warm", "warm")
+    >>> metric
+    MAE: 1.000000
+    """
+
+    def _cost(self, distance: int) -> float:
+        return distance
+
+
+class MZE(_MeanMetric):
+    """Mean zero-one error, the rate of wrong answers; smaller is better.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means ints, whose values are their ranks.
+
+    Examples
+    --------
+    >>> metric = MZE()
+    >>> for y_true, y_pred in [(1, 3), (2, 2), (3, 3), (3, 2)]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    MZE: 0.500000
+    """
+
+    def _cost(self, distance: int) -> float:
+        return float(distance != 0)
+
+
+class OneOffAccuracy(_MeanMetric):
+    """The share of answers that are right or one rank off; bigger is better.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means ints, whose values are their ranks.
+
+    Examples
+    --------
+    >>> metric = OneOffAccuracy()
+    >>> for y_true, y_pred in [(1, 3), (2, 2), (3, 3), (3, 2)]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    OneOffAccuracy: 0.750000
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """True."""
+        return True
+
+    def _cost(self, distance: int) -> float:
+        return float(distance <= 1)
+
+
+class MacroMAE(OrdinalMetric):
+    """Macro-averaged mean absolute error: the mean over true labels of each one's own MAE [1]_.
+
+    A rare label counts as much as a frequent one. Smaller is better.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means ints, whose values are their ranks.
+
+    References
+    ----------
+    .. [1] Baccianella, Esuli & Sebastiani (2009). Evaluation measures for ordinal regression. ISDA.
+
+    Examples
+    --------
+    >>> metric = MacroMAE()
+    >>> for y_true, y_pred in [(1, 1), (1, 1), (1, 1), (3, 1)]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    MacroMAE: 1.000000
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """False: this measures how wrong answers are."""
+        return False
+
+    def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
+        return truth, (abs(truth - answer),)
+
+    def get(self) -> float:
+        """Return the mean over the labels that came true, 0 before the first update."""
+        if not self._sums:
+            return 0.0
+        return float(np.mean([total / weight for _, weight, total in self._sums.values()]))
+
+
+class QuadraticKappa(OrdinalMetric):
+    """Quadratic weighted kappa: agreement beyond chance, with squared distances; at most 1.
+
+    1 − Σ w (y − h)² / Σ_ij (i − j)² n_i m_j / n, with the weights n_i of true and m_j of answered
+    labels. Where only one label occurs in both, which is 0/0, it is 0, as in river's own kappa.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means ints, whose values are their ranks.
+
+    References
+    ----------
+    Cohen (1968). Weighted kappa: nominal scale agreement provision for scaled disagreement or
+    partial credit. Psychological Bulletin 70.
+
+    Examples
+    --------
+    >>> metric = QuadraticKappa()
+    >>> for y_true, y_pred in [(1, 1), (2, 3), (3, 3), (1, 2)]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    QuadraticKappa: 0.692308
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """True."""
+        return True
+
+    def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
+        return None, (truth, answer, truth**2 + answer**2, (truth - answer) ** 2)
+
+    def get(self) -> float:
+        """Return kappa, 0 before the first update."""
+        if not self._sums:
+            return 0.0
+        _, weight, truth, answer, squares, error = self._sums[None]
+        by_chance = squares - 2.0 * truth * answer / weight
+        return float(1.0 - error / by_chance) if by_chance > 1e-12 * squares else 0.0
+
+
+class RankedProbabilityScore(ProbabilityMetric):
+    """Ranked probability score: Σ_k (P(y ≤ k) − 1[y ≤ k])², the mean over samples.
+
+    The Brier score of cumulative probabilities, summed over the boundaries between labels: mass far
+    from the label that comes true costs more than mass near it. Smaller is better, 0 is perfect.
+
+    Parameters
+    ----------
+    labels
+        The labels in their order. None means the natural order of those that a prediction names
+        and the true one; boundaries between labels that neither names do not count then.
+
+    References
+    ----------
+    Epstein (1969). A scoring system for probability forecasts of ranked categories. Journal of
+    Applied Meteorology 8. Not divided by the number of boundaries.
+
+    Examples
+    --------
+    >>> metric = RankedProbabilityScore()
+    >>> metric.update(1, {1: 0.5, 2: 0.3, 3: 0.2})
+    >>> metric
+    RankedProbabilityScore: 0.290000
+    """
+
+    def __init__(self, labels: Sequence[Hashable] | None = None) -> None:
+        self.labels = labels
+        self._ranks = check_labels(labels)
+        self._n_samples = 0
+        self._sum = 0.0
+        self._weight = 0.0
+
+    def get(self) -> float:
+        """Return the weighted mean score, 0 before the first update."""
+        return self._sum / self._weight if self._n_samples else 0.0
+
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
+        score = self._score(y_true, y_pred)
+        self._n_samples += 1
+        self._sum += w * score
+        self._weight += w
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        score = self._score(y_true, y_pred)
+        if not self._n_samples:
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        self._n_samples -= 1
+        if self._n_samples:
+            self._sum -= w * score
+            self._weight -= w
+        else:
+            self._sum = self._weight = 0.0
+
+    def _score(self, y_true: Any, y_pred: Any) -> float:
+        if not isinstance(y_pred, dict):
+            raise TypeError(f"`y_pred` must map labels to probabilities, got {y_pred!r}")
+        if self._ranks is None:
+            order = sorted({*y_pred, y_true})
+        else:
+            order = list(self._ranks)
+            for name, label in (("y_true", y_true), *(("y_pred", label) for label in y_pred)):
+                if label not in self._ranks:
+                    raise ValueError(f"`{name}` must be one of {order}, got {label!r}")
+        score, cumulative, happened = 0.0, 0.0, False
+        for label in order[:-1]:
+            cumulative += as_probability(y_pred.get(label, 0.0))
+            happened = happened or label == y_true
+            score += (cumulative - happened) ** 2
+        return score
+
+
+def check_labels(labels: Sequence[Hashable] | None) -> dict[Hashable, int] | None:
+    """Return the rank of each label, or raise unless they are two or more different ones.
+
+    Examples
+    --------
+    >>> check_labels(("low", "high"))
+    {'low': 0, 'high': 1}
+    """
+    if labels is None:
+        return None
+    if isinstance(labels, str):
+        raise TypeError(f"`labels` must be a sequence of labels, got {labels!r}")
+    ranks = {label: rank for rank, label in enumerate(labels)}
+    if len(ranks) < 2 or len(ranks) < len(labels):
+        raise ValueError(f"`labels` must be two or more different labels, got {labels!r}")
+    return ranks

@@ -1,0 +1,127 @@
+"""The neural view: a layer of cumulative sums at the end of a JAX network.
+
+Where a network for unordered classes ends in K logits and a softmax, one for ordered classes ends
+in K − 1 *boundary logits* z_k, of rank k or more against less. Their cumulative sums are the scores
+of the ranks, and the argmax is the answer (*Cumulative Sum Ranking*, section 3). Two losses train
+it: the margin loss, max_r [s(r) + margin · ℓ(r, y)] − s(y), whose subgradient is the perceptron
+step of `CuSumRank`; and the likelihood, log Σ_r exp s(r) − s(y), for which the z_k are the log-odds
+of neighbouring ranks, log p(k) / p(k − 1).
+
+All functions are pure, of any leading shape, and safe under ``jit``, ``grad`` and ``vmap``. They
+compute in the precision of the logits and leave JAX's settings alone. Ranks count from 0.
+
+>>> import jax.numpy as jnp
+>>> from streamcal.ordinal import cusum_layer
+>>> logits = jnp.array([2.0, -1.0, 0.5])  # of four ranks
+>>> cusum_layer.scores(logits).tolist()
+[0.0, 2.0, 1.0, 1.5]
+>>> int(cusum_layer.predict(logits))
+1
+"""
+
+import jax
+import jax.numpy as jnp
+
+from streamcal import losses
+
+__all__ = ["likelihood_loss", "margin_loss", "predict", "probabilities", "scores"]
+
+
+def scores(logits: jax.Array) -> jax.Array:
+    """Return the scores of all ranks: cumulative sums that begin at 0.
+
+    Parameters
+    ----------
+    logits : array of shape (..., n_labels - 1)
+        One for each boundary.
+
+    Returns
+    -------
+    array of shape (..., n_labels)
+
+    Raises
+    ------
+    ValueError
+        If ``logits`` are not an array of floats with at least one boundary.
+    """
+    logits = jnp.asarray(logits)
+    if logits.ndim < 1 or logits.shape[-1] < 1:
+        raise ValueError(
+            f"`logits` must have a last axis of at least one boundary, got shape {logits.shape}"
+        )
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
+        raise ValueError(f"`logits` must be floats, got dtype {logits.dtype}")
+    sums = jnp.cumsum(logits, axis=-1)
+    return jnp.concatenate([jnp.zeros_like(sums[..., :1]), sums], axis=-1)
+
+
+def predict(logits: jax.Array) -> jax.Array:
+    """Return the rank of the highest score, the lowest of equal ones, as ints of shape (...)."""
+    return jnp.argmax(scores(logits), axis=-1)
+
+
+def probabilities(logits: jax.Array) -> jax.Array:
+    """Return the model's probabilities, the softmax of the scores, shape (..., n_labels).
+
+    They are those of `likelihood_loss`, calibrated as far as the training was; after `margin_loss`
+    they mean nothing.
+    """
+    return jax.nn.softmax(scores(logits), axis=-1)
+
+
+def margin_loss(
+    logits: jax.Array,
+    y: jax.Array,
+    *,
+    margin: float = 1.0,
+    loss: "str | losses.TaskLoss" = "absolute",
+) -> jax.Array:
+    """Return max_r [s(r) + margin · ℓ(r, y)] − s(y), convex in the logits, of shape (...).
+
+    An upper bound of ``margin`` times the task loss of `predict`, for a task loss that is 0 on the
+    right answer.
+
+    Parameters
+    ----------
+    logits : array of shape (..., n_labels - 1)
+        One for each boundary.
+    y : array of ints of shape (...)
+        The ranks, from 0 to n_labels − 1. Ranks outside are not noticed.
+    margin : float
+        What a task loss of 1 must be worth.
+    loss : str or TaskLoss
+        The task loss ℓ; see `streamcal.losses.get_task`.
+
+    Examples
+    --------
+    >>> float(margin_loss(jnp.array([2.0, -1.0, 0.5]), 3))
+    2.5
+    """
+    s = scores(logits)
+    y = jnp.asarray(y)
+    table = losses.get_task(loss).table(s.shape[-1])  # answer by truth
+    costs = jnp.asarray(table.T, s.dtype)[y]
+    return jnp.max(s + margin * costs, axis=-1) - _at(s, y)
+
+
+def likelihood_loss(logits: jax.Array, y: jax.Array) -> jax.Array:
+    """Return −log of the probability of the ranks ``y``, of shape (...).
+
+    Parameters
+    ----------
+    logits : array of shape (..., n_labels - 1)
+        One for each boundary.
+    y : array of ints of shape (...)
+        The ranks, from 0 to n_labels − 1. Ranks outside are not noticed.
+
+    Examples
+    --------
+    >>> round(float(likelihood_loss(jnp.zeros(3), 3)), 4)  # log 4
+    1.3863
+    """
+    s = scores(logits)
+    return jax.nn.logsumexp(s, axis=-1) - _at(s, jnp.asarray(y))
+
+
+def _at(s: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(s, y[..., None], axis=-1)[..., 0]

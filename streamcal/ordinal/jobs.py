@@ -1,0 +1,296 @@
+"""Jobs over boundaries and blocks of samples, in this process or in several.
+
+A job takes a range of boundaries and a block of samples and returns its *summary*, three rows: for
+each boundary the sum of its differences, the least prefix sum, and where that ends. Summaries of
+neighbouring blocks combine associatively (`combine`), those of different boundaries stand side by
+side, so jobs can run anywhere and in any order: here in processes spawned by `multiprocess`, which
+find labels and weights in shared memory and stay for the next call; on a cluster later.
+
+Nothing of the arrays is pickled. A worker that dies is replaced and its job done again; one that
+dies of the same job time and again is an error. Where no processes may be had, because this is a
+background process itself, jobs run in threads: the kernels let go of the interpreter.
+"""
+
+import atexit
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._worker import Worker
+
+Summary = NDArray[np.float64]
+"""Sums, least prefix sums, and cuts, shape (3, n_boundaries)."""
+
+_ATTEMPTS = 3
+_PAUSE = 2e-4
+_LANES = 4  # boundaries that the kernel takes at once
+
+
+def summarise(
+    labels: NDArray[np.uint16],
+    w: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    first: int = 0,
+    stop: int | None = None,
+) -> Summary:
+    """Summarise a block of samples for some boundaries.
+
+    Parameters
+    ----------
+    labels : ndarray of uint16, shape (n_samples,)
+        Labels from 0, in score order.
+    w : ndarray of shape (n_samples,) or (0,)
+        Weights, negative where the next sample has the same score; empty for ones and no ties.
+    differences : ndarray of shape (n_labels, n_boundaries)
+        ``loss(k, y) - loss(k + 1, y)`` for label y and boundary k.
+    first, stop : int
+        The block.
+
+    Returns
+    -------
+    ndarray of shape (3, n_boundaries)
+        Sums, least sums of the prefixes that end with a sample of the block, and their first ends.
+
+    Examples
+    --------
+    >>> differences = np.array([[-1.0], [1.0]])
+    >>> summarise(np.array([0, 0, 1, 0], np.uint16), np.empty(0), differences)
+    array([[-2.],
+           [-2.],
+           [ 2.]])
+    """
+    from streamcal.kernels import thresholds as kernels
+
+    out = np.empty((3, differences.shape[1]))
+    kernels.summarise(labels, w, first, len(labels) if stop is None else stop, differences, out)
+    return out
+
+
+def combine(left: Summary, right: Summary) -> Summary:
+    """Combine the summaries of a block and of the one right behind it; associative.
+
+    Examples
+    --------
+    >>> left, right = np.array([[-2.0], [-2.0], [2.0]]), np.array([[-1.0], [-1.0], [3.0]])
+    >>> combine(left, right)
+    array([[-3.],
+           [-3.],
+           [ 3.]])
+    """
+    later = left[0] + right[1]
+    better = later < left[1]
+    return np.stack(
+        [left[0] + right[0], np.where(better, later, left[1]), np.where(better, right[2], left[2])]
+    )
+
+
+def solve(
+    labels: NDArray[np.uint16],
+    w: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    n_jobs: int = 1,
+    block: int | None = None,
+) -> NDArray[np.int64]:
+    """Return the best cut of each boundary alone, by jobs over boundaries and blocks."""
+    n, n_boundaries = len(labels), differences.shape[1]
+    blocks = [(first, min(n, first + (block or n))) for first in range(0, n, block or n)]
+    if n_jobs == 1:
+        parts = [[summarise(labels, w, differences, *samples) for samples in blocks]]
+    else:
+        step = -(-n_boundaries // (_LANES * n_jobs)) * _LANES
+        ranges = [(k, min(n_boundaries, k + step)) for k in range(0, n_boundaries, step)]
+        tasks = [(*boundaries, *samples) for boundaries in ranges for samples in blocks]
+        done = _run(labels, w, differences, tasks, n_jobs)
+        parts = [done[i : i + len(blocks)] for i in range(0, len(done), len(blocks))]
+    summaries = []
+    for part in parts:
+        whole = part[0]
+        for summary in part[1:]:
+            whole = combine(whole, summary)
+        summaries.append(whole)
+    _, least, cuts = np.concatenate(summaries, axis=1)
+    return np.where(least < 0.0, cuts, 0).astype(np.int64)
+
+
+# Processes ------------------------------------------------------------------------------------
+
+Task = tuple[int, int, int, int]
+"""A range of boundaries and a range of samples."""
+
+
+def _run(
+    labels: NDArray[np.uint16],
+    w: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    tasks: list[Task],
+    n_jobs: int,
+) -> list[Summary]:
+    """Return the summaries of tasks, in order."""
+    import multiprocess
+
+    if multiprocess.current_process().daemon:
+
+        def work(task: Task) -> Summary:
+            low, high, first, stop = task
+            part = np.ascontiguousarray(differences[:, low:high])
+            return summarise(labels, w, part, first, stop)
+
+        with ThreadPoolExecutor(n_jobs) as threads:
+            return list(threads.map(work, tasks))
+    return _pool(n_jobs).run(labels, w, differences, tasks)
+
+
+Layout = tuple[int, int, int, int]
+"""How many labels, how many weights, and the shape of the differences."""
+
+
+def _views(
+    memory: Any, layout: Layout
+) -> tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the arrays in shared memory; floats come first, to be aligned."""
+    n, n_weights, rows, columns = layout
+    w: NDArray[np.float64] = np.ndarray((n_weights,), np.float64, memory.buf)
+    differences: NDArray[np.float64] = np.ndarray((rows, columns), np.float64, memory.buf, w.nbytes)
+    labels: NDArray[np.uint16] = np.ndarray(
+        (n,), np.uint16, memory.buf, w.nbytes + differences.nbytes
+    )
+    return labels, w, differences
+
+
+_attached: dict[str, Any] = {}  # in a worker: the memory it has used last
+
+
+def _summarise_shared(name: str, layout: Layout, task: Task) -> Summary:
+    """Do a job of a worker: look at the arrays in shared memory, return a summary."""
+    if name not in _attached:
+        from multiprocess.shared_memory import SharedMemory
+
+        for memory in _attached.values():
+            memory.close()
+        _attached.clear()
+        # This notes the memory for removal a second time, in the one tracker of resources that
+        # workers share with their owner: once all the same.
+        _attached[name] = SharedMemory(name=name)
+    labels, w, differences = _views(_attached[name], layout)
+    low, high, first, stop = task
+    return summarise(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
+
+
+class Jobs:
+    """Processes, and the memory they share, that stay between calls.
+
+    Parameters
+    ----------
+    n_jobs : int
+        How many processes.
+
+    Examples
+    --------
+    >>> with Jobs(2) as jobs:
+    ...     len(jobs.workers)
+    2
+    """
+
+    def __init__(self, n_jobs: int):
+        self.workers = [Worker(_summarise_shared) for _ in range(n_jobs)]
+        self.closed = False
+        self._memory: Any = None
+
+    def run(
+        self,
+        labels: NDArray[np.uint16],
+        w: NDArray[np.float64],
+        differences: NDArray[np.float64],
+        tasks: list[Task],
+    ) -> list[Summary]:
+        """Return the summaries of tasks, in order.
+
+        Raises
+        ------
+        RuntimeError
+            If the pool is closed, or a job has ended its process three times over.
+        """
+        if self.closed:
+            raise RuntimeError("`run` needs a pool that is not closed")
+        layout = (len(labels), len(w), *differences.shape)
+        self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
+        views = _views(self._memory, layout)
+        views[0][...], views[1][...], views[2][...] = labels, w, differences
+
+        results: list[Any] = [None] * len(tasks)
+        waiting = deque((i, 1) for i in range(len(tasks)))
+        running: dict[int, tuple[int, int]] = {}
+        while waiting or running:
+            moved = False
+            for at, worker in enumerate(self.workers):
+                if at in running:
+                    i, attempt = running[at]
+                    result = worker.poll()
+                    if result is not None:
+                        results[i] = result
+                    elif worker.busy:
+                        continue
+                    elif attempt == _ATTEMPTS:
+                        self.close()
+                        raise RuntimeError(f"job {tasks[i]} has ended its process {attempt} times")
+                    else:
+                        waiting.appendleft((i, attempt + 1))
+                    del running[at]
+                    moved = True
+                if waiting and worker.submit(self._memory.name, layout, tasks[waiting[0][0]]):
+                    running[at] = waiting.popleft()
+                    moved = True
+            if not moved:
+                time.sleep(_PAUSE)
+        return results
+
+    def _reserve(self, size: int) -> None:
+        """Have at least so many bytes of shared memory."""
+        if self._memory is None or self._memory.size < size:
+            from multiprocess.shared_memory import SharedMemory
+
+            self._release()
+            self._memory = SharedMemory(create=True, size=size)
+
+    def _release(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory.unlink()
+            self._memory = None
+
+    def close(self) -> None:
+        """End the processes; a closed pool does not run again."""
+        self.closed = True
+        for worker in self.workers:
+            worker.close()
+        self._release()
+
+    def __enter__(self) -> "Jobs":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_kept: dict[str, Jobs] = {}
+
+
+def _pool(n_jobs: int) -> Jobs:
+    """Return the pool of the last call if it is of that size, else a new one in its place."""
+    pool = _kept.get("pool")
+    if pool is None or pool.closed or len(pool.workers) != n_jobs:
+        close_jobs()
+        pool = _kept["pool"] = Jobs(n_jobs)
+    return pool
+
+
+@atexit.register
+def close_jobs() -> None:
+    """End the processes that `optimal_thresholds` has kept; the next call starts others."""
+    pool = _kept.pop("pool", None)
+    if pool is not None:
+        pool.close()

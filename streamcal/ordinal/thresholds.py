@@ -1,0 +1,399 @@
+"""Thresholds that turn a score into ordinal labels at the least cost, exactly.
+
+A score u gets the label 1 + Σ_k 1[u ≥ t_k], of labels 1..K. Given past scores and their labels, the
+sorted thresholds t_1 ≤ … ≤ t_{K−1} that minimise the summed task loss are found among the midpoints
+between neighbouring scores, −inf and inf (Yamasaki & Tanaka, *Parallel Algorithm for Optimal
+Threshold Labeling of Ordinal Regression Methods*):
+
+* ``"dp"``, their Algorithm 2 (Lin & Li 2006), for any loss: O(N K), one sample after the other;
+* ``"io"``, their Algorithm 3: each threshold alone. What comes out *sorted* is optimal for any loss
+  (Theorem 1), and for a loss that is convex in its answer it always does (Theorem 2). The K − 1
+  problems are independent, so they run as jobs in several processes;
+* ``"blocked-io"``, their appendix A: the samples are cut into blocks as well, whose summaries
+  combine associatively;
+* ``"divide"``, for convex losses: the middle threshold on all samples, then the thresholds below
+  it on the samples below it, and so on: O(N log K). Not in the paper;
+* ``"subsequence"``, for the zero-one loss: what is labelled right is a non-decreasing subsequence
+  of the labels in score order, so the heaviest such subsequence is kept as prefix maxima.
+
+Quadratic weighted kappa, 1 − Σ(h − y)² / Σ e(h) with e(k) = Σ_j (k − j)² n_j / n, is no sum of
+losses but a quotient of two. Dinkelbach's method minimises Σ[(h − y)² − λ e(h)], a convex problem
+for every λ ≤ 1, from λ = 1 on; λ becomes the quotient of what was found, until it stays. That takes
+some five solves and ends in the optimum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import (
+    as_vector,
+    as_weights,
+    check_choice,
+    check_same_length,
+    check_window,
+)
+from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
+from streamcal.losses._task import check_n_labels
+from streamcal.ordinal import jobs
+
+METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
+KAPPA = "quadratic-kappa"
+"""The name of the objective that is not a task loss: 1 − quadratic weighted kappa."""
+
+_BLOCK = 16_384
+_UNIT: NDArray[np.float64] = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Thresholds that label scores, and what they cost on the samples they were found on.
+
+    Called with scores they answer with labels 1..K; a NaN score has no label and is refused.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_labels - 1,)
+        Non-decreasing, −inf and inf included: a label may be given to no score at all.
+    risk : float
+        The summed task loss, samples times weights; for quadratic weighted kappa 1 − kappa.
+    method : str
+        What found them: "dp", "io", "blocked-io", "divide" or "subsequence".
+    certified : bool
+        Whether they are known to be optimal. Only "io" and "blocked-io" on a loss that is not
+        convex may come out unsorted; the thresholds are then sorted and merely a good guess.
+
+    Examples
+    --------
+    >>> found = optimal_thresholds([0.1, 0.2, 0.3, 0.7, 0.9], [1, 1, 2, 2, 3])
+    >>> found([0.0, 0.26, 0.5, 5.0])
+    array([1, 2, 2, 3])
+    >>> found(0.5), found.risk, found.n_labels
+    (2, 0.0, 3)
+    """
+
+    thresholds: NDArray[np.float64]
+    risk: float
+    method: str
+    certified: bool
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels there are, K."""
+        return len(self.thresholds) + 1
+
+    def __call__(self, scores: ArrayLike) -> Any:
+        """Return the label of each score: ints of shape ``(n_samples,)``, or one int.
+
+        Raises
+        ------
+        ValueError
+            If a score is NaN.
+        TypeError
+            If scores are not numbers.
+        """
+        one = np.ndim(scores) == 0
+        vector = as_vector(np.atleast_1d(np.asarray(scores)), "scores", finite=False)
+        if np.isnan(vector).any():
+            at = int(np.argmax(np.isnan(vector)))
+            raise ValueError(f"`scores` must be numbers, got nan at position {at}")
+        labels = 1 + np.searchsorted(self.thresholds, vector, side="right")
+        return int(labels[0]) if one else labels
+
+
+def optimal_thresholds(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    n_labels: int | None = None,
+    *,
+    loss: str | TaskLoss = "absolute",
+    w: ArrayLike | None = None,
+    class_weight: str | Sequence[float] | None = None,
+    method: str = "auto",
+    n_jobs: int = 1,
+    block: int | None = None,
+) -> Thresholds:
+    """Find the thresholds that label scores at the least summed task loss.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples,)
+        Finite. Equal scores get equal labels.
+    labels : array-like of shape (n_samples,)
+        Ints from 1 to ``n_labels``.
+    n_labels : int, optional
+        How many labels there are, K; at least 2. By default the greatest one that occurs.
+    loss : str or TaskLoss
+        What to minimise: "absolute", "squared", "zero-one", "asymmetric", a `TaskLoss` such as
+        ``losses.CostTable(...)``, or "quadratic-kappa" to maximise quadratic weighted kappa.
+    w : array-like of shape (n_samples,), optional
+        Weights of samples, from 1e-60 to 1e60.
+    class_weight : "balanced" or array-like of shape (n_labels,), optional
+        Weights of labels, which multiply those of samples. "balanced" is Σ w over (labels that
+        occur × Σ w of the label): the risk over Σ w is then exactly the macro-averaged loss.
+    method : str
+        "auto" takes the fastest that is certain to be optimal: "divide" for convex losses and
+        kappa, "subsequence" for zero-one loss, else "io", and "dp" if that comes out unsorted. Or
+        "dp", "io", "blocked-io", "divide" or "subsequence" itself, see `streamcal.ordinal`.
+    n_jobs : int
+        With more than 1, "io" and "blocked-io" run in so many processes, which stay for the next
+        call; scores and labels reach them through shared memory. "auto" then takes "io" for convex
+        losses. The processes are worth it from some 10^8 cells (samples times labels) on.
+    block : int, optional
+        How many samples "blocked-io" takes at a time, and jobs of "io"; by default 16,384 for
+        "blocked-io" in one process, all samples otherwise.
+
+    Returns
+    -------
+    Thresholds
+
+    Raises
+    ------
+    ValueError
+        If there are no samples, an argument is out of range, or ``method`` does not go with the
+        loss: "divide" needs a convex one, "subsequence" zero-one, kappa one that takes convex ones.
+    TypeError
+        If scores or labels are not numbers, or the loss is not one.
+
+    Notes
+    -----
+    Sums of integers, as those of absolute error without weights, are exact. Otherwise two methods
+    may prefer different thresholds whose risks are equal up to rounding.
+
+    Examples
+    --------
+    >>> scores = [0.2, 0.4, 0.5, 0.6, 0.7, 0.9]
+    >>> labels = [1, 2, 1, 2, 3, 3]
+    >>> found = optimal_thresholds(scores, labels)
+    >>> found.thresholds, found.risk, found.method
+    (array([0.3 , 0.65]), 1.0, 'divide')
+    >>> optimal_thresholds(scores, labels, loss="zero-one").method
+    'subsequence'
+    >>> kappa = 1.0 - optimal_thresholds(scores, labels, loss="quadratic-kappa").risk
+    >>> round(kappa, 3)
+    0.889
+    """
+    check_choice(method, "method", METHODS)
+    check_window(n_jobs, "n_jobs")
+    check_window(block, "block")
+    if n_jobs is None:
+        raise ValueError("`n_jobs` must be a positive int, got None")
+    samples = Samples.of(scores, labels, n_labels, w, class_weight)
+    if isinstance(loss, str) and loss == KAPPA:
+        return _maximise_kappa(samples, method, n_jobs, block)
+    task = get_task(loss)
+    table = task.table(samples.n_labels)
+    convex = task.is_convex(samples.n_labels)
+    zero_one = isinstance(task, ZeroOneError)
+    if method == "divide" and not convex:
+        raise ValueError(f"`method` 'divide' needs a loss that is convex in its answer, got {task}")
+    if method == "subsequence" and not zero_one:
+        raise ValueError(f"`method` 'subsequence' needs the zero-one loss, got {task}")
+    if method == "auto":
+        if zero_one:
+            method = "subsequence"
+        else:
+            method = "divide" if convex and n_jobs == 1 else "io"
+        cuts = find_cuts(samples, table, method, n_jobs, block)
+        if (np.diff(cuts) < 0).any() and not convex:
+            method = "dp"
+            cuts = find_cuts(samples, table, method, n_jobs, block)
+    else:
+        cuts = find_cuts(samples, table, method, n_jobs, block)
+    # With a convex loss rounding alone can unsort them, and sorting costs no more than that.
+    certified = convex or not (np.diff(cuts) < 0).any()
+    cuts.sort()
+    return Thresholds(samples.thresholds(cuts), samples.risk(table, cuts), method, certified)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Scores in order, with labels from 0 and signed weights as the kernels want them."""
+
+    scores: NDArray[np.float64]
+    labels: NDArray[np.uint16]
+    w: NDArray[np.float64]
+    n_labels: int
+    totals: NDArray[np.float64] = field(repr=False)
+    """The weight of each label."""
+
+    @classmethod
+    def of(
+        cls, scores: Any, labels: Any, n_labels: int | None, w: Any, class_weight: Any
+    ) -> "Samples":
+        """Check samples as `optimal_thresholds` gets them, and put them in order."""
+        vector = as_vector(scores, "scores")
+        if not len(vector):
+            raise ValueError("`scores` must hold at least one sample, got none")
+        ranks, n_labels = as_ranks(labels, n_labels)
+        check_same_length(ranks, len(vector), "labels")
+        weights = _UNIT if w is None else as_weights(w, len(vector))
+        totals = np.bincount(ranks, weights if len(weights) else None, n_labels).astype(np.float64)
+        if class_weight is not None:
+            by_label = _class_weights(class_weight, totals)
+            weights = (weights if len(weights) else 1.0) * by_label[ranks]
+            totals = totals * by_label
+        return cls.sorted(vector, ranks, weights, n_labels, totals)
+
+    @classmethod
+    def sorted(
+        cls,
+        scores: NDArray[np.float64],
+        ranks: NDArray[np.uint16],
+        weights: NDArray[np.float64],
+        n_labels: int,
+        totals: NDArray[np.float64],
+    ) -> "Samples":
+        """Put samples in order; ``weights`` may be empty for ones."""
+        from streamcal.kernels import thresholds as kernels
+        from streamcal.kernels.pav import INCREASING, SORTED, order_of
+
+        kind = order_of(scores)
+        if kind == INCREASING:
+            order = None
+        elif kind == SORTED:
+            order = np.arange(len(scores))
+        else:
+            order = np.argsort(scores)
+            kind = order_of(scores[order])
+        if order is None:
+            return cls(scores, ranks, weights, n_labels, totals)
+        if kind == SORTED:  # descending labels within a score
+            order = np.lexsort((-ranks.astype(np.int32), scores))
+        signed = _UNIT
+        if kind == SORTED or len(weights):
+            signed = np.empty(len(scores))
+            kernels.prepare(scores, weights, order, signed)
+        return cls(scores[order], ranks[order], signed, n_labels, totals)
+
+    def thresholds(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the threshold of each cut: a midpoint, -inf before and inf behind all samples."""
+        return midpoints(
+            np.where(cuts > 0, self.scores[np.maximum(cuts, 1) - 1], -np.inf),
+            np.where(
+                cuts < len(self.scores),
+                self.scores[np.minimum(cuts, len(self.scores) - 1)],
+                np.inf,
+            ),
+        )
+
+    def risk(self, table: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
+        """Return the summed cost of what sorted cuts answer."""
+        from streamcal.kernels import thresholds as kernels
+
+        return kernels.risk(self.labels, self.w, np.ascontiguousarray(table.T), cuts)
+
+
+def midpoints(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return midpoints: above ``low``, unless that is −inf, and not above ``high``."""
+    middle = 0.5 * low + 0.5 * high  # the sum itself may overflow
+    inside = (middle > low) & (middle < high)
+    return np.where(inside, middle, np.where(low == -np.inf, low, high))
+
+
+def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16], int]:
+    """Return labels 1..K as 0..K - 1, and K: the greatest label where ``n_labels`` is None.
+
+    Raises
+    ------
+    ValueError
+        If a label is not an int from 1 to ``n_labels``, or that is less than 2.
+    TypeError
+        If labels are not numbers.
+
+    Examples
+    --------
+    >>> as_ranks([1, 3, 2], None)
+    (array([0, 2, 1], dtype=uint16), 3)
+    """
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu":
+        array = as_vector(array, "labels", finite=False)
+    elif array.ndim != 1:
+        raise ValueError(f"`labels` must be one-dimensional, got shape {array.shape}")
+    if n_labels is not None:
+        check_n_labels(n_labels)
+    most = 32_767 if n_labels is None else int(n_labels)
+    low, high = (array.min(), array.max()) if len(array) else (1, 1)
+    whole = array.dtype.kind in "iu"
+    if not (low >= 1 and high <= most) or not (whole or (array == np.floor(array)).all()):
+        bad = ~((array >= 1) & (array <= most))
+        if not whole:
+            bad |= array != np.floor(array)
+        at = int(np.argmax(bad))
+        raise ValueError(
+            f"`labels` must be ints from 1 to {most}, got {array[at]} at position {at}"
+        )
+    if n_labels is None:
+        n_labels = int(high)
+        if n_labels < 2:
+            raise ValueError("`n_labels` must be given where no label is greater than 1")
+    return (array - 1).astype(np.uint16), int(n_labels)
+
+
+def _class_weights(class_weight: Any, totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weight of each label, which has the given total weight."""
+    if isinstance(class_weight, str):
+        check_choice(class_weight, "class_weight", ("balanced",))
+        occurs = totals > 0.0
+        safe = np.where(occurs, totals, 1.0)
+        return np.where(occurs, totals.sum() / (occurs.sum() * safe), 1.0)
+    weights = as_weights(class_weight, len(np.atleast_1d(class_weight)), "class_weight")
+    if len(weights) != len(totals):
+        raise ValueError(
+            f"`class_weight` must have one weight per label ({len(totals)}), got {len(weights)}"
+        )
+    return weights
+
+
+def find_cuts(
+    samples: Samples,
+    table: NDArray[np.float64],
+    method: str,
+    n_jobs: int = 1,
+    block: int | None = None,
+) -> NDArray[np.int64]:
+    """Return the cut of each boundary that a method finds for a table of costs."""
+    from streamcal.kernels import thresholds as kernels
+
+    n, n_labels = len(samples.labels), samples.n_labels
+    cuts = np.empty(n_labels - 1, np.int64)
+    if method == "dp":
+        stays = np.empty((n + 1, (n_labels + 63) // 64), np.uint64)
+        costs = np.ascontiguousarray(table.T)
+        kernels.dynamic(samples.labels, samples.w, costs, stays, cuts)
+    elif method == "subsequence":
+        kernels.longest(samples.labels, samples.w, np.empty(n, np.uint16), cuts)
+    elif method == "divide":
+        kernels.divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
+    else:
+        differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
+        if method == "blocked-io" and block is None:
+            block = -(-n // n_jobs) if n_jobs > 1 else _BLOCK
+        cuts = jobs.solve(samples.labels, samples.w, differences, n_jobs, block)
+    return cuts
+
+
+def _maximise_kappa(samples: Samples, method: str, n_jobs: int, block: int | None) -> Thresholds:
+    """Maximise quadratic weighted kappa by Dinkelbach's method."""
+    if method == "auto":
+        method = "divide" if n_jobs == 1 else "io"
+    check_choice(method, "method", ("dp", "io", "blocked-io", "divide"))
+    error = SquaredError().table(samples.n_labels)
+    expected = np.repeat((error @ (samples.totals / samples.totals.sum()))[:, None], len(error), 1)
+    # From a constant answer, whose quotient is 1.
+    quotient, cuts = 1.0, np.zeros(samples.n_labels - 1, np.int64)
+    if np.count_nonzero(samples.totals) == 1:  # 0/0: the one label that occurs is the answer
+        quotient = 0.0
+        cuts[int(np.argmax(samples.totals)) :] = len(samples.labels)
+    while quotient > 0.0:
+        better = np.sort(find_cuts(samples, error - quotient * expected, method, n_jobs, block))
+        by_chance = samples.risk(expected, better)
+        found = samples.risk(error, better) / by_chance if by_chance > 0.0 else quotient
+        if not found < quotient:
+            break
+        quotient, cuts = found, better
+    return Thresholds(samples.thresholds(cuts), quotient, method, True)

@@ -1,0 +1,215 @@
+"""The streaming face of anytime isotonic regression, in this process and in another."""
+
+import copy
+import os
+import pickle
+import signal
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from streamcal import AnytimeCalibrator, anytime_isotonic, losses
+from tests.contract import calibrator_contract
+from tests.test_worker import until
+
+REAL = (float("nan"), float("inf"), "yes", None)
+
+TestContract = calibrator_contract(
+    AnytimeCalibrator("log-cosh", window=60, every=7),
+    AnytimeCalibrator(losses.Expectile(tau=0.7), window=100),
+    AnytimeCalibrator("squared", window=100, every=3, interpolation="centered"),
+    weights_repeat=False,
+    bounded=True,
+    bad_labels=REAL,
+)
+
+
+def stream(n, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.uniform(size=n), 3)
+    return scores, 3 * scores + rng.normal(size=n), rng.uniform(0.5, 2, n)
+
+
+@pytest.mark.parametrize("loss", ["squared", "log-cosh", "absolute"])
+def test_the_map_is_that_of_the_window_at_the_last_solve(loss):
+    scores, y, w = stream(330)
+    calibrator = AnytimeCalibrator(loss, window=100, every=30)
+    solved = 0
+    for n, sample in enumerate(zip(scores, y, w, strict=True), start=1):
+        before = calibrator._staircase
+        calibrator.learn_one(*sample)
+        if calibrator._staircase is before:
+            continue
+        solved += 1
+        part = slice(max(0, n - 100), n)
+        expected = anytime_isotonic(scores[part], y[part], w[part], loss=loss)
+        grid = np.linspace(0, 1, 40)
+        np.testing.assert_allclose(calibrator.predict_many(grid), expected(grid), atol=1e-7)
+    assert calibrator.n_samples == 100
+    assert 10 <= solved <= 50
+    assert n - solved * 30 < 330
+
+
+def test_solves_fall_due_as_the_window_grows_and_then_regularly():
+    calibrator = AnytimeCalibrator("squared", window=64, every=8)
+    at = []
+    for n in range(1, 200):
+        before = calibrator._staircase
+        calibrator.learn_one(n, float(n % 5))
+        if calibrator._staircase is not before:
+            at.append(n)
+    assert at[:4] == [1, 2, 3, 4]
+    assert set(np.diff(at[-10:])) == {8}
+
+
+def test_solve_now():
+    calibrator = AnytimeCalibrator("absolute", every=1_000)
+    with pytest.raises(ValueError, match="`solve` needs at least one learned sample"):
+        calibrator.solve()
+    with pytest.raises(ValueError, match="`staircase` needs a solved window"):
+        calibrator.staircase()
+    assert calibrator.half_width == np.inf
+    calibrator.learn_many(*stream(90))
+    stairs = calibrator.solve()
+    scores, y, w = stream(90)
+    expected = anytime_isotonic(scores, y, w, loss="absolute")
+    np.testing.assert_array_equal(stairs.values, expected.values)
+    assert calibrator.staircase() is stairs
+    assert calibrator.half_width == 0.0
+
+
+def test_deadline_serves_what_there_is():
+    calibrator = AnytimeCalibrator("squared", deadline=1e-9)
+    scores, y, w = stream(500)
+    calibrator.learn_many(scores, y, w)
+    stairs = calibrator.staircase()
+    exact = anytime_isotonic(scores, y, w, loss="squared", tol=1e-12)
+    assert stairs.half_width > 0
+    assert stairs.floors.min() <= exact.values.min()
+    assert stairs.ceilings.max() >= exact.values.max()
+
+
+def test_tolerance_reaches_the_solver():
+    calibrator = AnytimeCalibrator("log-cosh", tol=0.25)
+    calibrator.learn_many(*stream(300))
+    assert 0.0 < calibrator.half_width <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"loss": "best"}, ValueError, "`loss` must be one of"),
+        ({"window": 0}, ValueError, "`window` must be a positive int"),
+        ({"window": None}, ValueError, "`window` must be a positive int, got None"),
+        ({"every": -1}, ValueError, "`every` must be a positive int"),
+        ({"every": None}, ValueError, "`every` must be a positive int, got None"),
+        ({"tol": 0.0}, ValueError, "`tol` must be a positive finite number or None"),
+        ({"deadline": "soon"}, TypeError, "`deadline` must be a number"),
+        ({"interpolation": "cubic"}, ValueError, "`interpolation` must be one of"),
+    ],
+    ids=str,
+)
+def test_bad_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        AnytimeCalibrator(**{"loss": "huber", **parameters})
+
+
+def broken(z, y):
+    return jnp.where(y > 100, jnp.nan, 1.0) * (z - y) ** 2
+
+
+BROKEN = losses.from_function(broken, name="broken", check=False)
+
+
+def test_a_loss_without_a_derivative_is_told_and_the_map_goes_on():
+    calibrator = AnytimeCalibrator(BROKEN, every=5)
+    calibrator.learn_many([1, 2, 3], [0.0, 1.0, 2.0])
+    answer = calibrator.predict_one(2)
+    with pytest.raises(ValueError, match="`loss` must have a derivative that is a number"):
+        calibrator.learn_one(4, 200.0)
+    assert calibrator.predict_one(2) == answer
+    assert calibrator.n_samples == 4
+
+
+# ------------------------------------------------------------------------------ in the background
+
+
+@pytest.fixture
+def background():
+    with AnytimeCalibrator("absolute", window=200, every=20, background=True) as calibrator:
+        yield calibrator
+
+
+def feed(calibrator, until_true, seed=0):
+    """Go on with a stream until something has happened."""
+    samples = iter(zip(*stream(1_000_000, seed), strict=True))
+
+    def step():
+        calibrator.learn_one(*next(samples))
+        return until_true()
+
+    return until(step)
+
+
+def test_the_background_serves_whole_maps(background):
+    assert background.predict_one(0.5) == 0.5
+    feed(background, lambda: background._staircase)
+    first = background.staircase()
+    feed(background, lambda: background.staircase() is not first, seed=1)
+    newest = background.staircase()
+    feed(background, lambda: background.staircase().weights.sum() > 190, seed=2)
+    assert len(newest) > 1
+    assert background.predict_one(0.9) > background.predict_one(0.1)
+    window = background._samples
+    np.testing.assert_array_equal(
+        background.solve().values,
+        anytime_isotonic(*window.T[:2], window.T[2], loss="absolute").values,
+    )
+
+
+def test_a_worker_that_dies_is_replaced_and_the_old_map_serves(background):
+    feed(background, lambda: background._staircase)
+    answer, before = background.predict_one(0.5), background.staircase()
+    dead = background._worker.pid
+    os.kill(dead, signal.SIGKILL)
+    until(lambda: not background._worker._running.alive())
+    assert background.predict_one(0.5) == answer
+    feed(background, lambda: background.staircase() is not before, seed=1)
+    assert background._worker.pid != dead
+
+
+def test_copies_of_a_busy_calibrator_are_whole(background):
+    feed(background, lambda: background._staircase)
+    feed(background, lambda: background._worker.busy)
+    for twin in (copy.deepcopy(background), pickle.loads(pickle.dumps(background))):
+        assert twin.predict_one(0.4) == background.predict_one(0.4)
+        assert twin._worker.pid is None
+        twin.solve()
+    clone = background.clone()
+    assert clone.n_samples == 0
+    assert clone._worker.pid is None
+
+
+def test_closing_twice_and_going_on(background):
+    feed(background, lambda: background._staircase)
+    before = background.staircase()
+    background.close()
+    background.close()
+    assert background._worker.pid is None
+    feed(background, lambda: background.staircase() is not before, seed=1)
+
+
+def test_a_solve_that_fails_in_the_background_warns(recwarn):
+    with AnytimeCalibrator(BROKEN, window=50, every=5, background=True) as calibrator:
+        warnings.simplefilter("always")
+
+        def failed():
+            calibrator.learn_one(1.0, 200.0)
+            return recwarn.list
+
+        message = str(until(failed)[0].message)
+    assert "the map before goes on serving" in message
+    assert "`loss` must have a derivative that is a number" in message
+    assert calibrator._staircase is None

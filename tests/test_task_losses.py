@@ -1,0 +1,106 @@
+"""Task losses: their tables against their formulas, convexity, errors."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from streamcal import losses
+from streamcal.losses import AsymmetricError, CostTable, TaskLoss, get_task
+
+FORMULAS = {
+    "absolute": lambda k, y: abs(k - y),
+    "squared": lambda k, y: (k - y) ** 2,
+    "zero-one": lambda k, y: float(k != y),
+    "asymmetric": lambda k, y: abs(k - y),
+}
+CONVEX = {"absolute": True, "squared": True, "zero-one": False, "asymmetric": True}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("n_labels", [2, 3, 9])
+def test_tables_follow_their_formulas(name, n_labels):
+    loss = get_task(name)
+    table = loss.table(n_labels)
+    assert table.shape == (n_labels, n_labels)
+    assert table.dtype == np.float64
+    for k in range(n_labels):
+        for y in range(n_labels):
+            assert table[k, y] == FORMULAS[name](k, y)
+    assert loss.is_convex(n_labels) == (CONVEX[name] or n_labels == 2)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_task_losses_are_values(name):
+    loss = get_task(name)
+    assert loss.name == name
+    assert pickle.loads(pickle.dumps(loss)) == loss
+    assert hash(loss) == hash(get_task(name))
+    assert eval(repr(loss), vars(losses)) == loss
+    assert get_task(loss) is loss
+
+
+def test_asymmetric_error_charges_each_side_its_own():
+    table = AsymmetricError(under=3, over=0.5).table(4)
+    assert table[0].tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert table[3].tolist() == [1.5, 1.0, 0.5, 0.0]
+    assert AsymmetricError(under=3, over=0.5).is_convex(4)
+
+
+def test_cost_table_is_any_table():
+    costs = np.array([[0.0, 2.0, 9.0], [0.1, 0.0, 0.2], [0.2, 0.1, 0.0]])
+    loss = CostTable(costs)
+    costs[0, 0] = 7.0  # the loss keeps its own
+    assert loss.table(3)[0].tolist() == [0.0, 2.0, 9.0]
+    loss.table(3)[0, 0] = 7.0
+    assert loss.table(3)[0, 0] == 0.0
+    assert loss == CostTable(loss.table(3))
+    assert len({loss, pickle.loads(pickle.dumps(loss))}) == 1
+
+
+def test_convexity_is_seen_through_rounding():
+    step = [[0.1 * abs(k - y) for y in range(6)] for k in range(6)]
+    assert CostTable(step).is_convex(6)
+    step[2][0] += 0.01
+    assert not CostTable(step).is_convex(6)
+
+
+@pytest.mark.parametrize(
+    ("costs", "error", "message"),
+    [
+        ([[0, 1]], ValueError, "square"),
+        ([0, 1], ValueError, "square"),
+        ([[0]], ValueError, "at least 2 rows"),
+        ([[0, 1], [1]], ValueError, "different lengths"),
+        ([[0, -1], [1, 0]], ValueError, "got -1.0"),
+        ([[0, np.nan], [1, 0]], ValueError, "got nan"),
+        ([[0, np.inf], [1, 0]], ValueError, "got inf"),
+        ([["a", "b"], ["c", "d"]], TypeError, "numbers"),
+    ],
+)
+def test_bad_costs(costs, error, message):
+    with pytest.raises(error, match=r"`costs`") as caught:
+        CostTable(costs)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("n_labels", [1, 0, -2, 2.0, "3", None, True, 40_000])
+def test_bad_n_labels(n_labels):
+    with pytest.raises(ValueError, match="`n_labels` must be an int from 2 to 32767"):
+        get_task("absolute").table(n_labels)
+
+
+@pytest.mark.parametrize("under", [-1, np.nan, np.inf])
+def test_bad_asymmetry(under):
+    with pytest.raises(ValueError, match="`under` must be a non-negative finite number"):
+        AsymmetricError(under=under)
+    with pytest.raises(ValueError, match="must not both be 0"):
+        AsymmetricError(under=0, over=0)
+
+
+def test_unknown_task_loss():
+    with pytest.raises(ValueError, match=r"`loss` must be one of .absolute., .* got .mae."):
+        get_task("mae")
+    with pytest.raises(TypeError, match="`loss` must be a name or a TaskLoss"):
+        get_task(losses.Squared())
+    assert not isinstance(losses.Squared(), TaskLoss)

@@ -1,0 +1,342 @@
+"""ThresholdClassifier: exact on its window, labels of any kind, re-solves here and elsewhere."""
+
+import copy
+import math
+import os
+import pickle
+import signal
+import time
+
+import numpy as np
+import pytest
+from river import base, checks, dummy, linear_model, naive_bayes, preprocessing, stats
+
+from streamcal import ThresholdClassifier, losses, optimal_thresholds
+from streamcal.metrics import MAE
+from tests.contract import BAD, BAD_WEIGHTS, state
+
+WORDS = ("low", "medium", "high", "extreme")
+KINDS = {
+    "stated": (WORDS, WORDS),
+    "ints": (None, (1, 2, 3, 4)),
+    "sorted words": (None, ("a", "b", "c", "d")),
+    "bool": (None, (False, True)),
+}
+
+
+def model(labels=None, **options):
+    regressor = preprocessing.StandardScaler() | linear_model.LinearRegression()
+    return ThresholdClassifier(regressor, labels, **options)
+
+
+def stream(labels, n, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        x = rng.normal(size=3)
+        z = x.sum() / math.sqrt(3) + rng.normal() / 4
+        rank = int(np.clip(np.floor(len(labels) * (0.5 + z / 4)), 0, len(labels) - 1))
+        yield dict(zip("abc", x.tolist(), strict=True)), labels[rank]
+
+
+def recorded(classifier):
+    _, labels, scores, w = zip(*classifier._samples, strict=True)
+    return np.array(scores), np.array([classifier._ranks[y] for y in labels]), np.array(w)
+
+
+def check_layer(classifier):
+    """What is served is optimal on the window, and staircases are those of its boundaries."""
+    scores, ranks, w = recorded(classifier)
+    n_labels = len(classifier._order)
+    best = optimal_thresholds(scores, ranks + 1, n_labels, loss=classifier.loss, w=w)
+    assert classifier._layer.thresholds.risk == pytest.approx(best.risk, rel=1e-9)
+    assert classifier._layer.thresholds.n_samples == len(scores)
+    assert all(staircase.n_samples == len(scores) for staircase in classifier._layer.stairs)
+
+
+def answers(classifier, labels, n=30):
+    queries = [x for x, _ in stream(labels, n, seed=9)]
+    return [(classifier.predict_one(x), classifier.predict_proba_one(x)) for x in queries]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", ["absolute", "zero-one"])
+def test_learns_labels_of_any_kind(kind, loss):
+    stated, labels = KINDS[kind]
+    classifier = model(stated, loss=loss, window=150, every=100)
+    metric, chance = MAE(labels=labels), MAE(labels=labels)
+    for i, (x, y) in enumerate(stream(labels, 500)):
+        if i >= 200:
+            metric.update(y, classifier.predict_one(x))
+            chance.update(y, labels[1])
+        assert classifier.learn_one(x, y) is None
+        if i % 60 == 59:
+            check_layer(classifier)
+    assert metric.get() < 0.7 * chance.get()
+    for label, probabilities in answers(classifier, labels):
+        assert list(probabilities) == list(labels)
+        assert all(type(p) is float and 0.0 <= p <= 1.0 for p in probabilities.values())
+        assert math.isclose(sum(probabilities.values()), 1.0, abs_tol=1e-9)
+        assert label in labels
+    assert {type(label) for label, _ in answers(classifier, labels)} == {type(labels[0])}
+
+
+def test_probabilities_are_calibrated_cumulatively():
+    classifier = model(WORDS, window=2_000, every=500)
+    for x, y in stream(WORDS, 2_000):
+        classifier.learn_one(x, y)
+    total = np.zeros(4)
+    hits = np.zeros(4)
+    for x, y in stream(WORDS, 1_500, seed=4):
+        p = np.array(list(classifier.predict_proba_one(x).values()))
+        total += np.cumsum(p[::-1])[::-1]
+        hits += np.arange(4) <= WORDS.index(y)
+    np.testing.assert_allclose(total / 1_500, hits / 1_500, atol=0.03)
+
+
+def test_before_and_with_few_labels():
+    classifier = model()
+    assert classifier.predict_one({"a": 1.0}) is None
+    assert classifier.predict_proba_one({"a": 1.0}) == {}
+    with pytest.raises(ValueError, match="`thresholds` need two known labels"):
+        classifier.thresholds  # noqa: B018
+    classifier.learn_one({"a": 1.0}, 7)
+    assert classifier.predict_one({"a": 3.0}) == 7
+    assert classifier.predict_proba_one({"a": 3.0}) == {7: 1.0}
+    classifier.learn_one({"a": 2.0}, 5)
+    assert list(classifier.predict_proba_one({"a": 3.0})) == [5, 7]
+    classifier.learn_one({"a": 2.0}, 6)
+    assert list(classifier.predict_proba_one({"a": 3.0})) == [5, 6, 7]
+    assert classifier.thresholds.shape == (2,)
+    check_layer(classifier)
+
+
+def test_stated_labels_that_have_not_come_are_improbable():
+    classifier = model(WORDS)
+    classifier.learn_one({"a": 1.0}, "low")
+    assert classifier.predict_one({"a": 1.0}) == "low"
+    probabilities = classifier.predict_proba_one({"a": 1.0})
+    assert list(probabilities) == list(WORDS)
+    assert max(probabilities, key=probabilities.get) == "low"
+
+
+def test_resolving_scores_the_window_again():
+    classifier = model(WORDS, window=100, every=150)
+    for i, (x, y) in enumerate(stream(WORDS, 149)):
+        assert classifier.solution is None, i
+        classifier.learn_one(x, y)
+    before = recorded(classifier)[0]
+    x, y = next(stream(WORDS, 1, seed=5))
+    classifier.learn_one(x, y)
+    scores, ranks, w = recorded(classifier)
+    assert not np.array_equal(scores[:-1], before[1:])
+    assert scores.tolist() == [classifier.regressor.predict_one(x) for x, *_ in classifier._samples]
+    best = optimal_thresholds(scores, ranks + 1, 4, w=w)
+    assert classifier.solution.risk == best.risk
+    np.testing.assert_array_equal(classifier.thresholds, best.thresholds)
+    check_layer(classifier)
+
+
+def test_jobs_solve_the_same():
+    one, two = model(WORDS, every=100), model(WORDS, every=100, n_jobs=2)
+    for x, y in stream(WORDS, 100):
+        one.learn_one(x, y)
+        two.learn_one(x, y)
+    np.testing.assert_array_equal(two.solution.thresholds, one.solution.thresholds)
+    assert (one.solution.method, two.solution.method) == ("divide", "io")
+
+
+def wait_for(classifier, seconds=60.0):
+    """Look until the background process has answered."""
+    end = time.monotonic() + seconds
+    while classifier._asked is not None:
+        assert time.monotonic() < end
+        classifier._look()
+
+
+def ask(classifier, samples, seconds=60.0):
+    """Learn until the background process has taken a job."""
+    end = time.monotonic() + seconds
+    for x, y in samples:
+        classifier.learn_one(x, y)
+        if classifier._asked is not None:
+            return
+        assert time.monotonic() < end
+    raise AssertionError
+
+
+def endless(labels):
+    for seed in range(10**9):
+        yield from stream(labels, 100, seed)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_background_solves_while_the_stream_goes_on(n_jobs):
+    classifier = model(WORDS, window=200, every=100, background=True, n_jobs=n_jobs)
+    samples = endless(WORDS)
+    ask(classifier, samples)
+    asked, _ = classifier._asked
+    job = [x for x, *_ in classifier._samples]
+    expected = [classifier.regressor.predict_one(x) for x in job]
+    for _ in range(30):  # without looking, so that these come between question and answer
+        x, y = next(samples)
+        pending, classifier._asked = classifier._asked, None
+        classifier._due = None
+        classifier.learn_one(x, y)
+        classifier._asked = pending
+    late = recorded(classifier)[0][-30:].tolist()
+    wait_for(classifier)
+    assert classifier._n_learned == asked + 30
+    scores = recorded(classifier)[0].tolist()
+    assert scores[-30:] == late
+    assert scores[:-30] == expected[len(expected) - len(scores) + 30 :]
+    assert classifier.solution.certified
+    check_layer(classifier)
+    classifier._worker.close()
+
+
+def test_a_killed_worker_is_replaced():
+    classifier = model(WORDS, window=200, every=100, background=True)
+    samples = endless(WORDS)
+    ask(classifier, samples)
+    os.kill(classifier._worker.pid, signal.SIGKILL)
+    wait_for(classifier)
+    classifier._asked = None
+    ask(classifier, samples)
+    wait_for(classifier)
+    assert classifier.solution is not None
+    check_layer(classifier)
+    classifier._worker.close()
+
+
+def test_copies_of_one_that_waits_go_on_without_it():
+    classifier = model(WORDS, window=200, every=100, background=True)
+    ask(classifier, endless(WORDS))
+    twin, pickled = copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))
+    for other in (twin, pickled):
+        assert answers(other, WORDS) == answers(classifier, WORDS)
+        for x, y in stream(WORDS, 20, seed=3):
+            other.learn_one(x, y)
+        check_layer(other)
+        other._worker.close()
+    wait_for(classifier)
+    classifier._worker.close()
+
+
+class Broken(base.Regressor):
+    """A regressor that answers what it is told to."""
+
+    def __init__(self, answer=0.0):
+        self.answer = answer
+
+    def learn_one(self, x, y):
+        pass
+
+    def predict_one(self, x):
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [math.nan, math.inf])
+def test_a_regressor_that_is_not_finite(answer):
+    classifier = ThresholdClassifier(Broken(), labels=WORDS)
+    classifier.learn_one({}, "low")
+    classifier.learn_one({}, "high")
+    before = state(classifier)
+    classifier.regressor.answer = answer
+    for act in (
+        lambda: classifier.learn_one({}, "low"),
+        lambda: classifier.predict_one({}),
+        lambda: classifier.predict_proba_one({}),
+    ):
+        with pytest.raises(ValueError, match="`regressor` must answer with a finite number"):
+            act()
+    classifier.regressor.answer = 0.0
+    assert state(classifier) == before
+
+
+@pytest.mark.parametrize("y", [None, math.nan, "tiny", 3])
+def test_bad_labels(y):
+    classifier = model(WORDS)
+    classifier.learn_one({"a": 1.0}, "low")
+    before = state(classifier)
+    with pytest.raises(ValueError, match="`y` must be"):
+        classifier.learn_one({"a": 1.0}, y)
+    assert state(classifier) == before
+
+
+def test_labels_without_an_order_must_be_stated():
+    classifier = model()
+    classifier.learn_one({"a": 1.0}, 1)
+    with pytest.raises(TypeError, match="`labels` must be given"):
+        classifier.learn_one({"a": 1.0}, "one")
+
+
+@pytest.mark.parametrize("w", BAD_WEIGHTS)
+def test_bad_weight(w):
+    classifier = model(WORDS)
+    with pytest.raises(BAD, match="`w`"):
+        classifier.learn_one({"a": 1.0}, "low", w=w)
+    assert classifier.predict_one({"a": 1.0}) is None
+
+
+def test_weights_reach_regressor_and_thresholds():
+    one, two = model(WORDS, every=None), model(WORDS, every=None)
+    for x, y in stream(WORDS, 60):
+        one.learn_one(x, y, w=2.0)
+        two.learn_one(x, y)
+    assert one.regressor.predict_one(x) != two.regressor.predict_one(x)
+    assert recorded(one)[2].tolist() == [2.0] * 60
+    check_layer(one)
+    without = ThresholdClassifier(dummy.StatisticRegressor(stats.Mean()), WORDS)
+    without.learn_one({}, "low", w=3.0)  # which takes no weights
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"regressor": naive_bayes.GaussianNB()}, TypeError, "must be a river regressor, got Gau"),
+        ({"regressor": 3}, TypeError, "must be a river regressor, got int"),
+        ({"labels": ("a",)}, ValueError, "`labels` must be two or more different labels"),
+        ({"labels": ("a", "a")}, ValueError, "`labels` must be two or more different labels"),
+        ({"labels": "abc"}, TypeError, "`labels` must be a sequence of labels"),
+        ({"loss": "log"}, ValueError, "`loss` must be one of 'absolute'"),
+        ({"window": None}, ValueError, "`window` must be a positive int, got None"),
+        ({"window": 0}, ValueError, "`window` must be a positive int or None, got 0"),
+        ({"every": 0}, ValueError, "`every` must be a positive int or None, got 0"),
+        ({"n_jobs": 0}, ValueError, "`n_jobs` must be a positive int"),
+        (
+            {"labels": WORDS, "loss": losses.CostTable([[0, 1], [1, 0]])},
+            ValueError,
+            "`n_labels` must be 2 for this table of costs, got 4",
+        ),
+    ],
+)
+def test_bad_parameters(arguments, error, message):
+    with pytest.raises(error, match=message):
+        ThresholdClassifier(**{"regressor": linear_model.LinearRegression(), **arguments})
+
+
+def test_prediction_is_pure_and_clones_are_fresh():
+    classifier = model(WORDS, loss="zero-one")
+    for x, y in stream(WORDS, 80):
+        classifier.learn_one(x, y)
+    before = state(classifier)
+    answers(classifier, WORDS)
+    assert state(classifier) == before
+    clone = classifier.clone()
+    assert clone.predict_one({"a": 1.0}) is None
+    assert repr(clone) == repr(classifier)
+
+
+def test_memory_is_bounded():
+    classifier, sizes = model(WORDS, window=100, every=50), []
+    for seed in range(5):
+        for x, y in stream(WORDS, 200, seed):
+            classifier.learn_one(x, y)
+        sizes.append(classifier._raw_memory_usage)
+    assert max(sizes) <= 1.25 * sizes[0] + 1024
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("check", list(checks.yield_checks(model())), ids=str)
+def test_river_checks(check, background):
+    check(model(background=background))

@@ -1,0 +1,96 @@
+import copy
+import operator
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from streamcal._worker import Worker
+
+
+def until(condition, timeout=60.0):
+    """Return the first true answer of ``condition``, asked for a minute at most."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        if answer := condition():
+            return answer
+    raise AssertionError("it did not happen")
+
+
+@pytest.fixture
+def worker():
+    worker = Worker(operator.truediv)
+    yield worker
+    worker.close()
+
+
+def test_a_job_is_computed_elsewhere(worker):
+    assert worker.poll() is None
+    assert not worker.busy
+    until(lambda: worker.submit(1.0, 4.0))
+    assert worker.busy
+    assert not worker.submit(1.0, 2.0)
+    assert until(worker.poll) == 0.25
+    assert worker.poll() is None
+    assert not worker.busy
+    assert worker.pid != os.getpid()
+
+
+def test_an_error_comes_back_once_and_the_process_goes_on(worker):
+    until(lambda: worker.submit(1.0, 0.0))
+    with pytest.raises(ZeroDivisionError):
+        until(worker.poll)
+    assert worker.poll() is None
+    until(lambda: worker.submit(1.0, 2.0))
+    assert until(worker.poll) == 0.5
+
+
+def test_a_dead_process_is_replaced(worker):
+    until(lambda: worker.submit(1.0, 2.0))
+    dead = worker.pid
+    os.kill(dead, signal.SIGKILL)
+    until(lambda: not worker.busy)
+    until(lambda: worker.submit(3.0, 2.0))
+    assert until(worker.poll) == 1.5
+    assert worker.pid != dead
+
+
+def test_copies_start_without_a_process(worker):
+    until(lambda: worker.submit(1.0, 2.0))
+    for twin in (copy.deepcopy(worker), pickle.loads(pickle.dumps(worker))):
+        assert twin.pid is None
+        assert twin.function is operator.truediv
+    assert until(worker.poll) == 0.5
+
+
+def test_closing_ends_the_process_and_may_be_repeated(worker):
+    worker.start()
+    process = worker._running.process
+    worker.close()
+    worker.close()
+    assert process.exitcode is not None
+    until(lambda: worker.submit(1.0, 8.0))
+    assert until(worker.poll) == 0.125
+
+
+def test_lambdas_travel():
+    worker = Worker(lambda x: 2 * x)
+    until(lambda: worker.submit(21))
+    assert until(worker.poll) == 42
+    worker.close()
+
+
+def test_a_process_that_cannot_start_is_an_error_and_not_tried_forever():
+    code = (
+        "from streamcal._worker import Worker\n"
+        "worker = Worker(sum)\n"
+        "while not worker.submit([1]): pass\n"
+    )
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "RuntimeError: the background process could not be started" in done.stderr
+    assert done.stderr.count("FileNotFoundError") == 2
