@@ -83,7 +83,7 @@ carried = st.none() | st.tuples(*[st.sampled_from([0.0, 0.0, 1.0, 2.5, 40.0])] *
 
 
 @pytest.mark.parametrize("zero", CONVENTIONS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data(), history=carried)
 def test_every_method_finds_the_best_of_all_labellings(zero, data, history):
     p = data.draw(st.lists(probability, max_size=7))

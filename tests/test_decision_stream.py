@@ -153,6 +153,15 @@ def test_served_and_decided_are_taken_at_their_word():
     assert model.counts == (0, 0, 1, 1)
 
 
+def test_arguments_reach_the_model_that_takes_them():
+    weighted = DecisionClassifier(linear_model.LogisticRegression())
+    weighted.learn_one({"a": 1.0}, True, w=3.0)
+    plain = linear_model.LogisticRegression()
+    plain.learn_one({"a": 1.0}, True, w=3.0)
+    assert weighted.predict_proba_one({"a": 1.0}) == plain.predict_proba_one({"a": 1.0})
+    DecisionClassifier(naive_bayes.GaussianNB()).learn_one({"a": 1.0}, True, w=3.0)
+
+
 def test_names_of_labels_are_kept():
     model = DecisionClassifier(naive_bayes.GaussianNB(), "f1", pos_val="spam")
     assert model.predict_one({"a": 1.0}) is None

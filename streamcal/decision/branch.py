@@ -88,7 +88,7 @@ def branch_and_bound(
     ahead = [(-bound, 0, n)]
     while ahead:
         bound, a, b = heapq.heappop(ahead)
-        if -bound <= best - 0.5 * tol:
+        if -bound < best - 2.0 * psi.error:
             break
         if b - a == 1:
             continue

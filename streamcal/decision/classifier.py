@@ -17,6 +17,7 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
+from streamcal._routing import Routing, name_of
 from streamcal._validation import as_number
 from streamcal.decision.maximize import (
     Counts,
@@ -32,7 +33,7 @@ _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of t
 _HISTORIES = ("labels", "expected", None)
 
 
-class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+class DecisionClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatchClassifier):
     """Decide for the labels that maximise a metric over the stream.
 
     Parameters
@@ -80,9 +81,7 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
         pos_val: bool | int | str = True,
     ) -> None:
         if not hasattr(classifier, "predict_proba_one"):
-            raise TypeError(
-                f"`classifier` must be a river classifier, got {type(classifier).__name__}"
-            )
+            raise TypeError(f"`classifier` must be a river classifier, got {name_of(classifier)}")
         if history not in _HISTORIES:
             raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")
         if half_life is not None and not 0.0 < as_number(half_life, "half_life") < np.inf:
@@ -92,6 +91,9 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
         self.history = history
         self.half_life = half_life
         self.pos_val = pos_val
+        self._set_routes(
+            classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
+        )
         self._metric = get_metric(metric)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self._negative: ClfTarget | None = False if isinstance(pos_val, bool) else None
@@ -142,12 +144,14 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the classifier's own probabilities."""
-        answer: dict[ClfTarget, float] = self.classifier.predict_proba_one(x, **kwargs)
+        answer: dict[ClfTarget, float] = self.classifier.predict_proba_one(
+            x, **self._route("predict_proba_one", kwargs)
+        )
         return answer
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the decision for one sample; None while the classifier knows no label."""
-        raw = self.classifier.predict_proba_one(x, **kwargs)
+        raw = self.predict_proba_one(x, **kwargs)
         if not raw:
             return None
         return self._label(bool(self.decide([self._positive(raw)]).labels[0]), raw)
@@ -181,7 +185,8 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
         decided : bool, int or str, optional
             The decision that was served; without it, it is made again from the counts so far.
         **kwargs
-            For the classifier.
+            For the classifier, where its ``learn_one`` takes them (a weight ``w``, say; a decision
+            counts once whatever its weight).
         """
         self._check_label(y)
         raw = self.classifier.predict_proba_one(x) if served is None else served
@@ -193,7 +198,7 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
                 self._check_label(decided)
                 chosen = np.array([decided == self.pos_val])
             self._count(p, chosen, np.array([y == self.pos_val]))
-        self.classifier.learn_one(x, y, **kwargs)
+        self.classifier.learn_one(x, y, **self._route("learn_one", kwargs))
         self._remember(y)
 
     def learn_block(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
@@ -224,7 +229,8 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return the classifier's own probabilities."""
-        answer: IntoDataFrame = self.classifier.predict_proba_many(X, **kwargs)  # type: ignore[attr-defined]
+        arguments = self._route("predict_proba_many", kwargs)
+        answer: IntoDataFrame = self.classifier.predict_proba_many(X, **arguments)  # type: ignore[attr-defined]
         return answer
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, **kwargs: Any) -> None:
@@ -242,14 +248,14 @@ class DecisionClassifier(base.Wrapper[base.Classifier], base.MiniBatchClassifier
         if p is not None and len(p):
             hits = np.array([label == self.pos_val for label in labels])
             self._count(p, self.decide(p).labels, hits)
-        self.classifier.learn_many(X, y, **kwargs)
+        self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))
         for label in set(labels):
             self._remember(label)
 
     def _positive_many(
         self, X: IntoDataFrame, kwargs: dict[str, Any]
     ) -> NDArray[np.float64] | None:
-        frame = into_frame(self.classifier.predict_proba_many(X, **kwargs))  # type: ignore[attr-defined]
+        frame = into_frame(self.predict_proba_many(X, **kwargs))
         if frame.is_empty():
             return None
         for name in frame.columns:

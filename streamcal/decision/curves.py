@@ -409,25 +409,25 @@ def leave_one_out(p: Vector, metric: Metric, history: Vector, tol: float) -> Cur
     """Metrics linear in tp from the laws of S without each label in turn, O(nσ log(n/tol))."""
     spec, n = metric.spec, len(p)
     assert spec is not None
-    law, lost = NOTHING, 0.0
-    law, lost = extended(law, p, min(tol, 1e-12) * 1e-4 / (n + 1))
+    law, lost = extended(NOTHING, p, min(tol, 1e-12) * 1e-4 / (n + 1))
     width = len(law.mass)
-    psi = np.empty(n + 1)
     sums = np.zeros(width)
     step = block_size(n)
     place = np.array([n, 0, law.offset])
+    parts = []
     for first in range(0, n + 1, step):
         items = p[first : min(first + step, n)]
         rows = np.empty((len(items) + 1, width))
         rows[0] = sums
         poisson_binomial.leave_one_out(items, law.mass, sums, rows[1:])
-        out = psi[first : first + step]
+        out = np.empty((3, min(step, n + 1 - first)))
         place[1] = first
         poisson_binomial.linear_expectations(spec, history, place, law.mass, rows, out)
-    # Taking a label out multiplies errors of the law by at most 1/|1 - 2η|, or by the width. What a
-    # label adds to E[U; S] is weighted by a slope of at most max|Φ|/tp: about one in all.
-    damping = np.minimum(1.0 / np.maximum(np.abs(1.0 - 2.0 * p), 1e-300), width)
-    share = float(p @ damping) / max(float(p.sum()), 1e-300) if n else 1.0
-    return psi, (1.0 + 2.0 * share) * (lost + 2.0 * (n + 1) * _UNIT) * largest_value(
-        metric, history, n
-    )
+        parts.append(out)
+    psi, level, steepest = np.concatenate(parts, axis=1)
+    # Taking a label out multiplies the error of the law by 1/|1 - 2η| at most, or by twice the
+    # width: the recursion's own factor is η/(1 - η), or its inverse, whichever is less than 1.
+    error = lost + _LAWS_ROUNDING * (n + 2) * _UNIT
+    growth = np.minimum(1.0 / np.maximum(np.abs(1.0 - 2.0 * p), 1e-300), 2.0 * width)
+    moments = np.concatenate([[0.0], np.cumsum(p * growth)]) * error
+    return psi, float((level * error + steepest * moments).max()) + 4.0 * _UNIT

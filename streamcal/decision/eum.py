@@ -107,7 +107,7 @@ class EUMThreshold(base.Base):
         self._clear(8)
 
     def _clear(self, capacity: int) -> None:
-        self._data, self._links = _storage(capacity)
+        self._data, self._links = index.allocate(capacity)
         index.clear(self._data, self._links, capacity)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class EUMThreshold(base.Base):
     def _change(self, score: float, positive: float, negative: float, n: int) -> None:
         if change(self._data, self._links, score, positive, negative, n) == NEED_ROOM:
             capacity = 2 * int(self._links[index.CAPACITY])
-            data, links = _storage(capacity)
+            data, links = index.allocate(capacity)
             index.move(self._data, self._links, data, links, capacity)
             self._data, self._links = data, links
             change(self._data, self._links, score, positive, negative, n)
@@ -223,9 +223,3 @@ def _count(samples: deque[tuple[float, float, float]]) -> dict[float, int]:
     for score, _, _ in samples:
         held[score] = held.get(score, 0) + 1
     return held
-
-
-def _storage(capacity: int) -> tuple[Vector, NDArray[np.int32]]:
-    data = np.zeros(index.HEAD + capacity * (index.NODE + index.CHUNK))
-    links = np.zeros(index.META + capacity * (index.NODE_LINKS + index.CHUNK_LINKS), np.int32)
-    return data, links

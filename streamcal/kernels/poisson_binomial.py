@@ -251,30 +251,35 @@ def leave_one_out(p: Vector, law: Vector, moments: Vector, rows: Matrix) -> None
             rows[i, s] = moments[s]
 
 
-@kernel("void(float64[::1], float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[::1])")
+@kernel(
+    "void(float64[::1], float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])"
+)
 def linear_expectations(
-    spec: Vector, history: Vector, place: Bounds, law: Vector, rows: Matrix, psi: Vector
+    spec: Vector, history: Vector, place: Bounds, law: Vector, rows: Matrix, out: Matrix
 ) -> None:
     """Write Ψ of consecutive labellings for a metric that is linear in tp once v and p are known.
 
     ``place`` is (n, first labelling, offset of the law); row r of ``rows`` is E[U; S = s] at the
-    labelling r. The line is the one through the least and the most tp that v and p allow.
+    labelling r. The line is the one through the least and the most tp that v and p allow. The rows
+    of ``out`` are Ψ and the largest absolute factors of the law and of E[U; S = s] in it.
     """
     n, first, offset = place[0], place[1], place[2]
     size = history[0] + history[1] + history[2] + history[3] + n
-    for r in range(len(psi)):
+    for r in range(out.shape[1]):
         v = history[0] + history[1] + first + r
-        total = 0.0
+        total, level, steepest = 0.0, 0.0, 0.0
         for j in range(len(law)):
             p = history[0] + history[2] + offset + j
             least, most = max(0.0, v + p - size), min(v, p)
-            low = utility(spec, least, v - least, p - least, size - v - p + least)
-            total += law[j] * low
+            base = utility(spec, least, v - least, p - least, size - v - p + least)
+            slope = 0.0
             if most > least:
                 high = utility(spec, most, v - most, p - most, size - v - p + most)
-                slope = (high - low) / (most - least)
-                total += slope * (rows[r, j] + (history[0] - least) * law[j])
-        psi[r] = total
+                slope = (high - base) / (most - least)
+                base += slope * (history[0] - least)
+            total += base * law[j] + slope * rows[r, j]
+            level, steepest = max(level, abs(base)), max(steepest, abs(slope))
+        out[0, r], out[1, r], out[2, r] = total, level, steepest
 
 
 @kernel("void(float64[::1], float64[::1], float64[::1], float64[::1])")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from river import base
 from river.base.typing import ClfTarget, FeatureName
 
+from streamcal._routing import Routing, name_of
 from streamcal._validation import as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -42,7 +43,7 @@ def _kinds() -> _Kinds:
     return _Kinds(AMRules, ARFClassifier, HoeffdingTree, Branch)
 
 
-class VoteClassifier(base.Wrapper[Any], base.Classifier):
+class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
     """Classify by summed votes of leaves or rules, calibrated by an exact staircase.
 
     It helps behind an adaptive random forest and two classes, where the log loss was lower than the
@@ -85,10 +86,11 @@ class VoteClassifier(base.Wrapper[Any], base.Classifier):
         if not _has_covers(model):
             raise TypeError(
                 "`model` must be a Hoeffding tree classifier, an ensemble of them or AMRules, "
-                f"got {type(model).__name__}"
+                f"got {name_of(model)}"
             )
         self.model = model
         self.calibrator = calibrator
+        self._set_routes(model, "learn_one")
         self._labels: list[ClfTarget] = []
         self._calibrators: dict[ClfTarget, Calibrator] = {}
 
@@ -120,7 +122,7 @@ class VoteClassifier(base.Wrapper[Any], base.Classifier):
             Weight of the sample for the calibrators and for the rules' class weights, from 1e-60 to
             1e60; the model learns without it, since not every one of river's takes one.
         **kwargs
-            For the model.
+            For the model, where its ``learn_one`` takes them.
 
         Raises
         ------
@@ -140,12 +142,12 @@ class VoteClassifier(base.Wrapper[Any], base.Classifier):
                 self._calibrators[label] = self.calibrator.clone()
             self._calibrators[label].learn_one(score, y == label, w)
         if regresses:
-            self.model.learn_one(x, float(y), **kwargs)
+            self.model.learn_one(x, float(y), **self._route("learn_one", kwargs))
             for label in (False, True):
                 if label not in self._labels:
                     self._labels.append(label)
         else:
-            self.model.learn_one(x, y, **kwargs)
+            self.model.learn_one(x, y, **self._route("learn_one", kwargs))
             if y not in self._labels:
                 self._labels.append(y)
         for cover in _covers(self.model, x):
