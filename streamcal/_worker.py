@@ -13,6 +13,7 @@ As with every spawned process, a script that uses one keeps its work under ``if 
 """
 
 import contextlib
+import os
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -115,13 +116,13 @@ class Worker:
         running = self._running
         if running is None or not self.done:
             return None
+        running.has_job = False
+        running.flag[0] = _IDLE  # whatever comes of it: the pipe is empty afterwards
         try:
             result, error = running.pipe.recv()
         except (EOFError, OSError):  # it died with the result half-written
             self.close()
             return None
-        running.has_job = False
-        running.flag[0] = _IDLE
         if error is not None:
             raise error
         return result
@@ -151,20 +152,27 @@ class _Running:
         )
         self.process.start()
         theirs.close()
-        self.stop = weakref.finalize(self, _stop, self.process, self.pipe)
+        self.stop = weakref.finalize(self, _stop, self.process, self.pipe, os.getpid())
 
     def alive(self) -> bool:
         return bool(self.process.is_alive())
 
 
-def _stop(process: Any, pipe: Any) -> None:
+def _stop(process: Any, pipe: Any, owner: int) -> None:
     pipe.close()
+    if os.getpid() != owner:  # a forked child drops its copy: the process is not its own
+        return
     process.terminate()
-    process.join()
+    process.join(1.0)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
 
 
 def _serve(function: Callable[..., Any], pipe: Any, flag: Any) -> None:
     """Compute jobs until the owner closes the pipe."""
+    from multiprocess.reduction import ForkingPickler
+
     flag[0] = _IDLE
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
@@ -172,7 +180,18 @@ def _serve(function: Callable[..., Any], pipe: Any, flag: Any) -> None:
             answer: tuple[Any, Exception | None]
             try:
                 answer = (function(*arguments), None)
+                data = ForkingPickler.dumps(answer)
             except Exception as error:  # the owner decides what it means
-                answer = (None, error)
+                data = _pickled(ForkingPickler, error)
             flag[0] = _DONE
-            pipe.send(answer)
+            pipe.send_bytes(data)
+
+
+def _pickled(pickler: Any, error: Exception) -> Any:
+    """Return an error as bytes; if it cannot travel, its words."""
+    try:
+        data = pickler.dumps((None, error))
+        pickler.loads(data)
+    except Exception:
+        data = pickler.dumps((None, RuntimeError(repr(error))))
+    return data

@@ -49,6 +49,33 @@ def test_an_error_comes_back_once_and_the_process_goes_on(worker):
     assert until(worker.poll) == 0.5
 
 
+class StubbornError(Exception):
+    """An exception that cannot be unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+def raise_stubborn():
+    raise StubbornError("not", "this")
+
+
+def answer_a_generator():
+    return (i for i in range(3))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"), [(raise_stubborn, "not this"), (answer_a_generator, "generator")]
+)
+def test_what_cannot_travel_comes_back_as_words(function, message):
+    worker = Worker(function)
+    for _ in range(2):
+        until(worker.submit)
+        with pytest.raises((RuntimeError, TypeError), match=message):
+            until(worker.poll)
+    worker.close()
+
+
 def test_a_dead_process_is_replaced(worker):
     until(lambda: worker.submit(1.0, 2.0))
     dead = worker.pid

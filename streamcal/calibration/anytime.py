@@ -115,7 +115,8 @@ def anytime_isotonic(
     loss : str or Loss
         What to minimise. JAX must be able to differentiate it.
     offset : array_like of shape (n_samples,), optional
-        What is added to the map's value before the loss is taken: l(z + offset, y).
+        What is added to the map's value before the loss is taken: l(z + offset, y). The loss must
+        be defined for all values.
     lower, upper : float, optional
         The range of the values; the best map within it is found. By default it is that of the
         labels if the loss is least where value and label agree, else that of the loss. Ends that
@@ -125,10 +126,12 @@ def anytime_isotonic(
     tol : float, optional
         The half-width at which to stop, in units of the value; positive.
     deadline : float, optional
-        Seconds from now after which no round is begun; positive.
+        Seconds from now after which no round but the first is begun; positive.
     start : Staircase, optional
         A map that should be close, such as that of most of these samples. Values are then sought
-        near its own, in fewer rounds; bounds are as certain as without it. Not used on a device.
+        near its own, in fewer rounds; bounds are as certain as without it, for it is verified first
+        (two evaluations or more, also beyond a deadline). It is not used on a device, for quantiles
+        or where the range is infinite.
     interpolation, outside : str
         See `Staircase`.
     backend : {"auto", "host", "device"}
@@ -150,7 +153,7 @@ def anytime_isotonic(
     Notes
     -----
     Of several best maps the one found depends on the derivative JAX chooses; for `Pinball` and
-    `Absolute` it is that of their ``ties``.
+    `Absolute` it is that of their ``ties``, and weights balance that do so up to a share of 1e-12.
 
     Examples
     --------
@@ -304,6 +307,14 @@ def _begin(
         check_same_length(shifts, len(x), "offset")
     if not len(x):
         raise ValueError("`scores` must hold at least one score, got none")
+    if len(shifts):
+        if not math.isinf(found.z_range.low) or not math.isinf(found.z_range.high):
+            raise ValueError(
+                f"`offset` needs a loss that is defined for all values, got {found.name}, whose"
+                f" values lie in {found.z_range}"
+            )
+        if isinstance(found, losses.Pinball | losses.Absolute):  # l(z + o, y) is l(z, y - o)
+            labels, shifts = as_vector(labels - shifts, "y"), shifts[:0]
     low, high = _range(found, labels - shifts if len(shifts) else labels, *ends)
 
     order = pav.order_of(x)
@@ -339,6 +350,11 @@ def _range(
             raise ValueError(
                 f"`{name}` must lie in {loss.z_range} for the {loss.name} loss, got {value!r}"
             )
+    if lower == math.inf or upper == -math.inf:
+        raise ValueError(
+            "`lower` and `upper` must leave finite values between them,"
+            f" got {lower!r} and {upper!r}"
+        )
     if lower is not None and upper is not None and not lower < upper:
         raise ValueError(f"`lower` must be less than `upper`, got {lower!r} and {upper!r}")
     if loss.minimized_by_label:
@@ -351,7 +367,7 @@ def _range(
 
 
 def _backend(name: str, problem: Problem) -> Backend:
-    if isinstance(problem.loss, losses.Pinball | losses.Absolute) and not len(problem.offset):
+    if isinstance(problem.loss, losses.Pinball | losses.Absolute):
         return Quantiles(problem)
     if name == "auto":
         import jax
@@ -439,7 +455,6 @@ class Host:
                 self._z[: len(z)] = z + self._offset if len(self._offset) else z
                 self._evaluate(side)
             left = kernels.join_all(self._cells, self._starts, n_cells, self._sides, self._ends)
-            self._n_rounds += 2
             self._cells, self._starts = self._cells[:left], self._starts[: left + 1]
             if left == n_cells:
                 return
@@ -539,8 +554,8 @@ def not_a_number(
     nan = np.isnan(slopes[begin:])
     at = begin + int(np.argmax(nan if nan.any() else np.isinf(slopes[begin:])))
     return ValueError(
-        f"`loss` must have a derivative that is a number, got {slopes[at]} from {loss} at"
-        f" z = {z[at]}, y = {y[at]}, w = {w[at]}"
+        f"`loss` must have a derivative that is a number, got {slopes[at]} from the {loss.name}"
+        f" loss at z = {z[at]}, y = {y[at]}, w = {w[at]}"
     )
 
 
@@ -629,7 +644,7 @@ class _Run:
         limits = self._limits
         if not self._backend.open() or self._n_rounds == limits.rounds:
             return True
-        if limits.until is not None and time.monotonic() >= limits.until:
+        if limits.until is not None and self._n_rounds and time.monotonic() >= limits.until:
             return True
         if limits.tol and isinstance(self._backend, Quantiles):
             _, low, high = self._backend.cells()
@@ -654,7 +669,9 @@ class _Run:
         starts, low, high, values = starts[fresh], low[fresh], high[fresh], values[fresh]
         weights = np.add.reduceat(self._w, starts)
         lower, upper = self._x[starts], self._x[np.append(starts[1:], len(self._x)) - 1]
-        centers = np.add.reduceat(self._w * self._x, starts) / weights
+        with np.errstate(over="ignore", invalid="ignore"):
+            centers = np.add.reduceat(self._w * self._x, starts) / weights
+        centers = np.where(np.isfinite(centers), centers, 0.5 * lower + 0.5 * upper)
         return AnytimeStaircase(
             lower,
             upper,

@@ -77,7 +77,7 @@ class Device:
         from streamcal.calibration.anytime import not_a_number
 
         problem = self._problem
-        at = float(_midpoint(float(self._low[begin]), float(self._high[begin])))
+        at = float(kernels.midpoint(float(self._low[begin]), float(self._high[begin])))
         z = at + (problem.offset if len(problem.offset) else np.zeros(self._n))
         slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
         return not_a_number(problem.loss, slopes, z, problem.y, problem.w, begin)

@@ -124,6 +124,15 @@ def which_are_open(cells: Cells, rules: Vector, out: NDArray[np.bool_]) -> None:
 
 
 @helper
+def add(total: float, lost: float, x: float) -> tuple[float, float]:
+    """Add to a sum, and what rounding loses to what it has lost; infinite sums lose nothing."""
+    new = total + x
+    part = new - total
+    error = (total - (new - part)) + (x - part)
+    return new, lost + error if abs(error) < math.inf else lost
+
+
+@helper
 def move_sides(slopes: Vector, moved: Vector, kept: Vector, begin: int, end: int) -> float:
     """Take over the derivatives at the bound that has moved; return the sum at the other one."""
     total = 0.0
@@ -186,15 +195,18 @@ def split_all(
             places[rows], out[rows] = begin, cells[k]
             rows += 1
             continue
-        total, best, first, last = 0.0, 0.0, begin, begin
+        # The sum begins anew at each new best, and what rounding takes from it is kept beside it
+        # (Knuth's two-sum), or heavy samples would swallow what light ones after them say.
+        best, run, lost, first, last = 0.0, 0.0, 0.0, begin, begin
         own, cuts = slopes[begin:end], ends[begin:end]
         for i in range(len(own)):
-            total += own[i]
-            if cuts[i] != 0 and total >= best:
+            run, lost = add(run, lost, own[i])
+            if cuts[i] != 0 and run + lost >= 0.0:
                 last = begin + i + 1
-                if total > best:
-                    best, first = total, last
-        if not abs(total) <= math.inf:
+                if run + lost > 0.0:
+                    best, first = best + (run + lost), last
+                run = lost = 0.0
+        if not abs(best + run) <= math.inf:
             report[BAD] = begin
             return
         begun, whole, streak, other = (
@@ -219,7 +231,7 @@ def split_all(
             if informed:
                 other = move_sides(slopes, sides[0], sides[1], last, end)
                 other = cells[k, SLOPE_HIGH] if whole else other
-            move_bound(out[rows], False, total - best, other, whole, streak)
+            move_bound(out[rows], False, run + lost, other, whole, streak)
             rows += 1
         places[rows] = end
         for row in range(begun, rows):
@@ -243,15 +255,16 @@ def join_all(
     rows, held = 0, False  # whether the cell before wants to reach beyond its high bound
     for k in range(n_cells):
         begin, end = starts[k], starts[k + 1]
-        low, high = 0.0, 0.0
+        low, low_lost, high, high_lost = 0.0, 0.0, 0.0, 0.0
         sinks, most, last = False, 0.0, 0.0
         for i in range(begin, end):
-            low += sides[0, i]
-            high += sides[1, i]
+            low, low_lost = add(low, low_lost, sides[0, i])
+            high, high_lost = add(high, high_lost, sides[1, i])
             if ends[i] != 0:
-                sinks |= low > 0.0
+                sinks |= low + low_lost > 0.0
                 most = max(most, last)
-                last = high
+                last = high + high_lost
+        low, high = low + low_lost, last
         joined = rows > 0 and (sinks or held)
         held = high < most
         if joined:
