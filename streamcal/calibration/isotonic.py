@@ -28,6 +28,7 @@ from streamcal.calibration._slots import (
 )
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
+from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import isotonic as kernels
 from streamcal.kernels import score_index as index
@@ -540,6 +541,12 @@ class IsotonicCalibrator(Calibrator):
         values = self._loss.link(means)
         weights = weights / self._data[kernels.GROWTH]
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
+
+    def snapshot(self) -> Snapshot:
+        """Return an immutable view of the map as it is now: its staircase; O(n_scores)."""
+        if self.output == "venn-abers" or not self.n_scores:
+            return super().snapshot()
+        return Snapshot(self.staircase().__call__, self.n_samples)
 
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
