@@ -28,7 +28,8 @@ _PREFIX = "key:"
 _LEVEL = 1  # of compression: more takes longer and gains little
 
 Vector = NDArray[np.float64]
-Groups = dict[Any, NDArray[np.intp]]
+Groups = dict[Any, Any]
+"""Positions of samples by key: arrays, or a slice."""
 
 
 class KeyedCalibrator:
@@ -210,8 +211,7 @@ class KeyedCalibrator:
         for key, at in groups.items():
             calibrator = self._find(key) or self._make()
             values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
-            if not np.isnan(y[at]).all():
-                self._learned(key, calibrator)
+            self._learned(key, calibrator)
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:

@@ -45,6 +45,14 @@ class StoreError(ValueError):
     """What is wrong with a store, in one line; what it held is as before."""
 
 
+class Stopped(Exception):  # noqa: N818  (not an error)
+    """A signal has ended the run; everything up to ``row`` is committed."""
+
+    def __init__(self, signal_number: int, row: int) -> None:
+        super().__init__(f"stopped after row {row:,}; the same command goes on from there")
+        self.status = 128 + signal_number
+
+
 class Saved(NamedTuple):
     """What a store holds: learners by key, and the offset of the stream."""
 

@@ -32,7 +32,7 @@ LAYERS = [
     {"engine"},
     {"plot"},
     {"tables", "demo"},
-    {"cli", "commands"},
+    {"cli", "commands", "resume"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
