@@ -798,11 +798,13 @@ class _Bank:
 
     def predict_learn(self, rows: _Rows) -> NDArray[np.float64]:
         """Predict each row, then learn it if its label is known, each with its key's calibrator."""
+        from streamcal.calibration.base import predict_learn_known
+
         if rows.groups is None:
-            return _predict_learn(self._of(None), rows.scores, rows.labels, rows.weights)
+            return predict_learn_known(self._of(None), rows.scores, rows.labels, rows.weights)
         values = np.empty(len(rows.scores))
         for key, at in rows.groups:
-            values[at] = _predict_learn(
+            values[at] = predict_learn_known(
                 self._of(key), rows.scores[at], rows.labels[at], rows.weights[at]
             )
         return values
@@ -811,27 +813,6 @@ class _Bank:
         if key not in self._calibrators:
             self._calibrators[key] = self._make()
         return self._calibrators[key]
-
-
-def _predict_learn(
-    calibrator: "Calibrator",
-    scores: NDArray[np.float64],
-    labels: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Predict and learn in order; a row whose label is NaN is only predicted."""
-    known = ~np.isnan(labels)
-    if known.all():
-        return calibrator.predict_learn_many(scores, labels, weights)
-    values = np.empty(len(scores))
-    bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]
-    for start, stop in pairwise(bounds):
-        run = slice(start, stop)
-        if known[start]:
-            values[run] = calibrator.predict_learn_many(scores[run], labels[run], weights[run])
-        else:
-            values[run] = calibrator.predict_many(scores[run])
-    return values
 
 
 class _Totals:

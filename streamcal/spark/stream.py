@@ -1,0 +1,381 @@
+"""One calibrator per key on a stream of Spark Structured Streaming.
+
+Spark's `transformWithStateInPandas` keeps a value per key, here a calibrator as bytes, and commits
+all values together with the offsets of the micro-batch that they come from: whatever dies, a row is
+learned exactly once. It hands rows to Python one by one, though, which would take longer than all
+learning. So rows travel in bundles:
+
+1. *Bundle.* Each partition of a micro-batch parts its rows by key and makes of those of one key
+   one binary value in Arrow's stream format, with its partition and number for an order.
+2. *Learn.* The bundles of a key meet where its calibrator is. They are joined in order, and
+   one `predict_learn_many` answers and learns them all; then the calibrator is stored.
+3. *Unbundle.* The rows, with their calibrated values, become rows again.
+
+Columns that are only passed on keep their types and values, since no step turns them into anything
+but Arrow.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    IntegralType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from streamcal.calibration import Calibrator
+from streamcal.calibration.base import predict_learn_known
+
+BUNDLE_ROWS = 1 << 16  # at most, and so many rows of a partition are in Python's memory at once
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_NO_KEYS = "must be a string, a whole number, a decimal, a boolean, a date, a timestamp or binary"
+
+_BUNDLES = StructType(
+    [
+        StructField("partition", IntegerType()),
+        StructField("number", IntegerType()),
+        StructField("rows", BinaryType()),
+    ]
+)
+_STATE = StructType([StructField("calibrator", BinaryType())])
+
+
+def calibrate(
+    stream_df: DataFrame,
+    *,
+    key: str,
+    score: str,
+    label: str,
+    make: Calibrator | Callable[[], Calibrator],
+    weight: str | None = None,
+    order: str | None = None,
+    output: str = "calibrated",
+) -> DataFrame:
+    """Return a stream with one column more: each row's score, calibrated from the rows before it.
+
+    Every key has a calibrator of its own, made when the key is first seen. It answers each row and
+    then learns its label, in order, as ``predict_learn_many`` of one process would.
+
+    Parameters
+    ----------
+    stream_df : pyspark.sql.DataFrame
+        A streaming frame. Its session must keep state in RocksDB, see Notes.
+    key : str
+        The column of keys: strings, whole numbers, decimals, booleans, dates, timestamps or binary.
+        Null is a key, too.
+    score : str
+        The column of scores, numbers.
+    label : str
+        The column of labels, numbers in the range of the calibrator's loss, or booleans.
+    make : Calibrator or callable
+        A calibrator to start every key from (a clone of it, without what it has learned), or a
+        function without arguments that returns a new one. The calibrator must have ``to_bytes``
+        and ``from_bytes``. A function is sent to the workers by value, a class by name.
+    weight : str, optional
+        The column of weights, numbers from 1e-60 to 1e60; all 1 by default.
+    order : str, optional
+        The column that says in which order the rows of a micro-batch come, such as the time of the
+        event; nulls come last. Rows with equal values, and all rows by default, have the order
+        of their partitions and within these that of the source.
+    output : str
+        The name of the new column, of doubles.
+
+    Returns
+    -------
+    calibrated : pyspark.sql.DataFrame
+        A streaming frame with the columns of ``stream_df`` and ``output``; the rows of a key are
+        in the order in which they were learned. Its query must be in append mode.
+
+    Raises
+    ------
+    TypeError
+        If ``stream_df`` is not a data frame, a column is not of a usable type, or ``make`` is
+        neither a calibrator nor a function that makes one with ``to_bytes`` and ``from_bytes``.
+    ValueError
+        If ``stream_df`` is not a stream, a column is missing or ``output`` is there already, or the
+        session keeps its state elsewhere than in RocksDB.
+
+    Notes
+    -----
+    Before the query starts, once a session:
+
+    ``spark.conf.set("spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")``
+
+    What is missing teaches nothing: a row whose label or weight is null or NaN gets a value only,
+    a row whose score is null or NaN gets null. What is wrong ends the query, with the key and the
+    value in the message: an infinite score, a label out of the loss's range, a weight that is not
+    from 1e-60 to 1e60. Nothing of that micro-batch is committed; filter such rows out before.
+
+    A key keeps the parameters that its calibrator was made with: another ``make`` after a restart
+    holds for new keys only. Order between micro-batches is the source's; in a key that is read
+    from several partitions at once (of a topic, say), ``order`` sorts within a micro-batch only.
+    """
+    _check_stream(stream_df)
+    schema = stream_df.schema
+    _check_columns(schema, key, score, label, weight, order)
+    if not isinstance(output, str) or not output:
+        raise TypeError(f"`output` must be the name of a column, got {output!r}")
+    if output in schema.names:
+        raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
+    maker = _Maker(make)
+    bundles = stream_df.mapInArrow(
+        _Bundler(key), StructType([StructField("key", schema[key].dataType), *_BUNDLES.fields])
+    )
+    learned = bundles.groupBy("key").transformWithStateInPandas(
+        _Learner(maker, score, label, weight, order, output),
+        outputStructType=StructType([_BUNDLES["rows"]]),
+        outputMode="Append",
+        timeMode="None",
+    )
+    return learned.mapInArrow(
+        _unbundle, StructType([*schema.fields, StructField(output, DoubleType())])
+    )
+
+
+def _check_stream(stream_df: Any) -> None:
+    if not isinstance(stream_df, DataFrame):
+        raise TypeError(
+            f"`stream_df` must be a pyspark.sql.DataFrame, got {type(stream_df).__name__}"
+        )
+    if not stream_df.isStreaming:
+        raise ValueError(
+            "`stream_df` must be a stream (of spark.readStream), got a batch frame;"
+            " `streamcal.spark.isotonic_fit` is for these"
+        )
+    provider = stream_df.sparkSession.conf.get(_PROVIDER)
+    if provider != _ROCKSDB:
+        raise ValueError(
+            f'`stream_df` must be of a session with spark.conf.set("{_PROVIDER}", "{_ROCKSDB}"),'
+            f" got {provider}"
+        )
+
+
+def _check_columns(
+    schema: StructType, key: str, score: str, label: str, weight: str | None, order: str | None
+) -> None:
+    """Raise unless all columns are there, once, and of a type to work with."""
+    numbers = "must be a column of numbers"
+    check_column(schema, "key", key, _is_key, _NO_KEYS)
+    check_column(schema, "score", score, _is_number, numbers)
+    check_column(schema, "label", label, _is_label, f"{numbers} or booleans")
+    if weight is not None:
+        check_column(schema, "weight", weight, _is_number, numbers)
+    if order is not None:
+        check_column(
+            schema, "order", order, lambda kind: _is_number(kind) or _is_key(kind), _NO_KEYS
+        )
+    repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"`stream_df` must have unique column names, got {repeated} repeatedly")
+
+
+def check_column(
+    schema: StructType, argument: str, name: Any, good: Callable[[DataType], bool], what: str
+) -> None:
+    """Raise unless ``name`` is a column whose type is ``good``; ``what`` says which ones are."""
+    if not isinstance(name, str):
+        raise TypeError(f"`{argument}` must be the name of a column, got {name!r}")
+    if name not in schema.names:
+        raise ValueError(f"`{argument}` must be one of the columns {schema.names}, got {name!r}")
+    kind = schema[name].dataType
+    if not good(kind):
+        raise TypeError(f"`{argument}` {what}, got {name!r} of type {kind.simpleString()}")
+
+
+def _is_number(kind: DataType) -> bool:
+    return isinstance(kind, NumericType)
+
+
+def _is_label(kind: DataType) -> bool:
+    return isinstance(kind, NumericType | BooleanType)
+
+
+def _is_key(kind: DataType) -> bool:
+    """Return whether Spark and Arrow agree on what is equal: not of floats and collated strings."""
+    exact = IntegralType, DecimalType, BooleanType, BinaryType
+    times = DateType, TimestampType, TimestampNTZType
+    return isinstance(kind, exact + times) or kind == StringType()
+
+
+class _Maker:
+    """Makes and restores calibrators; raises unless ``make`` makes one that bytes can hold."""
+
+    def __init__(self, make: Any) -> None:
+        if isinstance(make, Calibrator):
+            prototype = make.clone()
+            make = prototype.clone
+        if not callable(make):
+            raise TypeError(f"`make` must be a calibrator or a function that makes one, got {make!r}")
+        self.make = make
+        first = make()
+        if not isinstance(first, Calibrator):
+            raise TypeError(f"`make` must make a calibrator, got {type(first).__name__}")
+        self.kind: Any = type(first)
+        if not (hasattr(first, "to_bytes") and hasattr(first, "from_bytes")):
+            raise TypeError(
+                "`make` must make a calibrator with to_bytes and from_bytes,"
+                f" got {self.kind.__name__}"
+            )
+        self.restore(first.to_bytes())  # a loss of the user's own may be lost, and better now
+
+    def restore(self, data: bytes) -> Any:
+        """Return the calibrator that wrote ``data``."""
+        return self.kind.from_bytes(data)
+
+
+class _Bundler:
+    """Step 1: rows to bundles of one key each."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "Spark calls this in a task"
+        for number, table in enumerate(_tables(batches, BUNDLE_ROWS)):
+            codes = table[self.key].combine_chunks().dictionary_encode(null_encoding="encode")
+            counts = np.bincount(codes.indices.to_numpy(), minlength=len(codes.dictionary))
+            by_key = table.take(np.argsort(codes.indices.to_numpy(), kind="stable"))
+            stops = np.cumsum(counts).tolist()
+            bundles = [
+                to_bytes(by_key.slice(stop - count, count))
+                for stop, count in zip(stops, counts.tolist(), strict=True)
+            ]
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "key": codes.dictionary,
+                    "partition": np.full(len(bundles), context.partitionId(), np.int32),
+                    "number": np.full(len(bundles), number, np.int32),
+                    "rows": pa.array(bundles, pa.binary()),
+                }
+            )
+
+
+class _Learner(StatefulProcessor):
+    """Step 2: the bundles of one key, answered and learned."""
+
+    def __init__(
+        self,
+        maker: _Maker,
+        score: str,
+        label: str,
+        weight: str | None,
+        order: str | None,
+        output: str,
+    ) -> None:
+        self.maker = maker
+        self.score = score
+        self.label = label
+        self.weight = weight
+        self.order = order
+        self.output = output
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self.state = handle.getValueState("calibrator", _STATE)
+
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Iterator[Any], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Predict and learn what a micro-batch has of one key."""
+        table = self._join(pd.concat(list(rows)))
+        stored = self.state.get()
+        calibrator = self.maker.restore(bytes(stored[0])) if stored else self.maker.make()
+        try:
+            values, learned = self._predict_learn(calibrator, table)
+        except ValueError as error:
+            raise ValueError(f"key {key[0]!r}: {error}") from error
+        if learned:
+            self.state.update((calibrator.to_bytes(),))
+        column = pa.array(values, from_pandas=True)  # NaN is null
+        table = table.append_column(self.output, column)
+        bundles = table.to_batches(max_chunksize=BUNDLE_ROWS)
+        yield pd.DataFrame({"rows": [to_bytes(pa.Table.from_batches([b])) for b in bundles]})
+
+    def _join(self, bundles: pd.DataFrame) -> pa.Table:
+        """Return the rows of all bundles, in order, as one table."""
+        in_order = bundles.sort_values(["partition", "number"])["rows"]
+        table = pa.concat_tables([pa.ipc.open_stream(rows).read_all() for rows in in_order])
+        if self.order is not None:
+            table = table.take(pc.sort_indices(table, [(self.order, "ascending")]))
+        return table.combine_chunks()
+
+    def _predict_learn(
+        self, calibrator: Calibrator, table: pa.Table
+    ) -> tuple[NDArray[np.float64], bool]:
+        """Return the calibrated values, NaN where there is no score, and whether any was learned."""
+        scores, labels = as_floats(table, self.score), as_floats(table, self.label)
+        weights = np.ones(len(table))
+        if self.weight is not None:
+            weights = as_floats(table, self.weight)
+            labels[np.isnan(weights)] = np.nan
+            weights[np.isnan(weights)] = 1.0
+        there = ~np.isnan(scores)
+        values = np.full(len(table), np.nan)
+        if there.any():
+            values[there] = predict_learn_known(
+                calibrator, scores[there], labels[there], weights[there]
+            )
+        return values, bool((there & ~np.isnan(labels)).any())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Step 3: bundles to rows."""
+    for batch in batches:
+        for rows in batch.column("rows"):
+            yield from pa.ipc.open_stream(rows.as_buffer())
+
+
+def _tables(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """Yield tables of about ``n_rows`` rows, none of them empty."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            size += batch.num_rows
+        if size >= n_rows:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Return a table in Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def as_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+    """Return a column of numbers or booleans as new float64s, NaN where it is null."""
+    column = table[name].cast(pa.float64(), safe=False)
+    return np.array(column.to_numpy(), np.float64)
