@@ -50,10 +50,12 @@ BUNDLE_ROWS = 1 << 16  # at most, and so many rows of a partition are in Python'
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_NO_KEYS = "must be a string, a whole number, a decimal, a boolean, a date, a timestamp or binary"
+_KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
+_ORDERS = "must be a column of numbers, strings, booleans, dates, times or binary"
 
 _BUNDLES = StructType(
     [
+        StructField("key", BinaryType()),
         StructField("partition", IntegerType()),
         StructField("number", IntegerType()),
         StructField("rows", BinaryType()),
@@ -83,8 +85,8 @@ def calibrate(
     stream_df : pyspark.sql.DataFrame
         A streaming frame. Its session must keep state in RocksDB, see Notes.
     key : str
-        The column of keys: strings, whole numbers, decimals, booleans, dates, timestamps or binary.
-        Null is a key, too.
+        The column of keys: strings, whole numbers, decimals, booleans, dates or binary. Null is a
+        key, too.
     score : str
         The column of scores, numbers.
     label : str
@@ -141,9 +143,7 @@ def calibrate(
     if output in schema.names:
         raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
     maker = _Maker(make)
-    bundles = stream_df.mapInArrow(
-        _Bundler(key), StructType([StructField("key", schema[key].dataType), *_BUNDLES.fields])
-    )
+    bundles = stream_df.mapInArrow(_Bundler(key), _BUNDLES)
     learned = bundles.groupBy("key").transformWithStateInPandas(
         _Learner(maker, score, label, weight, order, output),
         outputStructType=StructType([_BUNDLES["rows"]]),
@@ -178,15 +178,13 @@ def _check_columns(
 ) -> None:
     """Raise unless all columns are there, once, and of a type to work with."""
     numbers = "must be a column of numbers"
-    check_column(schema, "key", key, _is_key, _NO_KEYS)
+    check_column(schema, "key", key, _is_key, _KEYS)
     check_column(schema, "score", score, _is_number, numbers)
     check_column(schema, "label", label, _is_label, f"{numbers} or booleans")
     if weight is not None:
         check_column(schema, "weight", weight, _is_number, numbers)
     if order is not None:
-        check_column(
-            schema, "order", order, lambda kind: _is_number(kind) or _is_key(kind), _NO_KEYS
-        )
+        check_column(schema, "order", order, _is_order, _ORDERS)
     repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if repeated:
         raise ValueError(f"`stream_df` must have unique column names, got {repeated} repeatedly")
@@ -214,10 +212,14 @@ def _is_label(kind: DataType) -> bool:
 
 
 def _is_key(kind: DataType) -> bool:
-    """Return whether Spark and Arrow agree on what is equal: not of floats and collated strings."""
-    exact = IntegralType, DecimalType, BooleanType, BinaryType
-    times = DateType, TimestampType, TimestampNTZType
-    return isinstance(kind, exact + times) or kind == StringType()
+    """Return whether equal keys are equal bytes, which floats and collated strings are not."""
+    exact = IntegralType, DecimalType, BooleanType, DateType, BinaryType
+    return isinstance(kind, exact) or kind == StringType()
+
+
+def _is_order(kind: DataType) -> bool:
+    times = TimestampType, TimestampNTZType
+    return _is_number(kind) or _is_key(kind) or isinstance(kind, times)
 
 
 class _Maker:
@@ -228,7 +230,9 @@ class _Maker:
             prototype = make.clone()
             make = prototype.clone
         if not callable(make):
-            raise TypeError(f"`make` must be a calibrator or a function that makes one, got {make!r}")
+            raise TypeError(
+                f"`make` must be a calibrator or a function that makes one, got {make!r}"
+            )
         self.make = make
         first = make()
         if not isinstance(first, Calibrator):
@@ -266,7 +270,7 @@ class _Bundler:
             ]
             yield pa.RecordBatch.from_pydict(
                 {
-                    "key": codes.dictionary,
+                    "key": _as_bytes(codes.dictionary),
                     "partition": np.full(len(bundles), context.partitionId(), np.int32),
                     "number": np.full(len(bundles), number, np.int32),
                     "rows": pa.array(bundles, pa.binary()),
@@ -297,7 +301,7 @@ class _Learner(StatefulProcessor):
         """Name the state."""
         self.state = handle.getValueState("calibrator", _STATE)
 
-    def handleInputRows(  # noqa: N802
+    def handleInputRows(
         self, key: Any, rows: Iterator[Any], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Predict and learn what a micro-batch has of one key."""
@@ -307,7 +311,8 @@ class _Learner(StatefulProcessor):
         try:
             values, learned = self._predict_learn(calibrator, table)
         except ValueError as error:
-            raise ValueError(f"key {key[0]!r}: {error}") from error
+            name = "null" if key[0] is None else repr(bytes(key[0]).decode(errors="replace"))
+            raise ValueError(f"key {name}: {error}") from error
         if learned:
             self.state.update((calibrator.to_bytes(),))
         column = pa.array(values, from_pandas=True)  # NaN is null
@@ -326,7 +331,7 @@ class _Learner(StatefulProcessor):
     def _predict_learn(
         self, calibrator: Calibrator, table: pa.Table
     ) -> tuple[NDArray[np.float64], bool]:
-        """Return the calibrated values, NaN where there is no score, and whether any was learned."""
+        """Return the calibrated values, NaN where there is no score, and whether it learned."""
         scores, labels = as_floats(table, self.score), as_floats(table, self.label)
         weights = np.ones(len(table))
         if self.weight is not None:
@@ -350,6 +355,15 @@ def _unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for rows in batch.column("rows"):
             yield from pa.ipc.open_stream(rows.as_buffer())
+
+
+def _as_bytes(keys: pa.Array) -> pa.Array:
+    """Return keys as the bytes of their text, which pandas, on the way to Python, can't mistake.
+
+    It makes floats of whole numbers where one of them is null, and NaN of a null string.
+    """
+    raw = pa.types.is_binary(keys.type) or pa.types.is_large_binary(keys.type)
+    return (keys if raw else keys.cast(pa.string())).cast(pa.binary())
 
 
 def _tables(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
