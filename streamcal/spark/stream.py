@@ -1,18 +1,13 @@
 """One calibrator per key on a stream of Spark Structured Streaming.
 
 Spark's `transformWithStateInPandas` keeps a value per key, here a calibrator as bytes, and commits
-all values together with the offsets of the micro-batch that they come from: whatever dies, a row is
-learned exactly once. It hands rows to Python one by one, though, which would take longer than all
-learning. So rows travel in bundles:
+all of them with the offsets of the micro-batch that they come from: whatever dies, a row is
+learned exactly once. A micro-batch takes three steps:
 
-1. *Bundle.* Each partition of a micro-batch parts its rows by key and makes of those of one key
-   one binary value in Arrow's stream format, with its partition and number for an order.
-2. *Learn.* The bundles of a key meet where its calibrator is. They are joined in order, and
-   one `predict_learn_many` answers and learns them all; then the calibrator is stored.
-3. *Unbundle.* The rows, with their calibrated values, become rows again.
-
-Columns that are only passed on keep their types and values, since no step turns them into anything
-but Arrow.
+1. Each partition makes bundles of its rows, see `streamcal.spark.bundles`.
+2. The bundles of a key meet where its calibrator is, and are joined in order. One
+   `predict_learn_many` answers and learns the rows; then the calibrator is stored.
+3. The bundles, now with calibrated values, become rows again.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,9 +18,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -33,7 +27,6 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
-    IntegerType,
     IntegralType,
     NumericType,
     StringType,
@@ -45,22 +38,13 @@ from pyspark.sql.types import (
 
 from streamcal.calibration import Calibrator
 from streamcal.calibration.base import predict_learn_known
-
-BUNDLE_ROWS = 1 << 16  # at most, and so many rows of a partition are in Python's memory at once
+from streamcal.spark import bundles
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
-_ORDERS = "must be a column of numbers, strings, booleans, dates, times or binary"
+_ORDERS = "must be a column of numbers, strings, dates or times"
 
-_BUNDLES = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("partition", IntegerType()),
-        StructField("number", IntegerType()),
-        StructField("rows", BinaryType()),
-    ]
-)
 _STATE = StructType([StructField("calibrator", BinaryType())])
 
 
@@ -138,20 +122,17 @@ def calibrate(
     _check_stream(stream_df)
     schema = stream_df.schema
     _check_columns(schema, key, score, label, weight, order)
-    if not isinstance(output, str) or not output:
-        raise TypeError(f"`output` must be the name of a column, got {output!r}")
-    if output in schema.names:
-        raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
+    _check_output(schema, output)
     maker = _Maker(make)
-    bundles = stream_df.mapInArrow(_Bundler(key), _BUNDLES)
-    learned = bundles.groupBy("key").transformWithStateInPandas(
+    bundled = stream_df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
+    learned = bundled.groupBy("key").transformWithStateInPandas(
         _Learner(maker, score, label, weight, order, output),
-        outputStructType=StructType([_BUNDLES["rows"]]),
+        outputStructType=StructType([bundles.SCHEMA["rows"]]),
         outputMode="Append",
         timeMode="None",
     )
     return learned.mapInArrow(
-        _unbundle, StructType([*schema.fields, StructField(output, DoubleType())])
+        bundles.unbundle, StructType([*schema.fields, StructField(output, DoubleType())])
     )
 
 
@@ -190,6 +171,13 @@ def _check_columns(
         raise ValueError(f"`stream_df` must have unique column names, got {repeated} repeatedly")
 
 
+def _check_output(schema: StructType, output: Any) -> None:
+    if not isinstance(output, str) or not output:
+        raise TypeError(f"`output` must be the name of a column, got {output!r}")
+    if output in schema.names:
+        raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
+
+
 def check_column(
     schema: StructType, argument: str, name: Any, good: Callable[[DataType], bool], what: str
 ) -> None:
@@ -218,8 +206,8 @@ def _is_key(kind: DataType) -> bool:
 
 
 def _is_order(kind: DataType) -> bool:
-    times = TimestampType, TimestampNTZType
-    return _is_number(kind) or _is_key(kind) or isinstance(kind, times)
+    times = DateType, TimestampType, TimestampNTZType
+    return isinstance(kind, (NumericType, *times)) or kind == StringType()
 
 
 class _Maker:
@@ -248,34 +236,6 @@ class _Maker:
     def restore(self, data: bytes) -> Any:
         """Return the calibrator that wrote ``data``."""
         return self.kind.from_bytes(data)
-
-
-class _Bundler:
-    """Step 1: rows to bundles of one key each."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "Spark calls this in a task"
-        for number, table in enumerate(_tables(batches, BUNDLE_ROWS)):
-            codes = table[self.key].combine_chunks().dictionary_encode(null_encoding="encode")
-            counts = np.bincount(codes.indices.to_numpy(), minlength=len(codes.dictionary))
-            by_key = table.take(np.argsort(codes.indices.to_numpy(), kind="stable"))
-            stops = np.cumsum(counts).tolist()
-            bundles = [
-                to_bytes(by_key.slice(stop - count, count))
-                for stop, count in zip(stops, counts.tolist(), strict=True)
-            ]
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "key": _as_bytes(codes.dictionary),
-                    "partition": np.full(len(bundles), context.partitionId(), np.int32),
-                    "number": np.full(len(bundles), number, np.int32),
-                    "rows": pa.array(bundles, pa.binary()),
-                }
-            )
 
 
 class _Learner(StatefulProcessor):
@@ -317,13 +277,12 @@ class _Learner(StatefulProcessor):
             self.state.update((calibrator.to_bytes(),))
         column = pa.array(values, from_pandas=True)  # NaN is null
         table = table.append_column(self.output, column)
-        bundles = table.to_batches(max_chunksize=BUNDLE_ROWS)
-        yield pd.DataFrame({"rows": [to_bytes(pa.Table.from_batches([b])) for b in bundles]})
+        yield pd.DataFrame({"rows": [bundles.pack(part) for part in bundles.parts(table)]})
 
-    def _join(self, bundles: pd.DataFrame) -> pa.Table:
+    def _join(self, bundled: pd.DataFrame) -> pa.Table:
         """Return the rows of all bundles, in order, as one table."""
-        in_order = bundles.sort_values(["partition", "number"])["rows"]
-        table = pa.concat_tables([pa.ipc.open_stream(rows).read_all() for rows in in_order])
+        in_order = bundled.sort_values(["partition", "number"])["rows"]
+        table = pa.concat_tables([bundles.unpack(rows) for rows in in_order])
         if self.order is not None:
             table = table.take(pc.sort_indices(table, [(self.order, "ascending")]))
         return table.combine_chunks()
@@ -348,45 +307,6 @@ class _Learner(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Step 3: bundles to rows."""
-    for batch in batches:
-        for rows in batch.column("rows"):
-            yield from pa.ipc.open_stream(rows.as_buffer())
-
-
-def _as_bytes(keys: pa.Array) -> pa.Array:
-    """Return keys as the bytes of their text, which pandas, on the way to Python, can't mistake.
-
-    It makes floats of whole numbers where one of them is null, and NaN of a null string.
-    """
-    raw = pa.types.is_binary(keys.type) or pa.types.is_large_binary(keys.type)
-    return (keys if raw else keys.cast(pa.string())).cast(pa.binary())
-
-
-def _tables(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
-    """Yield tables of about ``n_rows`` rows, none of them empty."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            size += batch.num_rows
-        if size >= n_rows:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
-def to_bytes(table: pa.Table) -> bytes:
-    """Return a table in Arrow's stream format."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def as_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
