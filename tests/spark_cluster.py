@@ -14,14 +14,18 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the short lives of tests
 ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "PYTHONPATH": str(Path(__file__).resolve().parents[1]),
+    "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+    "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_LOCAL_IP": "127.0.0.1",
 }
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -30,11 +34,13 @@ SETTINGS = {
 }
 
 
-def session(master: str = "local[2]", **settings: str) -> SparkSession:
+def session(master: str = "local[2]", java_options: str = QUICK_START) -> SparkSession:
     """Return a session with little to say; the one there is, if there is one."""
     os.environ |= ENVIRONMENT
     builder = SparkSession.builder.master(master)
-    for name, value in (SETTINGS | settings).items():
+    for process in ("driver", "executor"):
+        builder = builder.config(f"spark.{process}.extraJavaOptions", java_options)
+    for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -118,7 +124,7 @@ def cluster_session(folder: Path) -> Iterator[tuple[Cluster, SparkSession]]:
     if active := SparkSession.getActiveSession():
         active.stop()
     with Cluster(folder) as cluster:
-        spark = session(cluster.url, **{"spark.executor.memory": "512m"})
+        spark = session(cluster.url)
         try:
             yield cluster, spark
         finally:

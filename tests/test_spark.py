@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 import streamcal.spark
@@ -207,39 +207,26 @@ def test_columns_that_are_passed_on_stay_as_they_are(spark, tmp_path):
 
 
 @needs_java
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("label", 2.0, r"key 'k1': .*2\.0"),
-        ("score", float("inf"), "key 'k1': `scores` must be finite, got inf"),
-        ("weight", 0.0, r"key 'k1': `w` must be a positive finite number, got 0\.0"),
-    ],
-)
-def test_what_is_wrong_ends_the_query(spark, tmp_path, column, value, message):
-    row = {"id": 1, "key": "k1", "score": 0.5, "label": 1.0, "weight": 1.0} | {column: value}
+def test_what_is_wrong_ends_the_query(spark, tmp_path):
+    row = {"id": 1, "key": "k1", "score": 0.5, "label": 2.0, "weight": 1.0}
     folder = write(tmp_path / "in", [pa.Table.from_pylist([row])])
     calibrated = streamcal.spark.calibrate(
-        stream(spark, folder),
-        key="key",
-        score="score",
-        label="label",
-        weight="weight",
-        make=IsotonicCalibrator,
+        stream(spark, folder), key="key", score="score", label="label", make=IsotonicCalibrator
     )
-    with pytest.raises(StreamingQueryException, match=message):
+    with pytest.raises(StreamingQueryException, match=r"key 'k1': `y` .* got 2\.0"):
         run(calibrated, tmp_path)
 
 
 @needs_java
 def test_a_worker_that_is_killed_changes_nothing(tmp_path):
-    n = 20_000
-    tables = [make_rows(n, n_keys=8, seed=seed) for seed in range(5)]
+    n = 10_000
+    tables = [make_rows(n, n_keys=8, seed=seed) for seed in range(4)]
     tables = [
         table.set_column(0, "id", pa.array(np.arange(n) + n * number))
         for number, table in enumerate(tables)
     ]
     folder = write(tmp_path / "in", tables)
-    prototype = IsotonicCalibrator(window=3_000)
+    prototype = IsotonicCalibrator(window=1_000)
     with cluster_session(tmp_path) as (cluster, spark):
         calibrated = streamcal.spark.calibrate(
             stream(spark, folder),
@@ -339,6 +326,69 @@ def test_bad_frames(spark, arguments):
             streamcal.spark.calibrate(**arguments)
     finally:
         spark.conf.set(name, rocksdb)
+
+
+def same(found, wanted, *, exactly: bool) -> None:
+    compare = np.testing.assert_array_equal if exactly else np.testing.assert_allclose
+    for name in ("lower", "upper", "values", "weights"):
+        compare(getattr(found, name), getattr(wanted, name))
+    np.testing.assert_allclose(found.centers, wanted.centers, rtol=1e-12)
+
+
+@needs_java
+@pytest.mark.parametrize("n_ranges", [None, 1, 7])
+def test_a_fit_in_ranges_is_that_of_one_machine(spark, n_ranges):
+    rows = make_rows(5_000, seed=3)
+    frame = spark.createDataFrame(rows).repartition(3)
+    used = rows.to_pandas().dropna(subset=["score", "label", "weight"])
+    found = streamcal.spark.isotonic_fit(
+        frame,
+        score="score",
+        label="label",
+        weight="weight",
+        loss="log",
+        interpolation="step",
+        n_ranges=n_ranges,
+    )
+    wanted = streamcal.isotonic_fit(
+        used["score"], used["label"], used["weight"], loss="log", interpolation="step"
+    )
+    assert len(wanted) > 10
+    same(found, wanted, exactly=True)
+    assert found.interpolation == "step"
+
+
+@needs_java
+def test_a_fit_of_one_block_in_many_ranges(spark):
+    """Where labels fall with the score, what each range finds is wrong for the whole."""
+    frame = spark.range(100).selectExpr("id as `a.b`", "sqrt(99 - id) as y", "id % 3 > 0 as z")
+    found = streamcal.spark.isotonic_fit(frame, score="a.b", label="y", n_ranges=5)
+    x = np.arange(100)
+    same(found, streamcal.isotonic_fit(x, np.sqrt(99.0 - x)), exactly=False)
+    assert len(found) == 1
+    found = streamcal.spark.isotonic_fit(frame, score="a.b", label="z", n_ranges=20)
+    same(found, streamcal.isotonic_fit(x, x % 3 > 0), exactly=True)
+
+
+@needs_java
+def test_bad_arguments_of_a_fit(spark, arguments):
+    frame = spark.createDataFrame([(0.5, 2.0, "a")], "score double, label double, key string")
+    infinite = frame.selectExpr("double('inf') as score", "label")
+    names = {"score": "score", "label": "label"}
+    for df, changes, error, message in [
+        (3, {}, TypeError, "`df` must be a pyspark.sql.DataFrame, got int"),
+        (arguments["stream_df"], {}, ValueError, "`df` must be a batch frame, got a stream"),
+        (frame, {"score": "p"}, ValueError, "`score` must be one of the columns"),
+        (frame, {"label": "key"}, TypeError, "`label` must be a column of numbers or booleans"),
+        (frame, {"n_ranges": 0}, ValueError, "`n_ranges` must be a positive int or None, got 0"),
+        (frame, {"loss": "absolute"}, TypeError, "mean"),
+        (frame, {"outside": "zero"}, ValueError, "`outside` must be one of"),
+        (frame, {"loss": "log"}, PythonException, r"`y` must lie in \[0, 1\] .* got 2"),
+        (infinite, {}, PythonException, "`scores` must be finite, got inf"),
+        (frame.limit(0), {}, ValueError, "`df` must hold at least one row"),
+    ]:
+        with pytest.raises(error, match=message):
+            streamcal.spark.isotonic_fit(df, **names | changes)
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pandas", "pyarrow", "google.protobuf"])

@@ -19,12 +19,13 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from streamcal.spark.fit import isotonic_fit
     from streamcal.spark.stream import calibrate
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "isotonic_fit"]
 
 # Loaded when touched: Spark's processes that only bundle rows do without calibrators.
-_HOME = {"calibrate": "streamcal.spark.stream"}
+_HOME = {"calibrate": "streamcal.spark.stream", "isotonic_fit": "streamcal.spark.fit"}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,6 @@ from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     IntegralType,
-    NumericType,
     StringType,
     StructField,
     StructType,
@@ -39,6 +38,7 @@ from pyspark.sql.types import (
 from streamcal.calibration import Calibrator
 from streamcal.calibration.base import predict_learn_known
 from streamcal.spark import bundles
+from streamcal.spark.columns import check_column, check_frame, check_samples, is_number
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -121,7 +121,10 @@ def calibrate(
     """
     _check_stream(stream_df)
     schema = stream_df.schema
-    _check_columns(schema, key, score, label, weight, order)
+    check_column(schema, "key", key, _is_key, _KEYS)
+    check_samples(schema, score, label, weight)
+    if order is not None:
+        check_column(schema, "order", order, _is_order, _ORDERS)
     _check_output(schema, output)
     maker = _Maker(make)
     bundled = stream_df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
@@ -137,10 +140,8 @@ def calibrate(
 
 
 def _check_stream(stream_df: Any) -> None:
-    if not isinstance(stream_df, DataFrame):
-        raise TypeError(
-            f"`stream_df` must be a pyspark.sql.DataFrame, got {type(stream_df).__name__}"
-        )
+    """Raise unless this is a stream whose session keeps state in RocksDB."""
+    check_frame(stream_df, "stream_df")
     if not stream_df.isStreaming:
         raise ValueError(
             "`stream_df` must be a stream (of spark.readStream), got a batch frame;"
@@ -154,49 +155,11 @@ def _check_stream(stream_df: Any) -> None:
         )
 
 
-def _check_columns(
-    schema: StructType, key: str, score: str, label: str, weight: str | None, order: str | None
-) -> None:
-    """Raise unless all columns are there, once, and of a type to work with."""
-    numbers = "must be a column of numbers"
-    check_column(schema, "key", key, _is_key, _KEYS)
-    check_column(schema, "score", score, _is_number, numbers)
-    check_column(schema, "label", label, _is_label, f"{numbers} or booleans")
-    if weight is not None:
-        check_column(schema, "weight", weight, _is_number, numbers)
-    if order is not None:
-        check_column(schema, "order", order, _is_order, _ORDERS)
-    repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"`stream_df` must have unique column names, got {repeated} repeatedly")
-
-
 def _check_output(schema: StructType, output: Any) -> None:
     if not isinstance(output, str) or not output:
         raise TypeError(f"`output` must be the name of a column, got {output!r}")
     if output in schema.names:
         raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
-
-
-def check_column(
-    schema: StructType, argument: str, name: Any, good: Callable[[DataType], bool], what: str
-) -> None:
-    """Raise unless ``name`` is a column whose type is ``good``; ``what`` says which ones are."""
-    if not isinstance(name, str):
-        raise TypeError(f"`{argument}` must be the name of a column, got {name!r}")
-    if name not in schema.names:
-        raise ValueError(f"`{argument}` must be one of the columns {schema.names}, got {name!r}")
-    kind = schema[name].dataType
-    if not good(kind):
-        raise TypeError(f"`{argument}` {what}, got {name!r} of type {kind.simpleString()}")
-
-
-def _is_number(kind: DataType) -> bool:
-    return isinstance(kind, NumericType)
-
-
-def _is_label(kind: DataType) -> bool:
-    return isinstance(kind, NumericType | BooleanType)
 
 
 def _is_key(kind: DataType) -> bool:
@@ -207,7 +170,7 @@ def _is_key(kind: DataType) -> bool:
 
 def _is_order(kind: DataType) -> bool:
     times = DateType, TimestampType, TimestampNTZType
-    return isinstance(kind, (NumericType, *times)) or kind == StringType()
+    return is_number(kind) or isinstance(kind, times) or kind == StringType()
 
 
 class _Maker:
