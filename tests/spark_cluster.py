@@ -25,8 +25,9 @@ ENVIRONMENT = {
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.executor.memory": "512m",
+    "spark.executor.memory": "1g",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -76,7 +77,7 @@ class Cluster:
             for number in range(self._n_workers):
                 work = self._folder / f"work-{number}"
                 self._start(
-                    "worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", work, self.url
+                    "worker.Worker", "--cores", "1", "--memory", "2g", "--work-dir", work, self.url
                 )
             wait_for(
                 lambda: log.read_text().count("Registering worker") == self._n_workers,
@@ -119,12 +120,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster_session(folder: Path) -> Iterator[tuple[Cluster, SparkSession]]:
+def cluster_session(
+    folder: Path, java_options: str = QUICK_START
+) -> Iterator[tuple[Cluster, SparkSession]]:
     """Yield a cluster of two workers and a session on it; a session that was open is stopped."""
     if active := SparkSession.getActiveSession():
         active.stop()
     with Cluster(folder) as cluster:
-        spark = session(cluster.url)
+        spark = session(cluster.url, java_options)
         try:
             yield cluster, spark
         finally:
