@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-ROWS = 1 << 16  # of a bundle at most; so many rows of a partition are in Python's memory at once
+ROWS = 1 << 18  # of a bundle at most; so many rows of a partition are in Python's memory at once
 SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
@@ -55,10 +55,11 @@ class Bundler:
 
 
 def unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make rows of bundles, in the column ``rows``."""
-    for batch in batches:
-        for rows in batch.column("rows"):
-            yield from pa.ipc.open_stream(rows.as_buffer())
+    """Yield the rows of bundles, which are the column ``rows``."""
+    bundles = (bundle for batch in batches for bundle in batch.column("rows"))
+    parts = (part for bundle in bundles for part in pa.ipc.open_stream(bundle.as_buffer()))
+    for table in _tables(parts):
+        yield from table.to_batches()
 
 
 def pack(table: pa.Table) -> bytes:

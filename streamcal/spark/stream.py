@@ -228,7 +228,7 @@ class _Learner(StatefulProcessor):
         self, key: Any, rows: Iterator[Any], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Predict and learn what a micro-batch has of one key."""
-        table = self._join(pd.concat(list(rows)))
+        table = self._join(list(rows))
         stored = self.state.get()
         calibrator = self.maker.restore(bytes(stored[0])) if stored else self.maker.make()
         try:
@@ -242,10 +242,14 @@ class _Learner(StatefulProcessor):
         table = table.append_column(self.output, column)
         yield pd.DataFrame({"rows": [bundles.pack(part) for part in bundles.parts(table)]})
 
-    def _join(self, bundled: pd.DataFrame) -> pa.Table:
+    def _join(self, frames: list[pd.DataFrame]) -> pa.Table:
         """Return the rows of all bundles, in order, as one table."""
-        in_order = bundled.sort_values(["partition", "number"])["rows"]
-        table = pa.concat_tables([bundles.unpack(rows) for rows in in_order])
+        partition, number, rows = (
+            np.concatenate([frame[name].to_numpy() for frame in frames])
+            for name in ("partition", "number", "rows")
+        )
+        in_order = rows[np.lexsort((number, partition))]
+        table = pa.concat_tables([bundles.unpack(bundle) for bundle in in_order])
         if self.order is not None:
             table = table.take(pc.sort_indices(table, [(self.order, "ascending")]))
         return table.combine_chunks()
