@@ -7,6 +7,8 @@ from streamcal.calibration.anytime import (
 )
 from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.stack import PAVStack
@@ -16,6 +18,8 @@ __all__ = [
     "AnytimeCalibrator",
     "AnytimeStaircase",
     "Calibrator",
+    "HedgedCalibrator",
+    "IdentityCalibrator",
     "IsotonicCalibrator",
     "PAVStack",
     "PlattCalibrator",

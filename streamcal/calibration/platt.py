@@ -7,21 +7,21 @@ Scaling with Calibeating*, ICML 2023, Section 2: its regret against the best (a,
 grows with log n only, whatever the data.
 """
 
-from math import exp, hypot, inf, log
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, as_score, as_vector, as_weight
-from streamcal.calibration.base import Calibrator
-from streamcal.losses import Log
+from streamcal._validation import as_score, as_weight
+from streamcal.calibration.probability import (
+    ProbabilityCalibrator,
+    as_label,
+    as_probabilities,
+    as_probability,
+    check_clip,
+)
+from streamcal.kernels import platt as kernels
 
-_LOSS = Log()
-_ROUNDING = 1e-9  # sums of probabilities overshoot 1 by this much at most
-_STEEPEST = 34.0  # sigmoid(±34) is the last value a float still tells from 0 and 1
 
-
-class PlattCalibrator(Calibrator):
+class PlattCalibrator(ProbabilityCalibrator):
     """Two-parameter logistic calibration of a probability, learned by online Newton steps.
 
     Memory and time per sample are constant. Against `streamcal.IsotonicCalibrator` it learns from
@@ -38,11 +38,6 @@ class PlattCalibrator(Calibrator):
     clip : float
         Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
         and trees answer 0 and 1, whose log odds are infinite.
-
-    Attributes
-    ----------
-    slope, intercept : float
-        The current a and b.
 
     Raises
     ------
@@ -81,19 +76,27 @@ class PlattCalibrator(Calibrator):
         as_weight(prior, "prior")
         if not as_score(radius, "radius") > 1.0:
             raise ValueError(f"`radius` must be more than 1, got {radius}")
-        if not 0.0 < as_score(clip, "clip") < 0.5:
-            raise ValueError(f"`clip` must lie in (0, 0.5), got {clip}")
+        check_clip(clip)
         self.gamma = gamma
         self.prior = prior
         self.radius = radius
         self.clip = clip
 
-        self.slope = 1.0
-        self.intercept = 0.0
-        # Σ w · gradient · gradientᵀ + prior · I, a symmetric matrix of three numbers
-        self._curve_aa = self._curve_bb = float(prior)
-        self._curve_ab = 0.0
-        self._untouched = True
+        self._state = np.zeros(kernels.SIZE)
+        self._state[kernels.SLOPE] = 1.0
+        self._state[[kernels.AA, kernels.BB]] = prior
+        self._state[[kernels.GAMMA, kernels.PRIOR]] = gamma, prior
+        self._state[[kernels.RADIUS, kernels.CLIP]] = radius, clip
+
+    @property
+    def slope(self) -> float:
+        """By what the log odds are multiplied."""
+        return float(self._state[kernels.SLOPE])
+
+    @property
+    def intercept(self) -> float:
+        """What is then added to them."""
+        return float(self._state[kernels.INTERCEPT])
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Take one Newton step towards the label ``y`` in [0, 1] of ``score`` in [0, 1].
@@ -103,107 +106,32 @@ class PlattCalibrator(Calibrator):
         ValueError, TypeError
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
-        s = self._log_odds(_as_probability(score))
-        label = as_number(y, "y")
-        if not 0.0 <= label <= 1.0:
-            _LOSS.check_labels(label)
         weight = 1.0 if w == 1.0 else as_weight(w)
-
-        slope, intercept = self.slope, self.intercept
-        error = _sigmoid(slope * s + intercept) - label
-        curvature = weight * error * error
-        aa = self._curve_aa + curvature * s * s
-        ab = self._curve_ab + curvature * s
-        bb = self._curve_bb + curvature
-        # det A ≥ prior · (trace A − prior); rounding may say less where one score dominates.
-        det = aa * bb - ab * ab
-        least = self.prior * (aa + bb - self.prior)
-        if det < least:
-            det = least
-        elif not det < inf:
-            raise ValueError(f"`w` must not make the sum of squared gradients overflow, got {w}")
-        # Newton's direction is A⁻¹ · (s, 1), up to the factor that comes with the weighted error.
-        step = weight * error / (self.gamma * det)
-        slope -= step * (bb * s - ab)
-        intercept -= step * (aa - ab * s)
-        if slope * slope + intercept * intercept > self.radius * self.radius:
-            slope, intercept = _project(slope, intercept, aa, ab, bb, self.radius)
-
-        self.slope, self.intercept = slope, intercept
-        self._curve_aa, self._curve_ab, self._curve_bb = aa, ab, bb
-        self._untouched = False
+        kernels.learn(self._state, as_probability(score), as_label(y), weight)
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated probability of ``score`` in [0, 1], in the open interval (0, 1).
 
         Before anything is learned it is the score itself.
         """
-        p = _as_probability(score)
-        if self._untouched:
-            return p
-        return _sigmoid(self.slope * self._log_odds(p) + self.intercept)
+        return kernels.predict(self._state, as_probability(score))
 
-    def _log_odds(self, p: float) -> float:
-        clip = self.clip
-        if p < clip:
-            p = clip
-        elif p > 1.0 - clip:
-            p = 1.0 - clip
-        return log(p / (1.0 - p))
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
+        vector = as_probabilities(scores)
+        out = np.empty(len(vector))
+        kernels.predict_many(self._state, vector, out)
+        return out
 
-    def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
-        labels = as_vector(y, "y", finite=False)
-        _LOSS.check_labels(labels)
-        return labels
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given, in one compiled loop."""
+        self.predict_learn_many(scores, y, w)
 
-    def _check_samples(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        vector, labels, weights = super()._check_samples(scores, y, w)
-        outside = (vector < -_ROUNDING) | (vector > 1.0 + _ROUNDING)
-        if outside.any():
-            at = int(np.argmax(outside))
-            raise ValueError(f"`scores` must lie in [0, 1], got {vector[at]} at position {at}")
-        return vector, labels, weights
-
-
-def _as_probability(score: float) -> float:
-    """Return a score as a float in [0, 1]."""
-    p = score if type(score) is float else as_score(score)
-    if 0.0 <= p <= 1.0:
-        return p
-    if -_ROUNDING <= p <= 1.0 + _ROUNDING:
-        return min(max(p, 0.0), 1.0)
-    raise ValueError(f"`score` must be a probability in [0, 1], got {p}")
-
-
-def _sigmoid(z: float) -> float:
-    if z > _STEEPEST:
-        z = _STEEPEST
-    elif z < -_STEEPEST:
-        z = -_STEEPEST
-    return 1.0 / (1.0 + exp(-z))
-
-
-def _project(
-    a: float, b: float, aa: float, ab: float, bb: float, radius: float
-) -> tuple[float, float]:
-    """Return the point of the disc that is nearest to (a, b) in the metric of A = [aa ab; ab bb].
-
-    It is (A + λI)⁻¹ A (a, b) for the λ > 0 that puts it on the circle; its norm falls in λ.
-    """
-    u, v = aa * a + ab * b, ab * a + bb * b
-
-    def point(shift: float) -> tuple[float, float]:
-        p, q = aa + shift, bb + shift
-        det = p * q - ab * ab
-        return (q * u - ab * v) / det, (p * v - ab * u) / det
-
-    low, high = 0.0, hypot(u, v) / radius  # at `high` the norm is below the radius
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        if hypot(*point(middle)) > radius:
-            low = middle
-        else:
-            high = middle
-    return point(high)
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
+        samples = self._check_samples(scores, y, w)
+        out = np.empty(len(samples[0]))
+        kernels.predict_learn_many(self._state, *samples, out)
+        return out
