@@ -23,6 +23,7 @@ LAYERS = [
     {"_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
+    {"_state"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},

@@ -17,6 +17,7 @@ ago. See `HedgedCalibrator` on what to do then.
 """
 
 import inspect
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, nest, require
 from streamcal._validation import as_number, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.identity import IdentityCalibrator
@@ -152,15 +154,6 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self.clip = clip
 
         self._names = _names(prototypes)
-        self._calibrators = [prototype.clone() for prototype in prototypes]
-        # Inside, those that are asked one by one stand first and the team of the kernels last.
-        team = _team(self._calibrators)
-        others = [i for i in range(len(prototypes)) if i not in team]
-        self._order = np.array([*others, *team])
-        self._others = [self._calibrators[i] for i in others]
-        self._learners = [c for c in self._others if type(c) is not IdentityCalibrator]
-        self._team = [self._calibrators[i] for i in team]
-
         self._n_learned = 0
         self._n_served = 0
         self._mean_delay = float(delay or 0)
@@ -176,6 +169,20 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._table[-1, kernels.SHARE] = clip
         for row in self._table:
             row[_FIRST:] = 1.0 / n if row[kernels.SHARE] else 0.0  # or its logarithm, but for ln n
+        self._take([prototype.clone() for prototype in prototypes])
+
+    def _take(self, calibrators: list[Calibrator]) -> None:
+        """Mix these calibrators.
+
+        Inside, those that are asked one by one stand first and the team of the kernels last.
+        """
+        team = _team(calibrators)
+        others = [i for i in range(len(calibrators)) if i not in team]
+        self._calibrators = calibrators
+        self._order = np.array([*others, *team])
+        self._others = [calibrators[i] for i in others]
+        self._learners = [c for c in self._others if type(c) is not IdentityCalibrator]
+        self._team = [calibrators[i] for i in team]
         self._gather()
 
     def _gather(self) -> None:
@@ -192,6 +199,41 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._to_learn: tuple[Any, ...] = (*chain(*arrays), state, self._table, self._answers)
         readable = chain(*((data, links) for data, links, _ in arrays))
         self._to_predict: tuple[Any, ...] = (*readable, state, self._table)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        fields = {
+            "n_learned": self._n_learned,
+            "n_served": self._n_served,
+            "mean_delay": self._mean_delay,
+        }
+        arrays = {"table": self._table, "waiting": np.array(self._waiting).reshape(-1, 3)}
+        for i, calibrator in enumerate([*self._calibrators, *self._then]):
+            arrays[str(i)] = nest(calibrator.to_bytes())
+        return fields, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        table, waiting = arrays["table"], arrays["waiting"]
+        require(table.shape == self._table.shape, "the table must be that of the parameters")
+        require(np.isfinite(table).all(), "weights must be finite")
+        require((table[:, 0] == self._table[:, 0]).all(), "shares must be those of the parameters")
+        shared = table[table[:, kernels.SHARE] > 0.0, _FIRST:]
+        require((shared >= 0.0).all() and shared.any(axis=1).all(), "weights must not be negative")
+        counts = fields["n_learned"], fields["n_served"], fields["mean_delay"]
+        require(all(0 <= count < math.inf for count in counts), "counts must not be negative")
+        require(len(waiting) <= (self.delay or 0), "no more samples may wait than the delay")
+        for sample in waiting.tolist():
+            as_probability(sample[0]), as_label(sample[1]), as_weight(sample[2])
+        n = len(self._calibrators)
+        restored = [Calibrator.from_bytes(arrays[str(i)].tobytes()) for i in range(len(arrays) - 2)]
+        expected = [*self._calibrators, *self._then]
+        same = [repr(a) == repr(b) for a, b in zip(restored, expected, strict=True)]
+        require(all(same), "calibrators must be those of the parameters")
+        self._n_learned, self._n_served = int(counts[0]), int(counts[1])
+        self._mean_delay = float(counts[2])
+        self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
+        self._table[:] = table
+        self._take(restored[:n])
+        self._then = restored[n:]
 
     # ------------------------------------------------------------------------------ what it holds
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._state import Arrays, Fields
 from streamcal._validation import as_weight
 from streamcal.calibration.probability import (
     ProbabilityCalibrator,
@@ -46,3 +47,9 @@ class IdentityCalibrator(ProbabilityCalibrator):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return a copy of the scores, shape ``(n_samples,)``."""
         return as_probabilities(scores).copy()
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {}, {}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        pass

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from river import base
 from river.base.typing import ClfTarget
 
+from streamcal._state import Stateful
 
-class JointCalibrator(base.Base, ABC):
+
+class JointCalibrator(Stateful, base.Base, ABC):
     """An online map from the probabilities of all labels to calibrated ones.
 
     A `streamcal.Calibrator` knows one score; `streamcal.CalibratedClassifier` gives each label one

@@ -10,6 +10,7 @@ grows with log n only, whatever the data.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._state import Arrays, Fields, require
 from streamcal._validation import as_score, as_weight
 from streamcal.calibration.probability import (
     ProbabilityCalibrator,
@@ -135,3 +136,14 @@ class PlattCalibrator(ProbabilityCalibrator):
         out = np.empty(len(samples[0]))
         kernels.predict_learn_many(self._state, *samples, out)
         return out
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {}, {"numbers": self._state[: kernels.N_LEARNED + 1]}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        numbers = arrays["numbers"]
+        size = kernels.N_LEARNED + 1
+        require(numbers.shape == (size,) and np.isfinite(numbers).all(), "numbers must be finite")
+        curvatures = numbers[[kernels.AA, kernels.BB]]
+        require((curvatures > 0.0).all(), "curvatures must be positive")
+        self._state[:size] = numbers
