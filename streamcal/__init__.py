@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         optimal_thresholds,
     )
     from streamcal.voting import VoteClassifier
-    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
+    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor, Served
 
 __version__ = "0.1.0"
 
@@ -55,6 +55,7 @@ __all__ = [
     "IsotonicCalibrator",
     "PAVStack",
     "PlattCalibrator",
+    "Served",
     "Staircase",
     "StreamingThresholds",
     "ThresholdClassifier",
@@ -86,6 +87,7 @@ _HOME = {
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
+    "Served": "streamcal.wrappers",
     "Staircase": "streamcal.calibration.staircase",
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
