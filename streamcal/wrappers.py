@@ -134,7 +134,7 @@ class CalibratedClassifier(
         classifier: base.Classifier,
         calibrator: Calibrator | JointCalibrator | None = None,
         *,
-        drift_detector: base.DriftDetector | None = None,
+        drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
         on_drift: str = "shrink",
     ) -> None:
         _check_classifier(classifier)
@@ -536,8 +536,10 @@ class CalibratedClassifier(
 class _Watch:
     """A drift detector at work, and the samples that would outlive an alarm."""
 
-    def __init__(self, prototype: base.DriftDetector, n_recent: int) -> None:
-        if not isinstance(prototype, base.DriftDetector):
+    def __init__(
+        self, prototype: base.DriftDetector | base.BinaryDriftDetector, n_recent: int
+    ) -> None:
+        if not isinstance(prototype, base.DriftDetector | base.BinaryDriftDetector):
             raise TypeError(
                 f"`drift_detector` must be a river drift detector, got {name_of(prototype)}"
             )
@@ -554,11 +556,11 @@ class _Watch:
             if not answer:
                 continue
             if isinstance(self.detector, base.BinaryDriftDetector):
-                error: float = max(answer, key=lambda label: answer[label]) != y
+                self.detector.update(max(answer, key=answer.__getitem__) != y)
             else:
-                error = 0.5 * sum((p - (label == y)) ** 2 for label, p in answer.items())
-                error += 0.5 * (y not in answer)  # a label that the model did not know
-            self.detector.update(error)
+                error = sum((p - (label == y)) ** 2 for label, p in answer.items())
+                error += y not in answer  # a label that the model does not know
+                self.detector.update(0.5 * error)
             self.n_alarms += bool(self.detector.drift_detected)
         return self.n_alarms > before
 
