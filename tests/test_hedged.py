@@ -357,7 +357,7 @@ def test_bad_ticket(served, error, message):
         ({"share": ()}, ValueError, "`share`"),
         ({"share": "0.1"}, TypeError, "`share`"),
         ({"share": math.nan}, ValueError, "`share`"),
-        ({"delay": -1}, ValueError, "`delay` must be a non-negative int or None, got -1"),
+        ({"delay": -1}, ValueError, "`delay` must be an int of at least 0, got -1"),
         ({"delay": 1.5}, ValueError, "`delay`"),
         ({"delay": True}, ValueError, "`delay`"),
         ({"clip": 0.0}, ValueError, "`clip`"),

@@ -19,12 +19,14 @@ from river import linear_model, naive_bayes
 import streamcal
 from streamcal import (
     AnytimeCalibrator,
+    BetaCalibrator,
     CalibratedClassifier,
     CalibratedRegressor,
     Calibrator,
     DecisionClassifier,
     EUMThreshold,
     HedgedCalibrator,
+    HistogramCalibrator,
     IdentityCalibrator,
     IsotonicCalibrator,
     PAVStack,
@@ -88,6 +90,12 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
         lambda learner, start, stop: teach_pushes_as(learner, start, stop),
     ),
     "Platt": (lambda: PlattCalibrator(gamma=0.2), teach_binary),
+    "Platt, calibeating": (
+        lambda: PlattCalibrator(calibeating=7, half_life=50.0),
+        teach_binary,
+    ),
+    "beta": (lambda: BetaCalibrator(half_life=80.0), teach_binary),
+    "histogram": (lambda: HistogramCalibrator(4, half_life=30.0), teach_binary),
     "identity": (lambda: IdentityCalibrator(), teach_binary),
     "hedge": (lambda: HedgedCalibrator(), teach_binary),
     "hedge, delay": (

@@ -39,6 +39,7 @@ from streamcal.calibration.probability import (
     as_probabilities,
     as_probability,
     check_clip,
+    check_count,
 )
 from streamcal.kernels import hedge as kernels
 from streamcal.kernels import isotonic
@@ -146,7 +147,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     ) -> None:
         check_clip(clip)
         shares = _check_shares(share)
-        _check_delay(delay)
+        if delay is not None:
+            check_count(delay, "delay", 0)
         prototypes = default_calibrators() if calibrators is None else _checked(calibrators)
         self.calibrators = calibrators
         self.share = share
@@ -498,10 +500,3 @@ def _check_shares(share: Any) -> tuple[float, ...]:
     if not checked or not all(0.0 <= value < 1.0 for value in checked):
         raise ValueError(f"`share` must be a number in [0, 1), or several, got {share}")
     return checked
-
-
-def _check_delay(delay: Any) -> None:
-    if delay is None:
-        return
-    if isinstance(delay, bool) or not isinstance(delay, int | np.integer) or delay < 0:
-        raise ValueError(f"`delay` must be a non-negative int or None, got {delay!r}")

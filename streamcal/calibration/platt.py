@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields, require
-from streamcal._validation import as_score, as_weight
+from streamcal._validation import as_score, as_weight, check_half_life
 from streamcal.calibration.probability import (
     ProbabilityCalibrator,
     as_label,
     as_probabilities,
     as_probability,
     check_clip,
+    check_count,
 )
 from streamcal.kernels import platt as kernels
 
@@ -39,6 +40,12 @@ class PlattCalibrator(ProbabilityCalibrator):
     clip : float
         Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
         and trees answer 0 and 1, whose log odds are infinite.
+    calibeating : int
+        Into how many bins of equal width the answers are sorted, each then replaced by the mean
+        label of those before it in its bin; 0 for none. See Notes.
+    half_life : float, optional
+        Halve the hold of past samples on the step size, and their weight in the bins, with every
+        so many that follow, at least 0.1. None: steps get ever smaller.
 
     Raises
     ------
@@ -48,7 +55,14 @@ class PlattCalibrator(ProbabilityCalibrator):
     Notes
     -----
     ``gamma``, ``prior`` and ``radius`` default to the constants of the paper's Algorithm 1, which
-    it found not to matter much. A sample of weight w counts as w samples in one step: its gradient
+    it found not to matter much.
+
+    Calibeating ("tracking" in the paper's Section 3, after Foster & Hart) guarantees calibration
+    whatever the data: in each bin of what Platt scaling says, the mean label is served. The first
+    of these is Platt's own answer, as one sample, where the paper starts with none. A map with bins
+    need not rise with the score; some tens of bins are usual.
+
+    A sample of weight w counts as w samples in one step: its gradient
     and its curvature are multiplied by w. Learning it w times is w steps, which is close but not
     the same.
 
@@ -72,22 +86,29 @@ class PlattCalibrator(ProbabilityCalibrator):
         prior: float = 100.0,
         radius: float = 100.0,
         clip: float = 1e-6,
-    ):
+        calibeating: int = 0,
+        half_life: float | None = None,
+    ) -> None:
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
         if not as_score(radius, "radius") > 1.0:
             raise ValueError(f"`radius` must be more than 1, got {radius}")
         check_clip(clip)
+        check_count(calibeating, "calibeating", 0)
+        check_half_life(half_life)
         self.gamma = gamma
         self.prior = prior
         self.radius = radius
         self.clip = clip
+        self.calibeating = calibeating
+        self.half_life = half_life
 
-        self._state = np.zeros(kernels.SIZE)
+        self._state = np.zeros(kernels.SIZE + 2 * calibeating)
         self._state[kernels.SLOPE] = 1.0
         self._state[[kernels.AA, kernels.BB]] = prior
         self._state[[kernels.GAMMA, kernels.PRIOR]] = gamma, prior
         self._state[[kernels.RADIUS, kernels.CLIP]] = radius, clip
+        self._state[kernels.FADE] = 0.5 ** (1.0 / half_life) if half_life else 1.0
 
     @property
     def slope(self) -> float:
@@ -138,12 +159,20 @@ class PlattCalibrator(ProbabilityCalibrator):
         return out
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        return {}, {"numbers": self._state[: kernels.N_LEARNED + 1]}
+        state = self._state
+        return {}, {
+            "numbers": state[: kernels.N_LEARNED + 1],
+            "bins": state[kernels.SIZE :].reshape(2, -1),
+        }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers = arrays["numbers"]
+        numbers, bins = arrays["numbers"], arrays["bins"]
         size = kernels.N_LEARNED + 1
         require(numbers.shape == (size,) and np.isfinite(numbers).all(), "numbers must be finite")
         curvatures = numbers[[kernels.AA, kernels.BB]]
         require((curvatures > 0.0).all(), "curvatures must be positive")
+        require(bins.shape == (2, self.calibeating), "bins must be those of the parameters")
+        require((bins[1] >= 0.0).all() and (bins[1] <= bins[0]).all(), "labels must be in [0, 1]")
+        require(np.isfinite(bins).all(), "weights must be finite")
         self._state[:size] = numbers
+        self._state[kernels.SIZE :] = bins.ravel()

@@ -4,6 +4,8 @@ Sums of probabilities, which wrappers and ensembles make, overshoot 1 by some ro
 forgiven; anything further outside [0, 1] is refused, since it is no probability.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -72,3 +74,9 @@ def check_clip(clip: float) -> None:
     """Raise unless ``clip`` lies in (0, 0.5)."""
     if not 0.0 < as_score(clip, "clip") < 0.5:
         raise ValueError(f"`clip` must lie in (0, 0.5), got {clip}")
+
+
+def check_count(n: Any, name: str, least: int) -> None:
+    """Raise unless ``n`` is an int of at least ``least``."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+        raise ValueError(f"`{name}` must be an int of at least {least}, got {n!r}")

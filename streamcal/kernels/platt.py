@@ -1,6 +1,8 @@
 """Online Platt scaling over one vector of state: the two parameters, their curvature, the settings.
 
-The curvature Σ w · gradient · gradientᵀ + prior · I is a symmetric matrix [aa ab; ab bb].
+The curvature Σ w · gradient · gradientᵀ + prior · I is a symmetric matrix [aa ab; ab bb]; what was
+added to the prior fades by FADE a sample. Behind the settings stand the bins of calibeating, where
+there are any: the weights of the samples whose answer was in each, then their sums of labels.
 """
 
 from math import exp, hypot, log
@@ -13,8 +15,8 @@ from streamcal.kernels.pav import READ
 
 State = NDArray[np.float64]
 
-SLOPE, INTERCEPT, AA, AB, BB, N_LEARNED, GAMMA, PRIOR, RADIUS, CLIP = range(10)
-SIZE = 10
+SLOPE, INTERCEPT, AA, AB, BB, N_LEARNED, GAMMA, PRIOR, RADIUS, CLIP, FADE = range(11)
+SIZE = 11
 STEEPEST = 34.0  # sigmoid(±34) is the last value a float still tells from 0 and 1
 
 
@@ -36,7 +38,12 @@ def answer(state: State, p: float) -> float:
     """Return the calibrated probability of ``p``, itself before anything is learned."""
     if state[N_LEARNED] == 0.0:
         return p
-    return sigmoid(state[SLOPE] * log_odds(p, state[CLIP]) + state[INTERCEPT])
+    q = sigmoid(state[SLOPE] * log_odds(p, state[CLIP]) + state[INTERCEPT])
+    n_bins = (len(state) - SIZE) // 2
+    if n_bins == 0:
+        return q
+    at = SIZE + min(int(q * n_bins), n_bins - 1)
+    return (state[at + n_bins] + q) / (state[at] + 1.0)
 
 
 @helper
@@ -44,14 +51,23 @@ def step(state: State, p: float, y: float, w: float) -> None:
     """Take one Newton step towards the label ``y`` of ``p``."""
     s = log_odds(p, state[CLIP])
     slope, intercept = state[SLOPE], state[INTERCEPT]
-    error = sigmoid(slope * s + intercept) - y
+    q = sigmoid(slope * s + intercept)
+    n_bins = (len(state) - SIZE) // 2
+    if n_bins > 0:
+        at = SIZE + min(int(q * n_bins), n_bins - 1)
+        for i in range(SIZE, len(state)):
+            state[i] *= state[FADE]
+        state[at] += w
+        state[at + n_bins] += w * y
+    error = q - y
     curvature = w * error * error
-    state[AA] += curvature * s * s
-    state[AB] += curvature * s
-    state[BB] += curvature
+    prior = state[PRIOR]
+    state[AA] = prior + state[FADE] * (state[AA] - prior) + curvature * s * s
+    state[AB] = state[FADE] * state[AB] + curvature * s
+    state[BB] = prior + state[FADE] * (state[BB] - prior) + curvature
     aa, ab, bb = state[AA], state[AB], state[BB]
     # det A ≥ prior · (trace A − prior); rounding may say less where one score dominates.
-    det = max(aa * bb - ab * ab, state[PRIOR] * (aa + bb - state[PRIOR]))
+    det = max(aa * bb - ab * ab, prior * (aa + bb - prior))
     # Newton's direction is A⁻¹ · (s, 1), up to the factor that comes with the weighted error.
     size = w * error / (state[GAMMA] * det)
     slope -= size * (bb * s - ab)
