@@ -240,11 +240,15 @@ class CalibratedClassifier(
         """
         if y != y or y is None:
             raise ValueError(f"`y` must be a label, got {y}")
-        tickets: Mapping[ClfTarget, Ticket] = {}
+        tickets = None
         if isinstance(served, Served):
             raw = _check_served(served.raw)
             if served.n_alarms == self.n_alarms:  # else its calibrators are gone
                 tickets = served.tickets
+                for label, ticket in tickets.items():
+                    calibrator = self._calibrators.get(label)
+                    if isinstance(calibrator, HedgedCalibrator):
+                        calibrator.check_ticket(ticket)
         elif served is not None:
             raw = _check_served(served)
         elif kwargs:

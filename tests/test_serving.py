@@ -78,6 +78,19 @@ def test_what_was_served_reaches_the_hedge():
     assert model.calibrators[True].n_learned == 300 - delay
 
 
+def test_a_bad_ticket_is_refused_before_the_model_learns():
+    model = CalibratedClassifier(naive_bayes.GaussianNB())
+    for i in range(20):
+        model.learn_one({"x": i}, i % 3 == 0)
+    served = model.serve_one({"x": 1})
+    before = pickle.dumps(model)
+    for ticket in (5, (90, (0.5,) * 5), (3, (0.5,) * 2)):
+        bad = Served(served.calibrated, served.raw, {True: ticket})
+        with pytest.raises((ValueError, TypeError), match="`served`"):
+            model.learn_one({"x": 1}, True, served=bad)
+    assert pickle.dumps(model) == before
+
+
 def test_other_calibrators_take_what_the_model_said():
     model = CalibratedClassifier(Told(), PlattCalibrator())
     served = model.serve_one(says(0.9))

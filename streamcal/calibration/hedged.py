@@ -114,9 +114,10 @@ class HedgedCalibrator(ProbabilityCalibrator):
     and labels one sample late are enough to make tempered weights lose more than that, but on every
     stream measured they were the better of the two.)
 
-    A sample costs as much as all calibrators together. A `PlattCalibrator` and the first three
-    plain `IsotonicCalibrator` (log loss, linear interpolation) are asked and taught in one compiled
-    call. Only the staircase over all samples grows; leave it out where memory must not.
+    A sample costs as much as all calibrators together. Those of the default set, and others like
+    them (the first `PlattCalibrator`, the first three `IsotonicCalibrator` for log loss with linear
+    interpolation), are asked and taught in one compiled call. Only the staircase over all samples
+    grows; leave it out where memory must not.
 
     References
     ----------
@@ -168,7 +169,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._answers = np.zeros(n)
         self._table = np.zeros((len(shares) + 1, _FIRST + n))
         self._table[:-1, kernels.SHARE] = shares
-        self._table[-1, kernels.SHARE] = clip
+        self._table[-1, kernels.CLIP] = clip
         for row in self._table:
             row[_FIRST:] = 1.0 / n if row[kernels.SHARE] else 0.0  # or its logarithm, but for ln n
         self._take([prototype.clone() for prototype in prototypes])
@@ -183,8 +184,9 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._calibrators = calibrators
         self._order = np.array([*others, *team])
         self._others = [calibrators[i] for i in others]
-        self._learners = [c for c in self._others if type(c) is not IdentityCalibrator]
         self._team = [calibrators[i] for i in team]
+        itself = any(isinstance(calibrator, IdentityCalibrator) for calibrator in self._team)
+        self._table[-1, kernels.IDENTITY] = itself
         self._gather()
 
     def _gather(self) -> None:
@@ -217,7 +219,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         table, waiting = arrays["table"], arrays["waiting"]
         require(table.shape == self._table.shape, "the table must be that of the parameters")
         require(np.isfinite(table).all(), "weights must be finite")
-        require((table[:, 0] == self._table[:, 0]).all(), "shares must be those of the parameters")
+        settings = [array[:, kernels.SHARE].tolist() for array in (table, self._table)]
+        require(settings[0] == settings[1], "shares must be those of the parameters")
         shared = table[table[:, kernels.SHARE] > 0.0, _FIRST:]
         require((shared >= 0.0).all() and shared.any(axis=1).all(), "weights must not be negative")
         counts = fields["n_learned"], fields["n_served"], fields["mean_delay"]
@@ -302,13 +305,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
                 answers[i] = calibrator.predict_one(p)
         else:
             answers[:] = self._answers_then(p, served)[self._order]
-        for calibrator in self._learners:
+        for calibrator in self._others:
             calibrator.learn_one(p, label, weight)
-        sample = asking, p, label, weight, weight / (1.0 + self._mean_delay)
-        done = kernels.learn(*self._to_learn, 0, *sample)  # type: ignore[call-arg]
+        power = weight / (1.0 + self._mean_delay)
+        done = kernels.learn(*self._to_learn, 0, asking, p, label, weight, power)  # type: ignore[call-arg]
         while done < kernels.N_STACKS:
             self._provide(done, p, label, weight)
-            done = kernels.learn(*self._to_learn, done + 1, *sample)  # type: ignore[call-arg]
+            rest = done + 1, asking, p, label, weight, power
+            done = kernels.learn(*self._to_learn, *rest)  # type: ignore[call-arg]
         self._n_learned += 1
         if self._then:
             self._waiting.append((p, label, weight))
@@ -328,7 +332,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         """Return what the calibrators answered when a sample was served."""
         if served is None:
             return np.array([calibrator.predict_one(p) for calibrator in self._then])
-        answers = self._check_ticket(served)
+        answers = self.check_ticket(served)
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
@@ -367,8 +371,16 @@ class HedgedCalibrator(ProbabilityCalibrator):
         answers = tuple(calibrator.predict_one(p) for calibrator in self._calibrators)
         return self.predict_one(p), Ticket(self._n_learned, answers)
 
-    def _check_ticket(self, served: Any) -> NDArray[np.float64]:
-        """Return the answers on a ticket, or raise."""
+    def check_ticket(self, served: Any) -> NDArray[np.float64]:
+        """Return the answers on a ticket of this calibrator, or raise.
+
+        Raises
+        ------
+        TypeError
+            If it is no ticket.
+        ValueError
+            If it is of another calibrator, or of a later state than this one's.
+        """
         try:
             n_learned, answers = served
             values = np.array(answers, dtype=np.float64)
@@ -446,6 +458,7 @@ def default_calibrators() -> list[Calibrator]:
 
 def _team(calibrators: Sequence[Calibrator]) -> list[int]:
     """Return which calibrators the kernels can ask and teach, in their order."""
+    identity = [i for i, c in enumerate(calibrators) if type(c) is IdentityCalibrator][:1]
     platt = [i for i, c in enumerate(calibrators) if type(c) is PlattCalibrator][:1]
     stacks = [
         i
@@ -455,7 +468,7 @@ def _team(calibrators: Sequence[Calibrator]) -> list[int]:
         and c._plain_values
         and not c._step
     ]
-    return platt + stacks[: kernels.N_STACKS]
+    return identity + platt + stacks[: kernels.N_STACKS]
 
 
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def as_probabilities(scores: ArrayLike) -> NDArray[np.float64]:
 
 def as_label(y: float) -> float:
     """Return a label as a Python float in [0, 1], or raise."""
-    label = as_number(y, "y")
+    label = y if type(y) is float else as_number(y, "y")
     if not 0.0 <= label <= 1.0:
         _LOSS.check_labels(label)
     return label

@@ -3,7 +3,8 @@
 The *table* of a hedge of N calibrators and K shares is a matrix of K + 1 rows and N + 2 columns. In
 row k: the share α_k, the log weight of that share, and N weights of the calibrators under it; as
 logarithms where α_k = 0, since without sharing a weight may fall below any float and still come
-back. The last row holds the clip of answers, nothing, and the weights that mix what is served.
+back. The last row holds the clip of answers, whether the scores themselves are in the team (1 or
+0), and the weights that mix what is served.
 
 Of log loss, a mixture by weights proportional to the likelihood so far is Bayes' rule: its total
 loss is −log of the mean likelihood, hence at most that of the best calibrator plus log N (Vovk,
@@ -11,10 +12,10 @@ loss is −log of the mean likelihood, hence at most that of the best calibrator
 rule for sequences of calibrators that switch with probability α (Herbster & Warmuth, *Tracking the
 Best Expert*, Machine Learning 1998). The same rule once more mixes the shares.
 
-Answers come from outside, but for the *team*: a Platt calibrator and up to three staircases of
-`streamcal.kernels.isotonic`, which stand last among the calibrators in this order. Calling a kernel
-costs as much as the work it does, so one call asks and teaches them all. A place in the team that
-is not taken has empty arrays.
+Answers come from outside, but for the *team*: the score itself, a Platt calibrator, and up to three
+staircases of `streamcal.kernels.isotonic`, which stand last among the calibrators in this order.
+Calling a kernel costs as much as the work it does, so one call asks and teaches them all. A place
+in the team that is not taken has empty arrays.
 """
 
 from math import exp, log
@@ -31,6 +32,7 @@ Matrix = NDArray[np.float64]
 
 N_STACKS = 3
 SHARE, LOG_SHARE, FIRST = range(3)  # columns of the table; weights from FIRST on
+CLIP, IDENTITY = SHARE, LOG_SHARE  # in its last row
 
 _STACKS = ", ".join(["float64[::1], int32[::1], float64[:, ::1]"] * N_STACKS)
 _READ_STACKS = ", ".join(["float64[::1], int32[::1]"] * N_STACKS)
@@ -38,7 +40,7 @@ _READ_STACKS = ", ".join(["float64[::1], int32[::1]"] * N_STACKS)
 
 @helper
 def _clipped(table: Matrix, answer: float) -> float:
-    clip = table[table.shape[0] - 1, SHARE]
+    clip = table[table.shape[0] - 1, CLIP]
     return min(max(answer, clip), 1.0 - clip)
 
 
@@ -142,9 +144,9 @@ def weigh_many(table: Matrix, answers: Matrix, y: Data, w: Data, step: float, ou
 
 
 @helper
-def _team(state: Data, links_0: Links, links_1: Links, links_2: Links) -> int:
+def _team(table: Matrix, state: Data, links_0: Links, links_1: Links, links_2: Links) -> int:
     """Return how many places of the team are taken."""
-    n = 0
+    n = int(table[table.shape[0] - 1, IDENTITY])
     for size in (len(state), len(links_0), len(links_1), len(links_2)):
         n += size > 0
     return n
@@ -211,10 +213,15 @@ def learn(
 ) -> int:
     """Teach the team a sample, then weigh all calibrators; return N_STACKS.
 
-    If ``asking``, the team's answers are taken first. Where a staircase needs something (its status
-    is in its links), return its place; once it has learned, go on with ``start`` behind it.
+    With ``start`` 0 and ``asking`` the team's answers are taken first. Where a staircase needs
+    something (its status is in its links), return its place; once it has learned, go on with
+    ``start`` behind it.
     """
-    at = len(answers) - _team(state, links_0, links_1, links_2)
+    at = len(answers) - _team(table, state, links_0, links_1, links_2)
+    if table[table.shape[0] - 1, IDENTITY] > 0.0:
+        if asking and start == 0:
+            answers[at] = score
+        at += 1
     if len(state) > 0:
         if start == 0:
             if asking:
@@ -245,10 +252,14 @@ def predict(
     score: float,
 ) -> float:
     """Return the team's part of the mixture: the sum of its weights times its answers."""
-    at = table.shape[1] - _team(state, links_0, links_1, links_2)
+    last = table.shape[0] - 1
+    at = table.shape[1] - _team(table, state, links_0, links_1, links_2)
     part = 0.0
+    if table[last, IDENTITY] > 0.0:
+        part += table[last, at] * _clipped(table, score)
+        at += 1
     if len(state) > 0:
-        part = table[table.shape[0] - 1, at] * _clipped(table, platt.answer(state, score))
+        part += table[last, at] * _clipped(table, platt.answer(state, score))
         at += 1
     part += _part(table, at, data_0, links_0, score)
     part += _part(table, at + 1, data_1, links_1, score)
