@@ -356,12 +356,11 @@ class Store:
         if database.in_transaction:  # of a view that is open
             yield database
             return
+        database.execute("BEGIN")
         try:
-            database.execute("BEGIN")
             yield database
         finally:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
+            database.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
