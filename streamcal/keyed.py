@@ -13,6 +13,7 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -97,9 +98,9 @@ class KeyedCalibrator:
         self._parked: dict[Hashable, bytes] = {}
         self._news: set[Hashable] = set()  # what the store does not know yet
         self._parameters = _parameters(self._fresh)
-        for name in self._stored_names():
-            self._find(_key_of(name))  # or it raises: before the first sample does
-            break
+        if store is not None:
+            for name in islice(self._stored_names(), 1):
+                self._restore(store.get_bytes(name))  # or it raises, before the first sample does
 
     # Keys ----------------------------------------------------------------------------------------
 

@@ -380,6 +380,8 @@ class Store:
         """Say in one line what the file system or SQLite said."""
         try:
             yield
+        except UnicodeDecodeError as error:  # names that SQLite wanted to complain about
+            raise StoreError(f"{self.path} is damaged or no store: {error}") from error
         except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
             name = getattr(error, "sqlite_errorname", "")
             if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
