@@ -229,7 +229,10 @@ class KeyedCalibrator:
 
     def _find(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator of a key, in use from now on; None if it has none."""
-        calibrator = self._live.get(key)
+        try:
+            calibrator = self._live.get(key)
+        except TypeError:
+            raise _no_key(key) from None
         if calibrator is not None:
             if self.max_keys is not None:
                 self._live.move_to_end(key)
