@@ -33,6 +33,7 @@ def teach(keyed: KeyedCalibrator, keys: range, window: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--window", type=int, default=200)

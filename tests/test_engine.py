@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def late(events: Sequence[Event]) -> list[Event]:
 LATE = [e for e in late(EVENTS) if not (math.isnan(e.score) and math.isnan(e.y))]
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """What stands for the end of a process."""
 
 
@@ -66,7 +66,7 @@ class Bomb:
     def tick(self) -> None:
         self.left -= 1
         if self.left == 0:
-            raise Crash
+            raise CrashError
 
 
 class Replay:
@@ -177,7 +177,7 @@ def test_a_crash_at_every_instant(
                         batch=batch,
                         join=join,
                     )
-                except Crash:
+                except CrashError:
                     crashed += 1
                     bomb.left = first + 3 * crashed
                     continue
@@ -207,23 +207,23 @@ def test_the_same_objects_after_an_error(tmp_path: Path) -> None:
             try:
                 run(LATE, keyed, sink, store, batch=4, join=join)
                 break
-            except Crash:
+            except CrashError:
                 pass
     assert contents(tmp_path / "run.db") == contents(tmp_path / "straight.db")
 
 
 def test_what_it_learns_is_what_a_calibrator_would(tmp_path: Path) -> None:
-    calibrator, twin = IsotonicCalibrator(window=5), IsotonicCalibrator(window=5)
+    twins = {key: IsotonicCalibrator(window=5) for key in "abc"}
     told: list[float] = []
     with Store(tmp_path / "run.db") as store:
-        run(EVENTS, calibrator, lambda at, p: told.extend(p), store, batch=6)
+        run(EVENTS, IsotonicCalibrator(window=5), lambda at, p: told.extend(p), store, batch=6)
         for event, value in zip(EVENTS, told, strict=True):
+            twin = twins[str(event.key)]
             assert value == twin.predict_one(event.score)
             if event.y == event.y:
                 twin.learn_one(event.score, event.y, event.w)
-        keyed = KeyedCalibrator(calibrator, store=store)
-        # One calibrator is that of the keys of its events.
-        assert set(keyed) == {"a", "b", "c"}
+        for key, twin in twins.items():
+            assert store.get_bytes(name_of(key)) == twin.to_bytes()
 
 
 def test_a_calibrator_that_has_learned_is_the_start(tmp_path: Path) -> None:
@@ -236,16 +236,9 @@ def test_a_calibrator_that_has_learned_is_the_start(tmp_path: Path) -> None:
         for stop in (2, 3):
             run(events[:stop], calibrator, lambda at, p: told.extend(p), store)
         assert store.get(name_of(None)).slope != calibrator.slope
-    assert told == [
-        twin.predict_one(s) if twin.learn_one(s, y) else v for s, y, v in _follow(twin, events)
-    ]
-
-
-def _follow(
-    twin: Calibrator, events: Sequence[tuple[float, float]]
-) -> Iterator[tuple[float, float, float]]:
-    for score, y in events:
-        yield score, y, twin.predict_one(score)
+    for (score, y), value in zip(events, told, strict=True):
+        assert value == twin.predict_one(score)
+        twin.learn_one(score, y)
 
 
 def test_stop_is_asked_between_batches(tmp_path: Path) -> None:
