@@ -135,6 +135,7 @@ class Store:
 
     def refresh(self) -> None:
         """Read head and directory again; a reader sees what has been saved since."""
+        as_int, blake2b = int.from_bytes, hashlib.blake2b
         with self._mutex:
             with self._faults("read"), self._reading() as database:
                 head = database.execute("SELECT text, digest FROM head").fetchall()
@@ -144,13 +145,14 @@ class Store:
                 if _hash(text.encode()) != digest:
                     raise StoreError(f"{self.path} is damaged: its head does not fit its checksum")
                 fields = json.loads(text)
-                directory, total, last = {}, 0, 0
-                for key, state_digest, place in rows:
-                    if type(state_digest) is not bytes or type(place) is not int:
-                        raise StoreError(f"{self.path} is damaged: a line of its directory is none")
-                    total ^= _line(key, state_digest)
-                    directory[key] = state_digest, place
-                    last = max(last, place)
+                if any(type(line[1]) is not bytes or type(line[2]) is not int for line in rows):
+                    raise StoreError(f"{self.path} is damaged: a line of its directory is none")
+                directory = {key: (state_digest, place) for key, state_digest, place in rows}
+                last = max((place for _, _, place in rows), default=0)
+                total = 0
+                for key, state_digest, _ in rows:  # `_line`, without a call for each
+                    line = key.encode() + b"\0" + state_digest
+                    total ^= as_int(blake2b(line, digest_size=DIGEST).digest(), "little")
                 if len(directory) != fields["n_states"] or f"{total:x}" != fields["sum"]:
                     raise StoreError(f"{self.path} is damaged: its directory does not fit its head")
                 self.offset, self.notes = int(fields["offset"]), dict(fields["notes"])

@@ -66,6 +66,7 @@ class OneAtATime:
         self._mutex = threading.Lock()
 
     def __call__(self, scores: NDArray[np.float64]) -> Any:
+        """Return the function's answer."""
         with self._mutex:
             return self._function(scores)
 
