@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import decision, losses, metrics, ordinal, plot, voting
+    from streamcal import decision, engine, losses, metrics, ordinal, plot, store, voting
     from streamcal.calibration import (
         AnytimeCalibrator,
         AnytimeStaircase,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         isotonic_fit,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.keyed import KeyedCalibrator
     from streamcal.ordinal import (
         StreamingThresholds,
         ThresholdClassifier,
@@ -49,6 +50,7 @@ __all__ = [
     "DecisionClassifier",
     "EUMThreshold",
     "IsotonicCalibrator",
+    "KeyedCalibrator",
     "PAVStack",
     "PlattCalibrator",
     "Staircase",
@@ -59,6 +61,7 @@ __all__ = [
     "anytime_isotonic",
     "anytime_isotonic_refinements",
     "decision",
+    "engine",
     "isotonic_fit",
     "losses",
     "maximize",
@@ -66,6 +69,7 @@ __all__ = [
     "optimal_thresholds",
     "ordinal",
     "plot",
+    "store",
     "voting",
 ]
 
@@ -78,6 +82,7 @@ _HOME = {
     "DecisionClassifier": "streamcal.decision.classifier",
     "EUMThreshold": "streamcal.decision.eum",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
+    "KeyedCalibrator": "streamcal.keyed",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Staircase": "streamcal.calibration.staircase",

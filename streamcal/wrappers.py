@@ -23,6 +23,7 @@ from river.utils.dataframe import (
 )
 
 from streamcal._routing import Routing, last_step, name_of
+from streamcal._state import Arrays, Fields, Stateful, nest, pack, unpack
 from streamcal._validation import as_number, as_score, as_vector, as_weight, as_weights
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -31,7 +32,9 @@ Features = dict[FeatureName, Any]
 _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
 
 
-class CalibratedClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+class CalibratedClassifier(
+    Routing, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
+):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
@@ -92,6 +95,24 @@ class CalibratedClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatc
         self._set_routes(
             classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
         )
+
+    _given = ("classifier",)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        labels = [pack(label) for label in self._calibrators]
+        names = [[name, pack(label)] for name, label in self._labels.items()]
+        states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
+        fields = {"calibrated": labels, "names": names, "y_name": self._y_name}
+        return fields, {str(at): state for at, state in enumerate(states)}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        labels = [unpack(label) for label in fields["calibrated"]]
+        self._calibrators = {
+            label: Calibrator.from_bytes(arrays[str(at)].tobytes())
+            for at, label in enumerate(labels)
+        }
+        self._labels = {str(name): unpack(label) for name, label in fields["names"]}
+        self._y_name = fields["y_name"]
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -358,7 +379,7 @@ class CalibratedClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatc
         return calibrator
 
 
-class CalibratedRegressor(Routing, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
+class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
     """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
 
     The map is the calibrator's: with `IsotonicCalibrator` and the squared or the Poisson loss, what
@@ -407,6 +428,15 @@ class CalibratedRegressor(Routing, base.Wrapper[base.Regressor], base.MiniBatchR
         self._calibrator: Calibrator = calibrator.clone()
         self._y_name: str | None = None
         self._set_routes(regressor, "learn_one", "predict_one", "learn_many", "predict_many")
+
+    _given = ("regressor",)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {"y_name": self._y_name}, {"calibrator": nest(self._calibrator.to_bytes())}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        self._calibrator = Calibrator.from_bytes(arrays["calibrator"].tobytes())
+        self._y_name = fields["y_name"]
 
     @property
     def _wrapped_model(self) -> base.Regressor:

@@ -23,13 +23,16 @@ LAYERS = [
     {"_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
+    {"_state", "store"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},
     {"metrics"},
+    {"keyed"},
+    {"engine"},
     {"plot"},
     {"tables", "demo", "spark"},
-    {"cli", "commands"},
+    {"cli", "commands", "resume"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 

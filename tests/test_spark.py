@@ -18,7 +18,7 @@ from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 import streamcal.spark
-from streamcal import IsotonicCalibrator, PlattCalibrator
+from streamcal import AnytimeCalibrator, IsotonicCalibrator, PlattCalibrator, losses
 from tests.spark_cluster import cluster_session, session, states, wait_for
 
 
@@ -121,7 +121,11 @@ def by_id(table: pa.Table) -> dict:
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_stream_is_what_one_process_learns(spark, tmp_path, ordered):
     rows = make_rows(6_000)
-    make = lambda: IsotonicCalibrator(window=200)  # noqa: E731  (sent to the workers by value)
+
+    def isotonic():  # it is sent to the workers by value
+        return IsotonicCalibrator(window=200)
+
+    make = isotonic if ordered else PlattCalibrator
     batches = [rows.slice(0, 2_500), rows.slice(2_500, 1_500), rows.slice(4_000)]
     if ordered:  # within a micro-batch the rows come in any order
         shuffle = np.random.default_rng(1).permutation
@@ -292,8 +296,8 @@ def arguments(spark):
         ({"order": "list"}, TypeError, "`order` must be .*, got 'list' of type array<bigint>"),
         ({"output": "score"}, ValueError, "`output` must be a new column, got 'score'"),
         ({"output": ""}, TypeError, "`output` must be the name of a column, got ''"),
-        ({"make": 3}, TypeError, "`make` must be a calibrator or a function .*, got 3"),
-        ({"make": dict}, TypeError, "`make` must make a calibrator, got dict"),
+        ({"make": 3}, TypeError, "`make` must be a Calibrator or a function .*, got 3"),
+        ({"make": dict}, TypeError, "`make` must be a Calibrator or make one, got dict"),
     ],
 )
 def test_bad_arguments(arguments, changes, error, message):
@@ -303,11 +307,9 @@ def test_bad_arguments(arguments, changes, error, message):
 
 @needs_java
 def test_calibrators_must_become_bytes(arguments):
-    class Forgetful(PlattCalibrator):
-        to_bytes = property()
-
-    with pytest.raises(TypeError, match="with to_bytes and from_bytes, got Forgetful"):
-        streamcal.spark.calibrate(**arguments | {"make": Forgetful})
+    own = losses.from_function(lambda z, y: (z - y) ** 2, name="own")
+    with pytest.raises(TypeError, match=r"must make calibrators that bytes hold: .* got 'own'"):
+        streamcal.spark.calibrate(**arguments | {"make": AnytimeCalibrator(own, window=10)})
 
 
 @needs_java

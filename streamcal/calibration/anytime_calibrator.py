@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -29,6 +30,7 @@ from streamcal.kernels import pav
 
 _FIRST_ROOM = 64
 _EARLY = 4  # while the window fills, it is solved again for each fourth of what it holds
+_BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
 
 
 class AnytimeCalibrator(Calibrator):
@@ -211,6 +213,26 @@ class AnytimeCalibrator(Calibrator):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        arrays = {"samples": self._samples[: self.n_samples]}
+        if self._staircase is not None:
+            arrays |= {name: getattr(self._staircase, name) for name in _BLOCKS}
+        rounds = None if self._staircase is None else self._staircase.rounds
+        return {"n_learned": self._n_learned, "due": self._due, "rounds": rounds}, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        samples, n_learned = arrays["samples"], int(fields["n_learned"])
+        require(samples.shape == (min(n_learned, self.window), 3), "samples must fill the window")
+        scores, y, w = samples.T
+        self._check_samples(scores, y, w)
+        if fields["rounds"] is not None:
+            blocks: dict[str, Any] = {name: arrays[name] for name in _BLOCKS}
+            rounds, interpolation = int(fields["rounds"]), self.interpolation
+            self._serve(AnytimeStaircase(**blocks, rounds=rounds, interpolation=interpolation))
+        self._n_learned, self._due = n_learned, int(fields["due"])
+        if len(samples):
+            self._samples = np.ascontiguousarray(samples, dtype=np.float64)
 
     def _run(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool

@@ -1,5 +1,6 @@
 """What every calibrator of a one-dimensional score has in common."""
 
+import copy
 from abc import ABC, abstractmethod
 from itertools import pairwise
 
@@ -7,10 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from streamcal._state import Stateful
 from streamcal._validation import as_vector, as_weights, check_same_length
+from streamcal.calibration.snapshot import Snapshot
 
 
-class Calibrator(base.Base, ABC):
+class Calibrator(Stateful, base.Base, ABC):
     """An online map from scores to calibrated values.
 
     A calibrator knows scores and labels only, no features and no model, so it serves a river
@@ -59,6 +62,13 @@ class Calibrator(base.Base, ABC):
             predictions[i] = self.predict_one(float(score))
             self.learn_one(float(score), float(label), float(weight))
         return predictions
+
+    def snapshot(self) -> Snapshot:
+        """Return an immutable view of the map as it is now; see `Snapshot`.
+
+        Here that is a copy of the whole state; a calibrator whose map is a staircase gives that.
+        """
+        return Snapshot(copy.deepcopy(self).predict_many, getattr(self, "n_samples", None))
 
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None

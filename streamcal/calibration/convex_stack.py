@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -113,6 +114,32 @@ class ConvexPAVStack(PAVStack):
     def __getstate__(self) -> dict[str, Any]:
         samples = self._samples[:, : self._size].copy()
         return {**self.__dict__, "_samples": samples, "_stairs": None}
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {"open": self._open}, {
+            "samples": self._samples[:, : self._size],
+            "starts": np.array(self._blocks.starts, np.int64),
+            "values": np.array(self._blocks.values, np.float64),
+        }
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        samples, starts, values = arrays["samples"], arrays["starts"], arrays["values"]
+        require(samples.shape[0] == 3 and samples.dtype == np.float64, "samples have 3 numbers")
+        x, y, w = np.ascontiguousarray(samples)
+        if len(x):
+            self._check_order(x)
+        self._convex.check_labels(y)
+        as_weights(w, len(x))
+        opens = int(fields["open"])
+        require(opens == np.searchsorted(x, x[-1:].sum()), "the greatest score must be open")
+        require(starts.shape == values.shape and values.dtype == np.float64, "shapes differ")
+        require((len(starts) > 0) == (opens > 0), "all but the greatest score must have blocks")
+        require((np.diff(starts, prepend=-1, append=opens) > 0).all(), "blocks must have samples")
+        require(starts[:1].sum() == 0 and (np.diff(values) > 0.0).all(), "values must increase")
+        self._samples, self._size, self._open = np.ascontiguousarray(samples), len(x), opens
+        self._last = float(x[-1]) if len(x) else -math.inf
+        self._weight = float(w.sum())
+        self._blocks.starts, self._blocks.values = starts.tolist(), values.tolist()
 
     def _take(self, samples: NDArray[np.float64]) -> None:
         """Add samples in order; blocks are made of all but those with the greatest score."""

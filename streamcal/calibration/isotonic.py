@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, require
 from streamcal._validation import (
     LARGEST,
     as_number,
@@ -17,9 +18,18 @@ from streamcal._validation import (
     check_half_life,
     check_window,
 )
-from streamcal.calibration import codec
+from streamcal.calibration._slots import (
+    Tree,
+    balanced,
+    check_edges,
+    check_queue,
+    check_slots,
+    check_tree,
+    read_tree,
+)
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
+from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import isotonic as kernels
 from streamcal.kernels import score_index as index
@@ -325,12 +335,22 @@ class IsotonicCalibrator(Calibrator):
         scores: NDArray[np.float64],
         sums: NDArray[np.float64],
         counts: NDArray[np.int64],
-        tree: "codec.Tree | None" = None,
     ) -> None:
-        """Hold these scores instead, in a tree of a given shape or a balanced one."""
+        """Hold these scores instead, in a balanced tree."""
+        self._build(scores, sums, counts, balanced(scores, _FILL))
+        while kernels.change(self._data, self._links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0):
+            self._grow(1)
+
+    def _build(
+        self,
+        scores: NDArray[np.float64],
+        sums: NDArray[np.float64],
+        counts: NDArray[np.int64],
+        tree: Tree,
+    ) -> None:
+        """Hold these scores instead, in a tree of a given shape; folding is left pending."""
         from streamcal.kernels import transfer
 
-        tree = codec.balanced(scores, _FILL) if tree is None else tree
         sizes = tree.shape[tree.shape != index.INNER]
         capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
         data, links = index.allocate(capacity)
@@ -342,9 +362,6 @@ class IsotonicCalibrator(Calibrator):
         transfer.build_tree(data, links, tree.shape, tree.keys)
         transfer.fill_tree(data, links, sizes, np.column_stack([scores, *sums]), counts)
         self._data, self._links = data, links
-        while kernels.change(data, links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0):
-            self._grow(1)
-            data, links = self._data, self._links
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated value of a score; O(log n_scores).
@@ -533,6 +550,12 @@ class IsotonicCalibrator(Calibrator):
         weights = weights / self._data[kernels.GROWTH]
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 
+    def snapshot(self) -> Snapshot:
+        """Return an immutable view of the map as it is now: its staircase; O(n_scores)."""
+        if self.output == "venn-abers" or not self.n_scores:
+            return super().snapshot()
+        return Snapshot(self.staircase().__call__, self.n_samples)
+
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
 
@@ -614,93 +637,50 @@ class IsotonicCalibrator(Calibrator):
         self.merge(other)
         return self
 
-    def to_bytes(self) -> bytes:
-        """Return parameters and state as bytes, for `from_bytes` of this and later versions.
-
-        The format is documented in `streamcal.calibration.codec`. Restored, a calibrator answers
-        and goes on bit for bit as this one would.
-        """
+    def _freeze(self) -> tuple[Fields, Arrays]:
         from streamcal.kernels import transfer
 
         scores, sums, counts = self._slots()
-        n_chunks = int(self._links[index.CAPACITY] - self._links[index.N_FREE])
-        shape, keys = np.empty(2 * n_chunks - 1, np.int64), np.empty(n_chunks - 1)
-        transfer.dump_tree(self._data, self._links, shape, keys)
+        tree, nodes = read_tree(self._data, self._links)
+        lengths, edges = np.empty(len(scores), np.int64), np.empty((len(scores), 2))
+        n_edges = transfer.dump_edges(self._data, self._links, lengths, edges)
         size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
-        return codec.encode(
-            {
-                "loss": codec.describe_loss(self._loss),
-                "window": self.window,
-                "half_life": self.half_life,
-                "prior": float(self.prior),
-                "interpolation": self.interpolation,
-                "output": self.output,
-                "max_scores": self.max_scores,
-                "n_merged": self._n_merged,
-                "growth": float(self._data[kernels.GROWTH]),
-            },
-            {
-                "scores": scores,
-                "sums": sums,
-                "counts": counts,
-                "shape": shape,
-                "keys": keys,
-                "queue": np.roll(self._queue, -first, axis=0)[:size],
-            },
-        )
+        return {"n_merged": self._n_merged, "growth": float(self._data[kernels.GROWTH])}, {
+            "scores": scores,
+            "sums": sums,
+            "counts": counts,
+            "shape": tree.shape,
+            "nodes": nodes,
+            "lengths": lengths[:n_edges],
+            "edges": edges[:n_edges],
+            "queue": np.roll(self._queue, -first, axis=0)[:size],
+        }
 
-    @classmethod
-    def from_bytes(cls, data: bytes, *, loss: losses.MeanLoss | None = None) -> Self:
-        """Return the calibrator that `to_bytes` wrote.
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        from streamcal.kernels import transfer
 
-        Parameters
-        ----------
-        data : bytes
-            What `to_bytes` returned. Nothing in it is executed.
-        loss : MeanLoss, optional
-            The loss, if it is not one of this library's own: only its name is in the bytes.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are damaged, not a calibrator's, or of a newer version.
-        TypeError
-            If ``data`` is not bytes.
-
-        Examples
-        --------
-        >>> calibrator = IsotonicCalibrator(window=100)
-        >>> calibrator.learn_many([0.2, 0.8, 0.6], [0, 1, 1])
-        >>> IsotonicCalibrator.from_bytes(calibrator.to_bytes()).predict_one(0.2)
-        0.5
-        """
-        fields, arrays = codec.decode(data)
-        with codec.damaged():
-            calibrator = cls(
-                codec.find_loss(fields["loss"], loss),
-                window=fields["window"],
-                half_life=fields["half_life"],
-                prior=fields["prior"],
-                interpolation=fields["interpolation"],
-                output=fields["output"],
-                max_scores=fields["max_scores"],
-            )
-            scores, sums, counts = arrays["scores"], arrays["sums"], arrays["counts"]
-            queue = arrays["queue"]
-            tree = codec.Tree(arrays["shape"], arrays["keys"])
-            codec.check_slots(scores, sums, counts, fields["growth"])
-            codec.check_tree(tree, scores)
-            codec.check_queue(queue, calibrator.window)
-        calibrator._n_merged = int(fields["n_merged"])
-        calibrator._data[kernels.GROWTH] = fields["growth"]
-        if calibrator.window:
-            room = min(max(_FIRST_QUEUE, 2 * len(queue)), calibrator.window + 1)
-            calibrator._queue = np.zeros((room, 3))
-            calibrator._queue[: len(queue)] = queue
-            calibrator._links[kernels.QUEUE_SIZE] = len(queue)
+        scores, sums, counts = arrays["scores"], arrays["sums"], arrays["counts"]
+        queue, nodes = arrays["queue"], arrays["nodes"]
+        lengths, edges = arrays["lengths"], arrays["edges"]
+        require(nodes.shape == (len(nodes), index.NODE), "a node has as many numbers as that")
+        tree = Tree(arrays["shape"], np.ascontiguousarray(nodes[:, index.NODE_KEY]))
+        check_slots(scores, sums, counts, fields["growth"])
+        require(len(sums) == 2 and (sums[0] > 0.0).all(), "weights must be positive")
+        check_tree(tree, scores)
+        check_edges(tree, lengths, edges)
+        require(nodes.dtype == np.float64 and not np.isnan(nodes).any(), "nodes must hold numbers")
+        check_queue(queue, self.window)
+        self._n_merged = int(fields["n_merged"])
+        self._data[kernels.GROWTH] = fields["growth"]
+        if self.window:
+            room = min(max(_FIRST_QUEUE, 2 * len(queue)), self.window + 1)
+            self._queue = np.zeros((room, 3))
+            self._queue[: len(queue)] = queue
+            self._links[kernels.QUEUE_SIZE] = len(queue)
         if len(scores):
-            calibrator._rebuild(scores, sums, counts, tree)
-        return calibrator
+            self._build(scores, sums, counts, tree)
+            transfer.fill_edges(self._data, self._links, lengths, edges, nodes)
+            kernels.change(self._data, self._links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0)
 
 
 def _too_large(s: float, where: str = "") -> ValueError:

@@ -12,6 +12,7 @@ from math import exp, hypot, inf, log
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._state import Arrays, Fields, require
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.losses import Log
@@ -142,6 +143,18 @@ class PlattCalibrator(Calibrator):
         if self._untouched:
             return p
         return _sigmoid(self.slope * self._log_odds(p) + self.intercept)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        numbers = [self.slope, self.intercept, self._curve_aa, self._curve_ab, self._curve_bb]
+        return {"untouched": self._untouched}, {"numbers": np.array(numbers)}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        numbers = arrays["numbers"]
+        require(numbers.shape == (5,) and np.isfinite(numbers).all(), "numbers must be finite")
+        require(numbers[2] > 0.0 and numbers[4] > 0.0, "curvatures must be positive")
+        self.slope, self.intercept, *curve = numbers.tolist()
+        self._curve_aa, self._curve_ab, self._curve_bb = curve
+        self._untouched = bool(fields["untouched"])
 
     def _log_odds(self, p: float) -> float:
         clip = self.clip

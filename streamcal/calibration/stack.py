@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, Stateful, require
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
@@ -36,7 +37,7 @@ _FIRST_ROOM = 16
 _CHUNK = 4096  # samples for which `push_many` makes room at once, although most leave no block
 
 
-class PAVStack:
+class PAVStack(Stateful):
     """The staircase of samples pushed in score order.
 
     Parameters
@@ -216,6 +217,25 @@ scores in any order
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_stack": self._stack[: self._size].copy()}
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        totals = {"last": self._last, "weight": self._weight, "magnitude": self._magnitude}
+        return totals, {"stack": self._stack[: self._size]}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        stack = arrays["stack"]
+        require(stack.dtype == np.float64 and np.isfinite(stack).all(), "sums must be finite")
+        require(stack.shape == (len(stack), pav.COLUMNS), "a block has as many numbers as pav says")
+        lower, upper, weights, _, _, means = np.ascontiguousarray(stack.T)
+        require((weights > 0.0).all(), "weights must be positive")
+        if len(stack) > 1:  # the last row is a sample that has not been pooled
+            blocks = lower[:-1], upper[:-1], means[:-1]
+            require(pav.in_order(*blocks) and lower[-1] > upper[-2], "blocks must be in order")
+        last, weight, magnitude = (float(fields[name]) for name in ("last", "weight", "magnitude"))
+        require(last == (upper[-1] if len(stack) else -math.inf), "the last score must be that")
+        require(0.0 <= weight + magnitude < math.inf, "totals must be finite")
+        self._stack, self._size = np.ascontiguousarray(stack), len(stack)
+        self._last, self._weight, self._magnitude = last, weight, magnitude
 
     def _check_order(self, x: NDArray[np.float64]) -> int:
         """Return how the scores of some samples are ordered; raise if they are late."""

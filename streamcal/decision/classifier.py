@@ -18,6 +18,7 @@ from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
 from streamcal._routing import Routing, name_of
+from streamcal._state import Arrays, Fields, Stateful, pack, require, unpack
 from streamcal._validation import as_number
 from streamcal.decision.maximize import (
     Counts,
@@ -26,14 +27,16 @@ from streamcal.decision.maximize import (
     expected_utility,
     maximize,
 )
-from streamcal.decision.metrics import Metric, get_metric
+from streamcal.decision.metrics import Metric, as_parameter, get_metric
 
 Features = dict[FeatureName, Any]
 _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
 _HISTORIES = ("labels", "expected", None)
 
 
-class DecisionClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatchClassifier):
+class DecisionClassifier(
+    Routing, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
+):
     """Decide for the labels that maximise a metric over the stream.
 
     Parameters
@@ -99,6 +102,22 @@ class DecisionClassifier(Routing, base.Wrapper[base.Classifier], base.MiniBatchC
         self._negative: ClfTarget | None = False if isinstance(pos_val, bool) else None
         self._claimed = np.zeros(4)
         self._realised = np.zeros(4)
+
+    _given = ("classifier",)
+
+    def _parameters(self) -> Fields:
+        return {**super()._parameters(), "metric": as_parameter(self.metric)}
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        counts = {"claimed": self._claimed, "realised": self._realised}
+        return {"negative": pack(self._negative)}, counts
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        for counts in (arrays["claimed"], arrays["realised"]):
+            require(counts.shape == (4,) and np.isfinite(counts).all(), "there are 4 counts")
+            require(counts.dtype == np.float64 and (counts >= 0.0).all(), "counts are not negative")
+        self._negative = unpack(fields["negative"])
+        self._claimed, self._realised = arrays["claimed"], arrays["realised"]
 
     @property
     def _wrapped_model(self) -> base.Classifier:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from streamcal._state import Arrays, Fields, Stateful, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -27,7 +28,8 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
-from streamcal.decision.metrics import get_metric
+from streamcal.calibration._slots import Tree, check_queue, check_slots, check_tree, read_tree
+from streamcal.decision.metrics import as_parameter, get_metric
 from streamcal.kernels import score_index as index
 from streamcal.kernels.confusion_index import NEED_ROOM, best_threshold, change, walk
 
@@ -52,7 +54,7 @@ class ThresholdCurve(NamedTuple):
     utilities: Vector
 
 
-class EUMThreshold(base.Base):
+class EUMThreshold(Stateful, base.Base):
     """The threshold that maximises a metric on past (score, label) pairs, kept up to date.
 
     Parameters
@@ -179,6 +181,46 @@ class EUMThreshold(base.Base):
         alarms = np.concatenate([[0.0], slots[:, 2].cumsum()]) / self._growth
         tables = np.array([hits, alarms, hits[-1] - hits, alarms[-1] - alarms])
         return ThresholdCurve(thresholds, self._metric._values(np.maximum(tables, 0.0)))
+
+    def _parameters(self) -> Fields:
+        return {**super()._parameters(), "metric": as_parameter(self.metric)}
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        from streamcal.kernels import transfer
+
+        slots, counts = np.empty((self.n_scores, 3)), np.empty(self.n_scores, np.int64)
+        transfer.dump(self._data, self._links, slots, counts)
+        tree, _ = read_tree(self._data, self._links)
+        return {"growth": self._growth}, {
+            "slots": slots,
+            "counts": counts,
+            "shape": tree.shape,
+            "keys": tree.keys,
+            "recent": np.array(self._recent, np.float64).reshape(-1, 3),
+        }
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        from streamcal.kernels import transfer
+
+        slots, counts, recent = arrays["slots"], arrays["counts"], arrays["recent"]
+        tree = Tree(arrays["shape"], arrays["keys"])
+        require(slots.shape == (len(slots), 3), "a slot has a score and two sums")
+        scores, *sums = np.ascontiguousarray(slots.T)
+        check_slots(scores, np.array(sums), counts, fields["growth"])
+        require((slots[:, 1:] >= 0.0).all(), "sums must not be negative")
+        check_tree(tree, scores)
+        check_queue(recent, self.window)
+        held = np.searchsorted(scores, recent[:, 0])
+        require(np.isin(recent[:, 0], scores).all(), "the window must hold scores that are known")
+        if self.window:
+            n_held = np.bincount(held, minlength=len(scores))
+            require((n_held == counts).all(), "counts must be those of the window")
+        self._growth = float(fields["growth"])
+        self._recent = deque(map(tuple, recent.tolist()))
+        self._clear(max(8, int((tree.shape != index.INNER).sum()) + 1))
+        transfer.build_tree(self._data, self._links, tree.shape, tree.keys)
+        for (score, positive, negative), count in zip(slots.tolist(), counts.tolist(), strict=True):
+            change(self._data, self._links, score, positive, negative, count)
 
     def _add(self, score: float, y: float, w: float) -> None:
         if self.half_life is not None:

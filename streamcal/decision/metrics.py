@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import metrics as river_metrics
 
+from streamcal._state import Arrays, Fields, Stateful
 from streamcal._validation import as_number
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import SPEC, utilities
@@ -40,7 +41,7 @@ _CHECKED_SIZE = 8  # a function is checked on all tables of up to so many sample
 _ROUNDING = 1e-12
 
 
-class Metric:
+class Metric(Stateful):
     """A metric from a function of the counts, such as ``lambda tp, fp, fn, tn: tp - 2 * fp``.
 
     Parameters
@@ -121,6 +122,15 @@ class Metric:
         arguments: dict[str, Any] = {"phi": self.phi, "zero_division": self.zero_division}
         return arguments if self.monotone else {**arguments, "monotone": False}
 
+    def _parameters(self) -> Fields:
+        return dict(self._arguments())
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {}, {}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        pass  # parameters are all there is
+
     def __repr__(self) -> str:
         given = dict(self._arguments())
         if given.get("zero_division") == 0:
@@ -148,7 +158,7 @@ class _Coded(Metric):
         _check_zero_division(zero_division)
         self.zero_division = zero_division
         self.monotone = True
-        self._parameters = parameters
+        self._own = parameters
         for name, value in parameters.items():
             setattr(self, name, value)
         self.spec = np.zeros(SPEC)
@@ -160,7 +170,7 @@ class _Coded(Metric):
             self.spec[confusion.ZERO] = math.nan
 
     def _arguments(self) -> dict[str, Any]:
-        return {**self._parameters, "zero_division": self.zero_division}
+        return {**self._own, "zero_division": self.zero_division}
 
     def _values(self, tables: Vector) -> Vector:
         values = np.empty(tables.shape[1])
@@ -468,6 +478,11 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     if isinstance(metric, river_metrics.base.Metric):
         return _from_river(metric)
     raise TypeError(f"`metric` must be a name, a Metric or a metric of river's, got {metric!r}")
+
+
+def as_parameter(metric: Any) -> Any:
+    """Return a metric as bytes can hold it: river's as the same one of this library."""
+    return metric if isinstance(metric, str) else get_metric(metric)
 
 
 @cache

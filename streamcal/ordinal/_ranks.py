@@ -26,6 +26,7 @@ from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, to_numpy
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, Stateful, nest, pack, require, unpack
 from streamcal._validation import LARGEST, as_number, as_score, check_window
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.kernels import cusum as kernels
@@ -37,7 +38,7 @@ _SHORTEST_HALF_LIFE = 0.1
 _FIRST_CAPACITY = 8  # features
 
 
-class RankLearner(base.Classifier, ABC):
+class RankLearner(Stateful, base.Classifier, ABC):
     """Labels, weights and probabilities; a subclass turns features into what the kernels take."""
 
     def __init__(
@@ -249,6 +250,47 @@ class RankLearner(base.Classifier, ABC):
         out = np.empty((len(margins), len(self._labels)))
         kernels.class_probabilities(above, n_held, out)
         return out
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        self._catch_up()
+        calibrators = {
+            f"calibrator {k}": nest(calibrator.to_bytes())
+            for k, calibrator in enumerate(self._calibrators)
+        }
+        fields = {"known": pack(self._labels), "room": self._room, "taught": self._n_taught}
+        return fields, {"model": self._model, "recent": self._recent, **calibrators}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        known, room, n_taught = unpack(fields["known"]), fields["room"], fields["taught"]
+        require(isinstance(room, int) and room > 0, "there must be room for features")
+        require(self.labels is None or known == self._labels, "labels must be those given")
+        require(len(set(known)) == len(known), "labels must be different")
+        self._room = room
+        self._label_at_once(known)
+        model, recent = arrays["model"], arrays["recent"]
+        require(model.shape == self._model.shape, "the model must fit labels and features")
+        require(recent.shape == self._recent.shape, "the ring must fit labels and window")
+        require(model.dtype == recent.dtype == np.float64, "weights must be floats")
+        require(np.isfinite(model).all() and np.isfinite(recent).all(), "weights must be finite")
+        learned = kernels.SCALE, kernels.COUNT, kernels.MASS, kernels.TOTAL
+        free = {kernels.N_ROWS, *learned, kernels.RANK_LOSS, kernels.N_SEEN}
+        bound = [at for at in range(kernels.HEAD + len(known) ** 2) if at not in free]
+        require((model[bound] == self._model[bound]).all(), "the model must fit the parameters")
+        n_rows, n_seen = model[kernels.N_ROWS], model[kernels.N_SEEN]
+        require(n_rows.is_integer() and 1 <= n_rows <= room, "there must be room for all rows")
+        require(n_seen.is_integer() and n_seen >= 0, "samples must be a number")
+        require((model[list(learned)] >= 0.0).all(), "sums must not be negative")
+        require(model[kernels.SCALE] > 0.0 and model[kernels.COUNT] > 0.0, "scales are positive")
+        require(0 <= n_taught <= n_seen, "what is taught must have been seen")
+        ranks = recent[:, max(len(known) - 1, 0)]
+        require(np.isin(ranks, range(max(len(known), 1))).all(), "the ring must hold ranks")
+        self._model, self._recent, self._n_taught = model, recent, int(n_taught)
+        names = sorted(name for name in arrays if name.startswith("calibrator "))
+        require(len(names) in (0, len(known) - 1), "there must be a calibrator per boundary")
+        self._calibrators = [
+            IsotonicCalibrator.from_bytes(arrays[f"calibrator {k}"].tobytes())
+            for k in range(len(names))
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
         self._catch_up()  # so that having been asked for probabilities leaves no trace

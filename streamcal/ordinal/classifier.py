@@ -19,6 +19,7 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal._routing import Routing, last_step, name_of
+from streamcal._state import Arrays, Fields, Stateful, nest, pack, require, unpack
 from streamcal._validation import as_weight, check_window
 from streamcal._worker import Worker
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -66,7 +67,7 @@ class _Layer:
             staircase.learn_one(score, rank > k, w)
 
 
-class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier):
+class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.Classifier):
     """Ordinal classification: a regressor's score, cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
@@ -179,6 +180,55 @@ class ThresholdClassifier(Routing, base.Wrapper[base.Regressor], base.Classifier
         self._worker = Worker(_solve_packed) if background else None
         # While a job is under way: how many samples had been learned, and labels known.
         self._asked: tuple[int, int] | None = None
+
+    _given = ("regressor",)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        features = [
+            [[pack(name), pack(value)] for name, value in s[0].items()] for s in self._samples
+        ]
+        fields: Fields = {
+            "order": pack(self._order),
+            "features": features,
+            "n_learned": self._n_learned,
+            "due": self._due,
+            "solution": None,
+        }
+        arrays: Arrays = {
+            "ranks": np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64),
+            "samples": np.array([s[2:] for s in self._samples], np.float64).reshape(-1, 2),
+        }
+        if self._layer is not None:
+            arrays["thresholds"] = nest(self._layer.thresholds.to_bytes())
+            for k, staircase in enumerate(self._layer.stairs):
+                arrays[f"staircase {k}"] = nest(staircase.to_bytes())
+        if self._solution is not None:
+            found = self._solution
+            fields["solution"] = [found.risk, found.method, found.certified]
+            arrays["solution"] = found.thresholds
+        return fields, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        order, ranks, samples = unpack(fields["order"]), arrays["ranks"], arrays["samples"]
+        require(self.labels is None or order == self._order, "labels must be those given")
+        require(samples.shape == (len(ranks), 2) and len(ranks) <= self.window, "shapes differ")
+        require(np.isin(ranks, range(len(order))).all(), "ranks must be those of labels")
+        features = [{unpack(name): unpack(value) for name, value in x} for x in fields["features"]]
+        self._order, self._ranks = order, {label: rank for rank, label in enumerate(order)}
+        rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
+        self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
+        self._n_learned, self._due = int(fields["n_learned"]), fields["due"]
+        if "thresholds" in arrays:
+            self._layer = _Layer.__new__(_Layer)
+            self._layer.solution = None
+            self._layer.thresholds = StreamingThresholds.from_bytes(arrays["thresholds"].tobytes())
+            self._layer.stairs = [
+                IsotonicCalibrator.from_bytes(arrays[f"staircase {k}"].tobytes())
+                for k in range(len(order) - 1)
+            ]
+            require(self._layer.thresholds.n_labels == len(order), "thresholds must fit labels")
+        if fields["solution"] is not None:
+            self._solution = Thresholds(arrays["solution"], *fields["solution"])
 
     @property
     def _wrapped_model(self) -> base.Regressor:

@@ -34,6 +34,7 @@ from river.utils.dataframe import (
 )
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, pack, require, unpack
 from streamcal._validation import (
     LARGEST,
     as_number,
@@ -125,6 +126,19 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         self._buffer = memoryview(self._work.data).cast("B")
         self._plan: tuple[FeatureName, ...] | None = None
         self._plan_learned = False  # whether all features of the plan have rows of their own
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        fields, arrays = super()._freeze()
+        rows = [[pack(feature), row] for feature, row in self._rows.items()]
+        return {**fields, "rows": rows, "y_name": self._y_name}, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        super()._thaw(fields, arrays)
+        rows = {unpack(feature): row for feature, row in fields["rows"]}
+        n_rows = int(self._model[kernels.N_ROWS])
+        require(sorted(rows.values()) == [*range(1, n_rows)], "each feature must have its row")
+        self._rows, self._y_name = rows, fields["y_name"]
+        self._make_scratch()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

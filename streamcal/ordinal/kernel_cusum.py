@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, pack, require, unpack
 from streamcal._validation import as_number, as_score, as_weight, check_choice, check_window
 from streamcal.kernels import cusum as kernels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features
@@ -118,6 +119,32 @@ class KernelCuSumRank(RankLearner):
         self._samples = np.zeros((self._room, _FIRST_COLUMNS))
         self._kept: dict[Key, int] = {}  # rows, oldest first
         self._free = list(range(self._room - 1, 0, -1))  # row 0 is nobody's
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        fields, arrays = super()._freeze()
+        fields["columns"] = [pack(feature) for feature in self._columns]
+        places = {"kept": np.array(list(self._kept.values()), np.int64)}
+        places["free"] = np.array(self._free, np.int64)
+        return fields, {**arrays, "samples": self._samples, **places}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        super()._thaw(fields, arrays)
+        columns = [unpack(feature) for feature in fields["columns"]]
+        samples, kept, free = arrays["samples"], arrays["kept"].tolist(), arrays["free"].tolist()
+        require(samples.ndim == 2 and samples.dtype == np.float64, "samples must be floats")
+        require(len(samples) == self._room, "each row of weights must have its sample")
+        require(len(columns) <= samples.shape[1], "each feature must have its column")
+        require(np.isfinite(samples).all(), "samples must be finite")
+        require(sorted([0, *kept, *free]) == [*range(self._room)], "rows must be kept or free")
+        self._columns = {feature: column for column, feature in enumerate(columns)}
+        self._samples, self._free = samples, free
+        self._kept = {
+            frozenset(
+                (f, v) for f, v in zip(columns, samples[row].tolist(), strict=False) if v
+            ): row
+            for row in kept
+        }
+        require(len(self._kept) == len(kept), "samples must be different")
 
     @property
     def n_kept(self) -> int:

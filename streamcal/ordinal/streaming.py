@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from streamcal._state import Arrays, Fields, Stateful, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -16,6 +17,7 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
+from streamcal.calibration._slots import Tree, check_queue, check_slots, check_tree, read_tree
 from streamcal.kernels import prefix_extrema as kernels
 from streamcal.kernels import score_index as index
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
@@ -31,7 +33,7 @@ _FIRST_QUEUE = 16
 _FEW = 32  # samples that are learned one by one rather than folded at the end
 
 
-class StreamingThresholds(base.Base):
+class StreamingThresholds(Stateful, base.Base):
     """The thresholds that cut a stream of scores into ordinal labels at the least cost.
 
     After every sample learned or taken back they are what `optimal_thresholds` would find from
@@ -339,6 +341,44 @@ class StreamingThresholds(base.Base):
         )
         method = "subsequence" if isinstance(self._loss, ZeroOneError) else "dp"
         return samples.thresholds(find_cuts(samples, self._table, method))
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        scores, counts, weights = self._slots()
+        tree, _ = read_tree(self._data, self._links)
+        size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
+        return {"growth": float(self._data[kernels.GROWTH])}, {
+            "scores": scores,
+            "counts": counts,
+            "weights": weights,
+            "shape": tree.shape,
+            "keys": tree.keys,
+            "queue": np.roll(self._queue, -first, axis=0)[:size],
+        }
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        from streamcal.kernels import transfer
+
+        scores, counts, weights = arrays["scores"], arrays["counts"], arrays["weights"]
+        queue, tree = arrays["queue"], Tree(arrays["shape"], arrays["keys"])
+        check_slots(scores, weights.T, counts, fields["growth"])
+        require(weights.shape == (len(scores), self.n_labels), "a score has a weight per label")
+        require((weights >= 0.0).all(), "weights must not be negative")
+        check_tree(tree, scores)
+        check_queue(queue, self.window)
+        require(np.isin(queue[:, 2], np.arange(self.n_labels)).all(), "the queue must hold labels")
+        self._data[kernels.GROWTH] = fields["growth"]
+        self._data[kernels.N_SAMPLES] = counts.sum()
+        n_chunks = int((tree.shape != index.INNER).sum())
+        n_mixed = int(((weights > 0.0).sum(axis=1) > 1).sum())
+        self._clear(max(_FIRST_CAPACITY, n_chunks + 1), _FIRST_ROWS + n_mixed)
+        transfer.build_tree(self._data, self._links, tree.shape, tree.keys)
+        kernels.fill(*self._arrays(), scores, counts, weights)
+        kernels.fold_all(*self._arrays())
+        if self.window:
+            self._queue = np.zeros((min(max(_FIRST_QUEUE, 2 * len(queue)), self.window + 1), 3))
+            self._queue[: len(queue)] = queue
+            self._links[kernels.QUEUE_START] = 0
+            self._links[kernels.QUEUE_SIZE] = len(queue)
 
     # Room -------------------------------------------------------------------------------------
 

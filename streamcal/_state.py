@@ -1,0 +1,405 @@
+"""States as bytes: versioned, checksummed, and nothing in them is ever executed.
+
+A state is the magic ``b"streamcal"``, a version byte, the length of a JSON header (uint32, little
+endian), the header, the arrays it lists, one behind the other, and a BLAKE2b digest of all that
+(16 bytes). The header holds the class by name, its parameters and other small fields, and for each
+array name, dtype and shape; dtypes are little-endian floats and integers of 8 bytes, and bytes.
+Floats that JSON must keep exactly it keeps by repr.
+
+A learner derives from `Stateful` and says what it holds beyond its parameters (``_freeze``) and how
+to take that over again (``_thaw``). Loading checks the digest first, finds the class among those
+that are known, calls its constructor with the parameters, and lets ``_thaw`` check each value that
+an index or a loop will depend on, so that neither damage nor malice gets further than a
+`ValueError`.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import inspect
+import json
+import math
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.losses import (
+    AbsoluteError,
+    AsymmetricError,
+    CostTable,
+    FunctionLoss,
+    Loss,
+    SquaredError,
+    TaskLoss,
+    ZeroOneError,
+    get,
+    get_task,
+)
+
+MAGIC = b"streamcal"
+VERSION = 1
+
+DIGEST = 16
+_PREFIX = len(MAGIC) + 1 + 4
+_DTYPES = {"<f8": np.float64, "<i8": np.int64, "|u1": np.uint8}
+
+# Where the classes of this library live, so that none is imported before a state names it.
+_HOME = {
+    "AM": "streamcal.decision.metrics",
+    "Accuracy": "streamcal.decision.metrics",
+    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "CalibratedClassifier": "streamcal.wrappers",
+    "CalibratedRegressor": "streamcal.wrappers",
+    "ConvexPAVStack": "streamcal.calibration.convex_stack",
+    "CuSumRank": "streamcal.ordinal.cusum",
+    "DecisionClassifier": "streamcal.decision.classifier",
+    "EUMThreshold": "streamcal.decision.eum",
+    "FBeta": "streamcal.decision.metrics",
+    "FractionalLinear": "streamcal.decision.metrics",
+    "GMean": "streamcal.decision.metrics",
+    "GTPPR": "streamcal.decision.metrics",
+    "HMean": "streamcal.decision.metrics",
+    "IsotonicCalibrator": "streamcal.calibration.isotonic",
+    "Jaccard": "streamcal.decision.metrics",
+    "Kappa": "streamcal.decision.metrics",
+    "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
+    "LabelJoin": "streamcal.engine",
+    "MCC": "streamcal.decision.metrics",
+    "Metric": "streamcal.decision.metrics",
+    "PACuSumRank": "streamcal.ordinal.cusum",
+    "PAVStack": "streamcal.calibration.stack",
+    "PRank": "streamcal.ordinal.cusum",
+    "PlattCalibrator": "streamcal.calibration.platt",
+    "QMean": "streamcal.decision.metrics",
+    "SEC": "streamcal.decision.metrics",
+    "StreamingThresholds": "streamcal.ordinal.streaming",
+    "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "Tversky": "streamcal.decision.metrics",
+}
+_KINDS: dict[str, "type[Stateful]"] = {}  # what has been imported, or derived by a user
+
+Fields = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+
+
+class State(NamedTuple):
+    """What bytes hold: the name of a class, fields that JSON can hold, and arrays by name."""
+
+    kind: str
+    fields: Fields
+    arrays: Arrays
+
+
+class Stateful:
+    """What can be written as bytes and read again; a base of every learner.
+
+    A class of one's own joins in by deriving from one that has this base: its parameters are those
+    of its constructor, and what it holds beyond the base's state it adds to ``_freeze`` and
+    ``_thaw``. Its module must be imported before its bytes are read.
+    """
+
+    _given: ClassVar[tuple[str, ...]] = ()
+    """Parameters that bytes do not hold, such as a river model: they are given to `from_bytes`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _KINDS[kind_of(cls)] = cls
+
+    def to_bytes(self) -> bytes:
+        """Return parameters and state as bytes, for `from_bytes` of this and later versions.
+
+        Restored, it answers and goes on learning bit for bit as this one would. Of a loss that is
+        not this library's only name and parameters are written.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is of a kind that bytes do not hold.
+        """
+        parameters = {
+            name: pack(value)
+            for name, value in self._parameters().items()
+            if name not in self._given
+        }
+        fields, arrays = self._freeze()
+        return encode(kind_of(type(self)), {**fields, "parameters": parameters}, arrays)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, **given: Any) -> Self:
+        """Return what `to_bytes` wrote.
+
+        Parameters
+        ----------
+        data : bytes
+            What `to_bytes` returned for an instance of this class or a class derived from it.
+            Nothing in it is executed.
+        **given
+            Parameters that bytes can't hold: a ``loss`` that is not one of this library's own, a
+            function, the model of a wrapper.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are damaged, not those of such a class, or of a newer version.
+        TypeError
+            If ``data`` is not bytes, or what must be given is not.
+
+        Examples
+        --------
+        >>> from streamcal import Calibrator, IsotonicCalibrator
+        >>> calibrator = IsotonicCalibrator(window=100)
+        >>> calibrator.learn_many([0.2, 0.8, 0.6], [0, 1, 1])
+        >>> Calibrator.from_bytes(calibrator.to_bytes())
+        IsotonicCalibrator (
+          loss="log"
+          window=100
+          half_life=None
+          prior=1.
+          interpolation="linear"
+          output="value"
+          max_scores=1000000
+        )
+        """
+        state = decode(data)
+        found = find(state.kind)
+        if not issubclass(found, cls):
+            raise ValueError(f"`data` must be of a {cls.__name__}, got that of a {state.kind}")
+        missing = [name for name in found._given if name not in given]
+        if missing:
+            raise TypeError(f"`{missing[0]}` must be given: a {state.kind}'s bytes do not hold it")
+        with damaged():
+            parameters = {
+                name: unpack(value, given.get(name))
+                for name, value in state.fields["parameters"].items()
+            }
+        for name in given:
+            if name not in parameters and name not in found._given:
+                raise TypeError(f"`{name}` must be a parameter of {state.kind}")
+        with damaged():
+            made = found(**{**parameters, **given})
+            made._thaw(state.fields, state.arrays)
+        return made
+
+    def _parameters(self) -> Fields:
+        """Return the parameters of the constructor by name."""
+        _, *parameters = inspect.signature(type(self).__init__).parameters.values()
+        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        return {name: getattr(self, name) for name in named}
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        """Return the state beyond the parameters: small fields, and arrays by name."""
+        raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        """Take over what `_freeze` returned; ``ValueError`` if it can't have."""
+        raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
+
+
+def kind_of(cls: type) -> str:
+    """Return the name that bytes have for a class: this library's own bear no module.
+
+    Examples
+    --------
+    >>> from streamcal import IsotonicCalibrator
+    >>> kind_of(IsotonicCalibrator)
+    'IsotonicCalibrator'
+    """
+    own = cls.__module__.split(".")[0] == "streamcal"
+    return cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def find(kind: str) -> type[Stateful]:
+    """Return the class of a name; only modules of this library are imported for it."""
+    if kind not in _KINDS and kind in _HOME:
+        import_module(_HOME[kind])
+    if kind not in _KINDS:
+        raise ValueError(f"`data` must be of a class that is known and imported, got {kind!r}")
+    return _KINDS[kind]
+
+
+def restore(data: bytes, **given: Any) -> Any:
+    """Return whatever `Stateful.to_bytes` wrote; see `Stateful.from_bytes`.
+
+    Examples
+    --------
+    >>> from streamcal import PlattCalibrator
+    >>> restore(PlattCalibrator().to_bytes()).predict_one(0.25)
+    0.25
+    """
+    return Stateful.from_bytes(data, **given)
+
+
+# Bytes -------------------------------------------------------------------------------------------
+
+
+def encode(kind: str, fields: Fields, arrays: Arrays) -> bytes:
+    """Return fields that JSON can hold, and arrays of 8-byte numbers or bytes, as bytes."""
+    parts = {name: np.ascontiguousarray(array, _dtype(array)) for name, array in arrays.items()}
+    listed = [[name, part.dtype.str, part.shape] for name, part in parts.items()]
+    header = json.dumps({"kind": kind, "fields": fields, "arrays": listed}).encode()
+    body = b"".join(
+        [MAGIC, bytes([VERSION]), len(header).to_bytes(4, "little"), header]
+        + [part.tobytes() for part in parts.values()]
+    )
+    return body + hashlib.blake2b(body, digest_size=DIGEST).digest()
+
+
+def _dtype(array: NDArray[Any]) -> str:
+    if array.dtype == np.uint8:
+        return "|u1"
+    return "<f8" if array.dtype.kind == "f" else "<i8"
+
+
+def check(data: bytes) -> bytes:
+    """Return the part of bytes that their checksum is of; ``ValueError`` unless they are whole."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"`data` must be bytes, got {type(data).__name__}")
+    data = bytes(data)
+    if not data.startswith(MAGIC) or len(data) < _PREFIX + DIGEST:
+        raise ValueError(f"`data` must be what `to_bytes` wrote, got {len(data)} other bytes")
+    version = data[len(MAGIC)]
+    if version > VERSION:
+        raise ValueError(f"`data` must be of version {VERSION} or older, got version {version}")
+    body = data[:-DIGEST]
+    if hashlib.blake2b(body, digest_size=DIGEST).digest() != data[-DIGEST:]:
+        raise ValueError("`data` must be whole: its checksum is wrong")
+    return body
+
+
+def decode(data: bytes) -> State:
+    """Return what `encode` was given; ``ValueError`` for damaged or foreign bytes.
+
+    Examples
+    --------
+    >>> decode(encode("Some", {"a": 1}, {"x": np.array([0.5])}))
+    State(kind='Some', fields={'a': 1}, arrays={'x': array([0.5])})
+    >>> decode(b"something else")
+    Traceback (most recent call last):
+    ...
+    ValueError: `data` must be what `to_bytes` wrote, got 14 other bytes
+    """
+    body = check(data)
+    with damaged():
+        at = _PREFIX + int.from_bytes(body[_PREFIX - 4 : _PREFIX], "little")
+        header = json.loads(body[_PREFIX:at])
+        arrays = {}
+        for name, dtype, shape in header["arrays"]:
+            kind = np.dtype(_DTYPES[dtype])
+            size = kind.itemsize * math.prod(shape)
+            if min(shape) < 0 or at + size > len(body):
+                raise ValueError("an array ends behind the data")
+            arrays[name] = np.frombuffer(body[at : at + size], kind).reshape(shape).copy()
+            at += size
+        return State(str(header["kind"]), dict(header["fields"]), arrays)
+
+
+def nest(data: bytes) -> NDArray[np.uint8]:
+    """Return bytes as an array, so that a state can hold another."""
+    return np.frombuffer(data, np.uint8)
+
+
+@contextlib.contextmanager
+def damaged() -> Iterator[None]:
+    """Turn whatever goes wrong inside into one ``ValueError`` that says what is."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+        raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
+    except ValueError as error:
+        if str(error).startswith("`data` must"):
+            raise
+        raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
+
+
+def require(condition: object, rule: str) -> None:
+    """Raise ``ValueError`` with the rule unless the condition holds."""
+    if not condition:
+        raise ValueError(rule)
+
+
+# Values ------------------------------------------------------------------------------------------
+
+
+def pack(value: Any) -> Any:
+    """Return a parameter, label or name of a feature as what JSON can hold, for `unpack`.
+
+    Raises
+    ------
+    TypeError
+        If it is of another kind.
+
+    Examples
+    --------
+    >>> from streamcal.losses import Log
+    >>> pack(("cold", 1, True)), pack(Log())
+    ({'tuple': ['cold', 1, True]}, {'loss': ['log', {}]})
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [pack(item) for item in value]}
+    if isinstance(value, Loss | TaskLoss):
+        return {"loss" if isinstance(value, Loss) else "task": _describe(value)}
+    if isinstance(value, Stateful):
+        return {"state": value.to_bytes().hex()}
+    if callable(value):
+        return {"function": getattr(value, "__qualname__", type(value).__qualname__)}
+    raise TypeError(
+        "a state must hold numbers, text, labels and losses, not what is"
+        f" {type(value).__name__}: {value!r}"
+    )
+
+
+def unpack(packed: Any, given: Any = None) -> Any:
+    """Return what `pack` was given; what bytes hold by name only must be ``given``."""
+    if not isinstance(packed, dict):
+        return packed
+    ((kind, value),) = packed.items()
+    if kind in ("list", "tuple"):
+        items = [unpack(item) for item in value]
+        return items if kind == "list" else tuple(items)
+    if kind in ("loss", "task"):
+        return _find_loss(kind, value, given)
+    if given is not None:
+        return given
+    if kind == "state":
+        return restore(bytes.fromhex(value))
+    raise ValueError(f"the {kind} {value!r} must be given to `from_bytes`")
+
+
+_TASK_LOSSES: dict[str, type[TaskLoss]] = {
+    kind.name: kind
+    for kind in (
+        AbsoluteError,
+        AsymmetricError,
+        CostTable,
+        SquaredError,
+        ZeroOneError,
+    )
+}
+
+
+def _describe(loss: Any) -> list[Any]:
+    """Return name and parameters of a loss."""
+    if isinstance(loss, FunctionLoss):
+        return [loss.name, pack(loss.function)]
+    named = {f.name: pack(getattr(loss, f.name)) for f in dataclasses.fields(loss) if f.init}
+    return [loss.name, named]
+
+
+def _find_loss(kind: str, described: Any, given: Any) -> Any:
+    """Return the loss that `_describe` described; it may be ``given``."""
+    name, parameters = described
+    if given is not None:
+        if not isinstance(given, Loss | TaskLoss):
+            given = get(given) if kind == "loss" else get_task(given)
+        if _describe(given) != [name, parameters]:
+            raise ValueError(f"`loss` must be the {name} loss with {parameters}, got {given}")
+        return given
+    known: Any = type(get(name)) if kind == "loss" else _TASK_LOSSES[name]
+    return known(**{parameter: unpack(value) for parameter, value in parameters.items()})
