@@ -17,6 +17,7 @@ import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
+import streamcal
 import streamcal.spark
 from streamcal import AnytimeCalibrator, IsotonicCalibrator, PlattCalibrator, losses
 from tests.spark_cluster import cluster_session, session, states, wait_for
@@ -36,6 +37,7 @@ needs_java = pytest.mark.skipif(
     java_version() < 17, reason="Spark needs Java 17 or newer, and there is none (JAVA_HOME, PATH)"
 )
 
+ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = "id long, key string, score double, label double, weight double"
 
 
@@ -391,6 +393,31 @@ def test_bad_arguments_of_a_fit(spark, arguments):
     ]:
         with pytest.raises(error, match=message):
             streamcal.spark.isotonic_fit(df, **names | changes)
+
+
+@needs_java
+def test_the_document_does_what_it_says(spark, tmp_path, capfd):
+    random = np.random.default_rng(0)
+    rows = pa.table(
+        {
+            "time": pa.array(np.arange(300).astype("datetime64[s]"), pa.timestamp("us", "UTC")),
+            "campaign": ["a", "b", "c"] * 100,
+            "p": random.random(300),
+            "clicked": random.random(300) < 0.5,
+        }
+    )
+    write(tmp_path / "events", [rows])
+    text = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for code in re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        # Java has a working directory of its own.
+        exec(re.sub(r'"(events|checkpoint|calibrated)"\)', rf'"{tmp_path}/\1")', code), names)
+    assert "a 100 0." in capfd.readouterr().out
+    out = pq.read_table(tmp_path / "calibrated")
+    assert out.column_names == ["time", "campaign", "p", "clicked", "calibrated"]
+    assert len(out) == 300
+    wanted = streamcal.isotonic_fit(rows["p"].to_numpy(), rows["clicked"].to_numpy(), loss="log")
+    same(names["stairs"], wanted, exactly=True)
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pandas", "pyarrow", "google.protobuf"])
