@@ -51,6 +51,7 @@ _HOME = {
     "AM": "streamcal.decision.metrics",
     "Accuracy": "streamcal.decision.metrics",
     "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers",
     "CalibratedRegressor": "streamcal.wrappers",
     "ConvexPAVStack": "streamcal.calibration.convex_stack",
@@ -62,6 +63,9 @@ _HOME = {
     "GMean": "streamcal.decision.metrics",
     "GTPPR": "streamcal.decision.metrics",
     "HMean": "streamcal.decision.metrics",
+    "HedgedCalibrator": "streamcal.calibration.hedged",
+    "HistogramCalibrator": "streamcal.calibration.histogram",
+    "IdentityCalibrator": "streamcal.calibration.identity",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "Jaccard": "streamcal.decision.metrics",
     "Kappa": "streamcal.decision.metrics",
@@ -76,7 +80,9 @@ _HOME = {
     "QMean": "streamcal.decision.metrics",
     "SEC": "streamcal.decision.metrics",
     "StreamingThresholds": "streamcal.ordinal.streaming",
+    "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "TopLabelCalibrator": "streamcal.calibration.top_label",
     "Tversky": "streamcal.decision.metrics",
 }
 _KINDS: dict[str, "type[Stateful]"] = {}  # what has been imported, or derived by a user

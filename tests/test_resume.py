@@ -91,7 +91,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("at", [1, 2, 7, 16, 29])
+@pytest.mark.parametrize("at", [1, 7, 29])
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: f"{p[2]} {p[0].__name__}.{p[1]}")
 def test_crashes_at_every_step(
     done: tuple[Path, Path, Path],
