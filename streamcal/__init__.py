@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import decision, losses, metrics, ordinal, plot, voting
+    from streamcal import decision, engine, losses, metrics, ordinal, plot, store, voting
     from streamcal.calibration import (
         AnytimeCalibrator,
         AnytimeStaircase,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         isotonic_fit,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.keyed import KeyedCalibrator
     from streamcal.ordinal import (
         StreamingThresholds,
         ThresholdClassifier,
@@ -61,6 +62,7 @@ __all__ = [
     "IdentityCalibrator",
     "IsotonicCalibrator",
     "JointCalibrator",
+    "KeyedCalibrator",
     "PAVStack",
     "PlattCalibrator",
     "Served",
@@ -74,6 +76,7 @@ __all__ = [
     "anytime_isotonic",
     "anytime_isotonic_refinements",
     "decision",
+    "engine",
     "isotonic_fit",
     "losses",
     "maximize",
@@ -81,6 +84,7 @@ __all__ = [
     "optimal_thresholds",
     "ordinal",
     "plot",
+    "store",
     "voting",
 ]
 
@@ -98,6 +102,7 @@ _HOME = {
     "IdentityCalibrator": "streamcal.calibration.identity",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "JointCalibrator": "streamcal.calibration.joint",
+    "KeyedCalibrator": "streamcal.keyed",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Served": "streamcal.wrappers",

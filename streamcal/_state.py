@@ -42,7 +42,7 @@ from streamcal.losses import (
 MAGIC = b"streamcal"
 VERSION = 1
 
-_DIGEST = 16
+DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4
 _DTYPES = {"<f8": np.float64, "<i8": np.int64, "|u1": np.uint8}
 
@@ -70,6 +70,7 @@ _HOME = {
     "Jaccard": "streamcal.decision.metrics",
     "Kappa": "streamcal.decision.metrics",
     "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
+    "LabelJoin": "streamcal.engine",
     "MCC": "streamcal.decision.metrics",
     "Metric": "streamcal.decision.metrics",
     "PACuSumRank": "streamcal.ordinal.cusum",
@@ -249,13 +250,29 @@ def encode(kind: str, fields: Fields, arrays: Arrays) -> bytes:
         [MAGIC, bytes([VERSION]), len(header).to_bytes(4, "little"), header]
         + [part.tobytes() for part in parts.values()]
     )
-    return body + hashlib.blake2b(body, digest_size=_DIGEST).digest()
+    return body + hashlib.blake2b(body, digest_size=DIGEST).digest()
 
 
 def _dtype(array: NDArray[Any]) -> str:
     if array.dtype == np.uint8:
         return "|u1"
     return "<f8" if array.dtype.kind == "f" else "<i8"
+
+
+def check(data: bytes) -> bytes:
+    """Return the part of bytes that their checksum is of; ``ValueError`` unless they are whole."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"`data` must be bytes, got {type(data).__name__}")
+    data = bytes(data)
+    if not data.startswith(MAGIC) or len(data) < _PREFIX + DIGEST:
+        raise ValueError(f"`data` must be what `to_bytes` wrote, got {len(data)} other bytes")
+    version = data[len(MAGIC)]
+    if version > VERSION:
+        raise ValueError(f"`data` must be of version {VERSION} or older, got version {version}")
+    body = data[:-DIGEST]
+    if hashlib.blake2b(body, digest_size=DIGEST).digest() != data[-DIGEST:]:
+        raise ValueError("`data` must be whole: its checksum is wrong")
+    return body
 
 
 def decode(data: bytes) -> State:
@@ -270,17 +287,7 @@ def decode(data: bytes) -> State:
     ...
     ValueError: `data` must be what `to_bytes` wrote, got 14 other bytes
     """
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"`data` must be bytes, got {type(data).__name__}")
-    data = bytes(data)
-    if not data.startswith(MAGIC) or len(data) < _PREFIX + _DIGEST:
-        raise ValueError(f"`data` must be what `to_bytes` wrote, got {len(data)} other bytes")
-    version = data[len(MAGIC)]
-    if version > VERSION:
-        raise ValueError(f"`data` must be of version {VERSION} or older, got version {version}")
-    body = data[:-_DIGEST]
-    if hashlib.blake2b(body, digest_size=_DIGEST).digest() != data[-_DIGEST:]:
-        raise ValueError("`data` must be whole: its checksum is wrong")
+    body = check(data)
     with damaged():
         at = _PREFIX + int.from_bytes(body[_PREFIX - 4 : _PREFIX], "little")
         header = json.loads(body[_PREFIX:at])

@@ -28,7 +28,9 @@ from streamcal._validation import LARGEST, SMALLEST
 if TYPE_CHECKING:
     from streamcal.calibration import Calibrator
     from streamcal.decision import Decision, Metric
+    from streamcal.keyed import Groups, KeyedCalibrator
     from streamcal.losses import Loss, MeanLoss
+    from streamcal.resume import Checkpoint
     from streamcal.tables import Chunk, Fault, Output, Reader
 
 app = typer.Typer(
@@ -220,6 +222,15 @@ def calibrate(
             rich_help_panel=_RUN,
         ),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STORE",
+            help="Keep what is learned in this file. Killed and run again, the same command goes "
+            "on where it was; when it has ended, so does one with the next table.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     file_format: _FormatOption = None,
     on_error: _OnErrorOption = _OnError.stop,
     batch_rows: Annotated[
@@ -239,9 +250,14 @@ def calibrate(
     they are. A row without a label gets a value and teaches nothing.
 
     The output is called NAME.partial until it is whole.
+
+    With --state nothing is lost or learned twice, whenever the process ends: SIGINT and SIGTERM
+    end it after the rows at hand, and after a crash the same command writes the same output.
     """
     from streamcal import losses, tables
     from streamcal.calibration import IsotonicCalibrator
+    from streamcal.keyed import KeyedCalibrator
+    from streamcal.resume import Checkpoint
 
     def make() -> "Calibrator":
         return IsotonicCalibrator(
@@ -261,34 +277,63 @@ def calibrate(
             _check_drawable(report)
             if loss not in ("log", "squared"):
                 raise ValueError("--report draws probabilities: it needs the log or squared loss")
+        if state is not None:
+            _check_resumable(out, kind, report)
 
     run = _Run(losses.get_mean(loss), score, label, weight, key, on_error)
-    bank = _Bank(make)
     totals = _Totals(run.loss)
     sample = _Sample(3) if report is not None else None
-    output = tables.Output(out)
-    with _data_errors(table, output, lambda: run.written):
-        columns = [name for name in (score, label, weight, key) if name is not None]
+    output, checkpoint = tables.Output(out), None
+    if state is not None:
+        options = {
+            "--score": score,
+            "--label": label,
+            "--weight": weight,
+            "--key": key,
+            "--column": column,
+            "--loss": loss,
+            "--prior": prior,
+            "--window": window,
+            "--half-life": half_life,
+            "--max-scores": max_scores,
+            "--interpolation": interpolation.value,
+            "--on-error": on_error.value,
+        }
+        with _data_errors(table):
+            checkpoint = Checkpoint(state, table, out, options)
+        output, run.checkpoint = checkpoint.output(), checkpoint
+        run.row, run.written = checkpoint.row, totals.take_over(checkpoint.sums)
+    bank = KeyedCalibrator(make, store=None if checkpoint is None else checkpoint.store)
+    columns = [name for name in (score, label, weight, key) if name is not None]
+    with _data_errors(table, output, lambda: run.written), checkpoint or contextlib.nullcontext():
         with (
             tables.open_table(
                 table, columns, new=column, format=kind, batch_rows=batch_rows
             ) as source,
             output,
-            source.writer(output) as writer,
-            _progress(source, "calibrating") as show,
         ):
-            for chunk in source:
-                rows = run.examine(chunk)
-                values = bank.predict_learn(rows)
-                writer.write(chunk, values, rows.keep)
-                run.written += len(values)
-                run.raise_fault()
-                known = ~np.isnan(rows.labels)
-                scored = np.column_stack([rows.scores, values, rows.labels, rows.weights])[known]
-                totals.add(scored)
-                if sample is not None:
-                    sample.add(scored[:, :3])
-                show()
+            with source.writer(output) as writer, _progress(source, "calibrating") as show:
+                for chunk in source:
+                    rows = run.examine(chunk)
+                    values = bank.predict_learn_groups(
+                        rows.groups, rows.scores, rows.labels, rows.weights
+                    )
+                    writer.write(chunk, values, rows.keep)
+                    run.written += len(values)
+                    known = ~np.isnan(rows.labels)
+                    scored = np.column_stack([rows.scores, values, rows.labels, rows.weights])
+                    totals.add(scored[known])
+                    if sample is not None:
+                        sample.add(scored[known, :3])
+                    if checkpoint is not None:
+                        sums = totals.sums(run.written)
+                        last = run.fault is not None
+                        checkpoint.reached(run.row, bank, output, sums, last=last)
+                    run.raise_fault()
+                    show()
+            if checkpoint is not None:
+                sums = totals.sums(run.written)
+                checkpoint.reached(run.row, bank, output, sums, last=True, finished=True)
         _tell(run, bank, totals)
         if report is not None and sample is not None:
             _report(report, totals, sample, score, column)
@@ -641,7 +686,7 @@ class _Rows:
     scores: NDArray[np.float64]
     labels: NDArray[np.float64]
     weights: NDArray[np.float64]
-    groups: list[tuple[Any, NDArray[np.intp]]] | None
+    groups: "Groups"
     keep: NDArray[np.bool_] | None
 
 
@@ -657,6 +702,8 @@ class _Run:
     on_error: _OnError
     binary: bool = False
     ordinal: bool = False
+    checkpoint: "Checkpoint | None" = None
+    row: int = 0
     written: int = 0
     unlabelled: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -707,7 +754,17 @@ class _Run:
             if keys is not None:
                 keys = _filter(keys, keep)
         self.unlabelled += int(np.isnan(labels).sum())
-        groups = _group(self.key, keys) if self.key is not None else None
+        numbers = chunk.rows if keep is None else chunk.rows[keep]
+        if self.checkpoint is not None:
+            new = self.checkpoint.new(numbers, matrix, labels, weights)
+            if not new.all():
+                matrix, labels, weights = matrix[new], labels[new], weights[new]
+                numbers = numbers[new]
+                keys = None if keys is None else _filter(keys, new)
+                keep = np.isin(chunk.rows, numbers)
+        if len(numbers):
+            self.row = int(numbers[-1])
+        groups = {None: slice(None)} if self.key is None else _group(self.key, keys)
         return _Rows(matrix, labels, weights, groups, keep)
 
     def _sort_out(
@@ -760,7 +817,7 @@ def _filter(column: Any, keep: NDArray[np.bool_]) -> Any:
     return column.filter(keep)
 
 
-def _group(name: str, keys: Any) -> list[tuple[Any, NDArray[np.intp]]]:
+def _group(name: str, keys: Any) -> "Groups":
     """Return the distinct keys, each with the positions of its rows in order.
 
     Keys are compared as text (in NDJSON as JSON text, so that 1 and "1" differ); empty is one too.
@@ -778,60 +835,12 @@ def _group(name: str, keys: Any) -> list[tuple[Any, NDArray[np.intp]]]:
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes, np.arange(len(encoded.dictionary) + 1), sorter=order)
-    return [
-        (key, order[start:stop])
+    return {
+        key: order[start:stop]
         for key, (start, stop) in zip(
             encoded.dictionary.to_pylist(), pairwise(bounds.tolist()), strict=True
         )
-    ]
-
-
-class _Bank:
-    """One calibrator per key, made when the key is first seen."""
-
-    def __init__(self, make: "Callable[[], Calibrator]") -> None:
-        self._make = make
-        self._calibrators: dict[Any, Calibrator] = {}
-
-    def __len__(self) -> int:
-        return len(self._calibrators)
-
-    def predict_learn(self, rows: _Rows) -> NDArray[np.float64]:
-        """Predict each row, then learn it if its label is known, each with its key's calibrator."""
-        if rows.groups is None:
-            return _predict_learn(self._of(None), rows.scores, rows.labels, rows.weights)
-        values = np.empty(len(rows.scores))
-        for key, at in rows.groups:
-            values[at] = _predict_learn(
-                self._of(key), rows.scores[at], rows.labels[at], rows.weights[at]
-            )
-        return values
-
-    def _of(self, key: Any) -> "Calibrator":
-        if key not in self._calibrators:
-            self._calibrators[key] = self._make()
-        return self._calibrators[key]
-
-
-def _predict_learn(
-    calibrator: "Calibrator",
-    scores: NDArray[np.float64],
-    labels: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Predict and learn in order; a row whose label is NaN is only predicted."""
-    known = ~np.isnan(labels)
-    if known.all():
-        return calibrator.predict_learn_many(scores, labels, weights)
-    values = np.empty(len(scores))
-    bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]
-    for start, stop in pairwise(bounds):
-        run = slice(start, stop)
-        if known[start]:
-            values[run] = calibrator.predict_learn_many(scores[run], labels[run], weights[run])
-        else:
-            values[run] = calibrator.predict_many(scores[run])
-    return values
+    }
 
 
 class _Totals:
@@ -863,6 +872,23 @@ class _Totals:
                 self._brier[k] += np.sum(w * np.square(z - y))
             if not self.binary and (k or self._in_range):
                 self._own[k] += np.sum(w * self.loss(z, y))
+
+    def sums(self, written: int) -> dict[str, Any]:
+        """Return all that is counted, and how many rows are written, as JSON."""
+        flags = [self.binary, self.probabilities, self._in_range]
+        losses = [sums.tolist() for sums in (self._log, self._brier, self._own)]
+        counts = [written, self.rows]
+        return {"counts": counts, "flags": flags, "weight": self._weight, "losses": losses}
+
+    def take_over(self, sums: dict[str, Any]) -> int:
+        """Go on from what `sums` returned, if anything; return how many rows were written."""
+        if not sums:
+            return 0
+        written, self.rows = sums["counts"]
+        self.binary, self.probabilities, self._in_range = sums["flags"]
+        self._weight = sums["weight"]
+        self._log, self._brier, self._own = map(np.array, sums["losses"])
+        return int(written)
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each mean loss that makes sense for these labels."""
@@ -924,6 +950,18 @@ def _check_there(table: Path) -> None:
         raise ValueError(f"there is no file {table}")
 
 
+def _check_resumable(out: Path, kind: str, report: Path | None) -> None:
+    """Raise ``ValueError`` unless a run with --state can write this."""
+    from streamcal.tables import is_standard
+
+    if is_standard(out) or not (out.is_file() or not out.exists()):
+        raise ValueError("--state needs --out FILE: what has gone into a pipe can't be cut back")
+    if kind == "parquet":
+        raise ValueError("--state needs CSV or NDJSON: a Parquet file has its index at the end")
+    if report is not None:
+        raise ValueError("--state has no --report: draw it with `streamcal plot` when all is done")
+
+
 def _check_drawable(path: Path) -> None:
     """Raise ``ValueError`` now rather than after hours of work."""
     if path.suffix.lower() not in _DRAWABLE:
@@ -973,7 +1011,7 @@ def _count(n: int) -> str:
     return f"{n:,} row" if n == 1 else f"{n:,} rows"
 
 
-def _tell(run: _Run, bank: _Bank, totals: _Totals) -> None:
+def _tell(run: _Run, bank: "KeyedCalibrator", totals: _Totals) -> None:
     """Print the summary of a run."""
     parts = [f"{_count(run.written)} calibrated"]
     if run.unlabelled:
@@ -1053,6 +1091,7 @@ def _data_errors(
 
     The line says what has become of the output.
     """
+    from streamcal.store import Stopped, StoreError
     from streamcal.tables import TableError, is_standard
 
     def state() -> str:
@@ -1068,6 +1107,8 @@ def _data_errors(
         yield
     except TableError as error:
         raise _fail(f"{name}: {error}{state()}", 1) from None
+    except StoreError as error:
+        raise _fail(f"{error}{state()}", 1) from None
     except BrokenPipeError:
         # Whoever read standard output has seen enough; nothing may be flushed to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -1075,6 +1116,8 @@ def _data_errors(
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise _fail(f"{where}{error.strerror or error}{state()}", 1) from None
+    except Stopped as error:
+        raise _fail(f"{error}{state()}", error.status) from None
     except KeyboardInterrupt:
         raise _fail(f"interrupted{state()}", 130) from None
 

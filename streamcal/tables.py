@@ -24,6 +24,7 @@ id,p,q
 import codecs
 import contextlib
 import csv
+import errno
 import io
 import json
 import math
@@ -331,18 +332,25 @@ class Output:
     the last write that succeeded, and an older ``NAME`` as it was. Standard output (``-``), pipes
     and devices are written to directly: there is no name to withhold.
 
-    Attributes
+    Parameters
     ----------
     path : Path
         The name.
+    keep : int
+        How many bytes an earlier process has written that stay: of ``NAME.partial``, or of ``NAME``
+        where that has been renamed.
+
+    Attributes
+    ----------
     partial : Path or None
         The name until then; None where it is written to directly.
     begun : bool
         Whether it is open or broken off: there is an output, and it is not whole.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keep: int = 0) -> None:
         self.path = path
+        self._keep = keep
         self.partial: Path | None = None
         self.begun = False
         if not is_standard(path) and (path.is_file() or not path.exists()):
@@ -350,14 +358,33 @@ class Output:
             self.partial = self._target.with_name(self._target.name + ".partial")
 
     def __enter__(self) -> Self:
-        self._file: BinaryIO = (
-            sys.stdout.buffer
-            if is_standard(self.path)
-            else open(self.partial or self.path, "wb", buffering=0)
-        )
-        self._good = 0
+        self._file: BinaryIO
+        if is_standard(self.path):
+            self._file = sys.stdout.buffer
+        elif self.partial is not None and self._keep:
+            self._file = self._reopen(self.partial)
+        else:
+            self._file = open(self.partial or self.path, "wb", buffering=0)
+        self._good = self._keep
         self.begun = True
         return self
+
+    def _reopen(self, partial: Path) -> BinaryIO:
+        """Open what an earlier process left, cut back to what is kept of it."""
+        if not partial.exists() and self._target.exists():
+            self._target.replace(partial)
+        if partial.stat().st_size < self._keep:
+            lost = f"is shorter than the {self._keep:,} bytes that were written"
+            raise OSError(errno.EINVAL, lost, str(partial))
+        file = open(partial, "rb+", buffering=0)  # noqa: SIM115
+        file.truncate(self._keep)
+        file.seek(self._keep)
+        return file
+
+    def sync(self) -> None:
+        """Wait until what has been written is on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def write(self, data: Any) -> int:
         """Write all of ``data``, bytes or an array of them."""
@@ -502,9 +529,10 @@ class _CsvReader(Reader):
         yield held
 
     def writer(self, output: Output) -> Writer:
-        header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow([*self._names, self._new])
-        output.write((self._mark + header.getvalue()).encode())
+        if not output.tell():  # else there is one from before
+            header = io.StringIO()
+            csv.writer(header, lineterminator="\n").writerow([*self._names, self._new])
+            output.write((self._mark + header.getvalue()).encode())
         fields = [pa.field(name, pa.string()) for name in self._ids.values()]
         schema = pa.schema([*fields, pa.field("new", pa.float64())])
         options = pa_csv.WriteOptions(include_header=False, quoting_style="needed")

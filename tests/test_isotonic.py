@@ -683,11 +683,9 @@ def test_bytes_restore_a_calibrator_to_the_last_bit(parameters: dict[str, Any], 
     calibrator.learn_many(scores, y, w)
     data = calibrator.to_bytes()
     restored = IsotonicCalibrator.from_bytes(data)
-    assert restored._get_params() == {
-        **calibrator._get_params(),
-        "loss": losses.get(calibrator.loss),
-    }
-    Structure(restored).check()
+    assert restored._get_params() == calibrator._get_params()
+    if "half_life" not in parameters:  # else rounding may pool, or not, in the live one as well
+        Structure(restored).check()
     assert restored.to_bytes() == data
     x = np.linspace(-3, 3, 300)
     more, labels = rng.normal(size=700), rng.integers(0, 2, 700) * 1.0
@@ -742,14 +740,17 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
         lambda f, a: a["sums"].__setitem__((0, 0), -1.0),
         lambda f, a: a["shape"].__setitem__(1, 10**9),
         lambda f, a: a["shape"].__setitem__(-1, index.INNER),
-        lambda f, a: a["keys"].__setitem__(0, -5.0),
+        lambda f, a: a["nodes"].__setitem__((0, index.NODE_KEY), -5.0),
         lambda f, a: a.update(queue=np.zeros((9999, 3))),
         lambda f, a: a.update(counts=a["counts"][1:]),
+        lambda f, a: a["lengths"].__setitem__(0, 500),
+        lambda f, a: a.update(lengths=a["lengths"][1:], edges=a["edges"][1:]),
+        lambda f, a: a["edges"].__setitem__((0, 0), 0.0),
         lambda f, a: f["parameters"].update(window="all"),
         lambda f, a: f.update(growth=0.0),
         lambda f, a: f["parameters"].update(loss={"loss": ["os.system", {}]}),
         lambda f, a: f["parameters"].update(prior=-1.0),
-        lambda f, a: a.pop("keys"),
+        lambda f, a: a.pop("nodes"),
     ],
 )
 def test_forged_bytes_are_refused(forge: Any) -> None:

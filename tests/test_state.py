@@ -202,6 +202,21 @@ def test_wrappers_are_restored_around_their_model(name: str) -> None:
     assert twin.predict_one(x) == learner.predict_one(x)
 
 
+@pytest.mark.parametrize("window", [None, 400])
+def test_restored_again_and_again(window: int | None) -> None:
+    """Sums of floats depend on the order they were made in: that is part of the state."""
+    rng = np.random.default_rng(0)
+    scores = rng.random(3000).round(4)
+    y, w = (rng.random(3000) < scores).astype(np.float64), rng.uniform(0.5, 2.0, 3000)
+    at_once = IsotonicCalibrator(window=window).predict_learn_many(scores, y, w)
+    calibrator, answers = IsotonicCalibrator(window=window), []
+    for start in range(0, 3000, 50):
+        part = slice(start, start + 50)
+        answers.append(calibrator.predict_learn_many(scores[part], y[part], w[part]))
+        calibrator = IsotonicCalibrator.from_bytes(calibrator.to_bytes())
+    np.testing.assert_array_equal(np.concatenate(answers), at_once)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

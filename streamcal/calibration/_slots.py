@@ -7,7 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import require
-from streamcal.kernels.score_index import CAPACITY, INNER, N_FREE, SLOTS
+from streamcal.kernels.hull import EDGE
+from streamcal.kernels.score_index import (
+    CAPACITY,
+    CHUNK,
+    CHUNK_HEAD,
+    INNER,
+    N_FREE,
+    NODE,
+    NODE_KEY,
+    SLOT,
+    SLOTS,
+)
 
 
 class Tree(NamedTuple):
@@ -42,14 +53,32 @@ def balanced(scores: NDArray[np.float64], fill: int) -> Tree:
     return Tree(np.array(shape, np.int64), np.array(keys, np.float64))
 
 
-def read_tree(data: NDArray[np.float64], links: NDArray[np.int32]) -> Tree:
-    """Return the tree of an index."""
+def read_tree(
+    data: NDArray[np.float64], links: NDArray[np.int32]
+) -> tuple[Tree, NDArray[np.float64]]:
+    """Return the tree of an index, and all that its nodes hold, a row each."""
     from streamcal.kernels import transfer
 
     n_chunks = int(links[CAPACITY] - links[N_FREE])
-    tree = Tree(np.empty(2 * n_chunks - 1, np.int64), np.empty(n_chunks - 1))
-    transfer.dump_tree(data, links, *tree)
-    return tree
+    shape, nodes = np.empty(2 * n_chunks - 1, np.int64), np.empty((n_chunks - 1, NODE))
+    transfer.dump_tree(data, links, shape, nodes)
+    return Tree(shape, nodes[:, NODE_KEY].copy()), nodes
+
+
+def check_edges(tree: Tree, lengths: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
+    """Raise unless these are edges that cover the chunks of a tree and have room in them."""
+    require(lengths.shape == (len(lengths),) and sums.shape == (len(lengths), 2), "shapes differ")
+    require(lengths.dtype == np.int64 and sums.dtype == np.float64, "edges must be numbers")
+    require((lengths > 0).all() and (lengths <= SLOTS).all(), "an edge must cover slots")
+    require(np.isfinite(sums).all() and (sums[:, 0] > 0.0).all(), "edges must have weight")
+    sizes = tree.shape[tree.shape != INNER]
+    ends, starts = np.cumsum(lengths), np.cumsum(sizes) - sizes
+    bounds = np.append(starts[1:], sizes.sum())
+    require(np.isin(bounds[bounds > 0], ends).all(), "edges must cover chunks")
+    require(lengths.sum() == sizes.sum(), "edges must cover all slots")
+    n_edges = np.bincount(np.searchsorted(starts, ends) - 1, minlength=len(starts))
+    room = (CHUNK - CHUNK_HEAD - SLOT * sizes) // EDGE
+    require((n_edges <= room).all(), "edges must have room")
 
 
 def check_slots(

@@ -1,6 +1,8 @@
 """What every calibrator of a one-dimensional score has in common."""
 
+import copy
 from abc import ABC, abstractmethod
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,6 +10,7 @@ from river import base
 
 from streamcal._state import Stateful
 from streamcal._validation import as_vector, as_weights, check_same_length
+from streamcal.calibration.snapshot import Snapshot
 
 
 class Calibrator(Stateful, base.Base, ABC):
@@ -60,6 +63,13 @@ class Calibrator(Stateful, base.Base, ABC):
             self.learn_one(float(score), float(label), float(weight))
         return predictions
 
+    def snapshot(self) -> Snapshot:
+        """Return an immutable view of the map as it is now; see `Snapshot`.
+
+        Here that is a copy of the whole state; a calibrator whose map is a staircase gives that.
+        """
+        return Snapshot(copy.deepcopy(self).predict_many, getattr(self, "n_samples", None))
+
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -68,3 +78,34 @@ class Calibrator(Stateful, base.Base, ABC):
         labels = self._check_labels(y)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
+
+
+def predict_learn_known(
+    calibrator: Calibrator,
+    scores: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Predict and learn in order; a sample whose label is NaN is only predicted.
+
+    Takes arrays of shape ``(n_samples,)``, returns the predictions in one.
+
+    Examples
+    --------
+    >>> from streamcal.calibration import IsotonicCalibrator
+    >>> scores, labels = np.array([0.5, 0.5, 0.5]), np.array([1.0, np.nan, 0.0])
+    >>> predict_learn_known(IsotonicCalibrator("squared"), scores, labels, np.ones(3))
+    array([0.5, 1. , 1. ])
+    """
+    known = ~np.isnan(labels)
+    if known.all():
+        return calibrator.predict_learn_many(scores, labels, weights)
+    values = np.empty(len(scores))
+    bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]
+    for start, stop in pairwise(bounds):
+        run = slice(start, stop)
+        if known[start]:
+            values[run] = calibrator.predict_learn_many(scores[run], labels[run], weights[run])
+        else:
+            values[run] = calibrator.predict_many(scores[run])
+    return values

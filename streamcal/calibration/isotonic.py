@@ -21,6 +21,7 @@ from streamcal._validation import (
 from streamcal.calibration._slots import (
     Tree,
     balanced,
+    check_edges,
     check_queue,
     check_slots,
     check_tree,
@@ -28,6 +29,7 @@ from streamcal.calibration._slots import (
 )
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
+from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import isotonic as kernels
 from streamcal.kernels import score_index as index
@@ -333,12 +335,22 @@ class IsotonicCalibrator(Calibrator):
         scores: NDArray[np.float64],
         sums: NDArray[np.float64],
         counts: NDArray[np.int64],
-        tree: Tree | None = None,
     ) -> None:
-        """Hold these scores instead, in a tree of a given shape or a balanced one."""
+        """Hold these scores instead, in a balanced tree."""
+        self._build(scores, sums, counts, balanced(scores, _FILL))
+        while kernels.change(self._data, self._links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0):
+            self._grow(1)
+
+    def _build(
+        self,
+        scores: NDArray[np.float64],
+        sums: NDArray[np.float64],
+        counts: NDArray[np.int64],
+        tree: Tree,
+    ) -> None:
+        """Hold these scores instead, in a tree of a given shape; folding is left pending."""
         from streamcal.kernels import transfer
 
-        tree = balanced(scores, _FILL) if tree is None else tree
         sizes = tree.shape[tree.shape != index.INNER]
         capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
         data, links = index.allocate(capacity)
@@ -350,9 +362,6 @@ class IsotonicCalibrator(Calibrator):
         transfer.build_tree(data, links, tree.shape, tree.keys)
         transfer.fill_tree(data, links, sizes, np.column_stack([scores, *sums]), counts)
         self._data, self._links = data, links
-        while kernels.change(data, links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0):
-            self._grow(1)
-            data, links = self._data, self._links
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated value of a score; O(log n_scores).
@@ -541,6 +550,12 @@ class IsotonicCalibrator(Calibrator):
         weights = weights / self._data[kernels.GROWTH]
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 
+    def snapshot(self) -> Snapshot:
+        """Return an immutable view of the map as it is now: its staircase; O(n_scores)."""
+        if self.output == "venn-abers" or not self.n_scores:
+            return super().snapshot()
+        return Snapshot(self.staircase().__call__, self.n_samples)
+
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
 
@@ -623,25 +638,37 @@ class IsotonicCalibrator(Calibrator):
         return self
 
     def _freeze(self) -> tuple[Fields, Arrays]:
+        from streamcal.kernels import transfer
+
         scores, sums, counts = self._slots()
-        tree = read_tree(self._data, self._links)
+        tree, nodes = read_tree(self._data, self._links)
+        lengths, edges = np.empty(len(scores), np.int64), np.empty((len(scores), 2))
+        n_edges = transfer.dump_edges(self._data, self._links, lengths, edges)
         size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
         return {"n_merged": self._n_merged, "growth": float(self._data[kernels.GROWTH])}, {
             "scores": scores,
             "sums": sums,
             "counts": counts,
             "shape": tree.shape,
-            "keys": tree.keys,
+            "nodes": nodes,
+            "lengths": lengths[:n_edges],
+            "edges": edges[:n_edges],
             "queue": np.roll(self._queue, -first, axis=0)[:size],
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        from streamcal.kernels import transfer
+
         scores, sums, counts = arrays["scores"], arrays["sums"], arrays["counts"]
-        queue = arrays["queue"]
-        tree = Tree(arrays["shape"], arrays["keys"])
+        queue, nodes = arrays["queue"], arrays["nodes"]
+        lengths, edges = arrays["lengths"], arrays["edges"]
+        require(nodes.shape == (len(nodes), index.NODE), "a node has as many numbers as that")
+        tree = Tree(arrays["shape"], np.ascontiguousarray(nodes[:, index.NODE_KEY]))
         check_slots(scores, sums, counts, fields["growth"])
         require(len(sums) == 2 and (sums[0] > 0.0).all(), "weights must be positive")
         check_tree(tree, scores)
+        check_edges(tree, lengths, edges)
+        require(nodes.dtype == np.float64 and not np.isnan(nodes).any(), "nodes must hold numbers")
         check_queue(queue, self.window)
         self._n_merged = int(fields["n_merged"])
         self._data[kernels.GROWTH] = fields["growth"]
@@ -651,7 +678,9 @@ class IsotonicCalibrator(Calibrator):
             self._queue[: len(queue)] = queue
             self._links[kernels.QUEUE_SIZE] = len(queue)
         if len(scores):
-            self._rebuild(scores, sums, counts, tree)
+            self._build(scores, sums, counts, tree)
+            transfer.fill_edges(self._data, self._links, lengths, edges, nodes)
+            kernels.change(self._data, self._links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0)
 
 
 def _too_large(s: float, where: str = "") -> ValueError:

@@ -190,7 +190,7 @@ class EUMThreshold(Stateful, base.Base):
 
         slots, counts = np.empty((self.n_scores, 3)), np.empty(self.n_scores, np.int64)
         transfer.dump(self._data, self._links, slots, counts)
-        tree = read_tree(self._data, self._links)
+        tree, _ = read_tree(self._data, self._links)
         return {"growth": self._growth}, {
             "slots": slots,
             "counts": counts,

@@ -177,9 +177,16 @@ def fold_chunk(data: Data, links: Links, c: int, score: float) -> bool:
     for j in range(stop - tail):
         for k in range(EDGE):
             data[end - EDGE * (n + j) + k] = data[end - EDGE * (tail + j) + k]
-    n += stop - tail
-    links[own + EDGES] = n
+    sum_edges(data, links, c, n + stop - tail)
+    return True
 
+
+@helper
+def sum_edges(data: Data, links: Links, c: int, n: int) -> None:
+    """Note that a chunk has ``n`` edges, and sum up what lies before and behind each."""
+    at = chunk_at(links, c)
+    end = at + CHUNK - EDGE
+    links[chunk_links_at(links, c) + EDGES] = n
     w, s = 0.0, 0.0
     for j in range(n):
         e = end - EDGE * j
@@ -193,7 +200,6 @@ def fold_chunk(data: Data, links: Links, c: int, score: float) -> bool:
         w += data[e + EDGE_W]
         s += data[e + EDGE_S]
     data[at + TOTAL_W], data[at + TOTAL_S] = w, s
-    return True
 
 
 @helper

@@ -344,7 +344,7 @@ class StreamingThresholds(Stateful, base.Base):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         scores, counts, weights = self._slots()
-        tree = read_tree(self._data, self._links)
+        tree, _ = read_tree(self._data, self._links)
         size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
         return {"growth": float(self._data[kernels.GROWTH])}, {
             "scores": scores,

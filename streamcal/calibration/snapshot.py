@@ -1,0 +1,57 @@
+"""What a calibrator knows at one moment, for other threads to read while it learns on."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import as_score, as_vector
+
+
+class Snapshot:
+    """A calibrator's map at one moment: immutable, so any number of threads may ask it.
+
+    Made by `Calibrator.snapshot`, in the thread that teaches the calibrator; handed to others by a
+    plain assignment.
+
+    Attributes
+    ----------
+    n_samples : int or None
+        How many samples the map rests on, where the calibrator counts them.
+
+    Examples
+    --------
+    >>> from streamcal import IsotonicCalibrator
+    >>> calibrator = IsotonicCalibrator()
+    >>> calibrator.learn_many([0.2, 0.8, 0.6], [0, 1, 1])
+    >>> snapshot = calibrator.snapshot()
+    >>> calibrator.learn_one(0.7, 0)
+    >>> round(snapshot.predict_one(0.7), 3), round(calibrator.predict_one(0.7), 3)
+    (0.667, 0.5)
+    """
+
+    __slots__ = ("_predict", "n_samples")
+    _predict: Callable[[NDArray[np.float64]], Any]
+    n_samples: int | None
+
+    def __init__(
+        self, predict: Callable[[NDArray[np.float64]], Any], n_samples: int | None
+    ) -> None:
+        object.__setattr__(self, "_predict", predict)
+        object.__setattr__(self, "n_samples", n_samples)
+
+    def predict_one(self, score: float) -> float:
+        """Return the value of a score, as the calibrator would have at that moment."""
+        return float(self._predict(np.array([as_score(score)]))[0])
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the values of scores, shape ``(n_samples,)``."""
+        values: NDArray[np.float64] = self._predict(as_vector(scores, "scores"))
+        return values
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot, (self._predict, self.n_samples)

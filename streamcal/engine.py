@@ -1,0 +1,357 @@
+"""The loop of a stream that survives: read, predict and learn, hand on, commit; again.
+
+A *source* answers ``read(offset, n)`` with at most ``n`` events from ``offset`` on, the same ones
+whenever it is asked; a list does that. A *sink* is told ``(offset, predictions)``. States and
+offset are committed together (`streamcal.store`), after the sink has what they answered. So after
+a crash the loop starts again at the last commit: nothing is learned twice or missed, and the sink
+is told again, under the same offsets, exactly what it was told since. A sink that can take back
+what came after a commit makes that exactly once as well:
+
+    sink.commit()        -> a token, kept with the offset: for instance the length of a file
+    sink.resume(token)   go back to where that was; None: to the start
+
+A commit writes what has changed, and waits for the disk. While commits have taken more than a
+quarter of the time, further ones are put off, so big states cost no more than that; what a restart
+does again is then more than one batch.
+
+Labels that come late. With a `LabelJoin` an event is either a score with an id (it is predicted,
+and nothing is learned) or a label with the same id: then the calibrator learns the score that was
+served. What waits for its label is committed with everything else.
+"""
+
+import math
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import Arrays, Fields, Stateful, pack, require, unpack
+from streamcal._validation import as_vector, check_window
+from streamcal.calibration.base import Calibrator
+from streamcal.keyed import KeyedCalibrator
+from streamcal.store import Store
+
+MOST_SPENT = 0.25
+"""The share of the time that commits may take."""
+
+_JOIN = "join"
+
+
+class Event(NamedTuple):
+    """A sample of a stream, or one half of it.
+
+    Parameters
+    ----------
+    score : float
+        What the model said; NaN in an event that is only a label.
+    y : float
+        The label; NaN if it is not known (yet).
+    w : float
+        The weight.
+    key : hashable
+        Whose calibrator it belongs to.
+    id : hashable
+        By what a label that comes late is known; None: it will not come.
+    """
+
+    score: float
+    y: float = math.nan
+    w: float = 1.0
+    key: Hashable = None
+    id: Hashable = None
+
+
+class Source(Protocol):
+    """Where events come from: replayable by offset."""
+
+    def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
+        """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
+
+
+Sink = Callable[[int, NDArray[np.float64]], Any]
+
+
+class LabelJoin(Stateful):
+    """Scores that were served and wait for their labels, and labels that wait for their scores.
+
+    Parameters
+    ----------
+    horizon : int
+        How many events a score or a label waits before it is given up.
+
+    Attributes
+    ----------
+    n_waiting : int
+        How many are waiting now.
+    n_joined, n_expired, n_duplicates : int
+        How many pairs were found, how many waited in vain, and how many events were dropped since
+        their score or label had come before.
+
+    Raises
+    ------
+    ValueError
+        If ``horizon`` is not a positive int.
+
+    Notes
+    -----
+    An id may be used again a horizon after it was last seen.
+
+    Examples
+    --------
+    >>> join = LabelJoin(horizon=100)
+    >>> join.add(Event(0.7, id="a"))
+    >>> join.add(Event(float("nan"), y=1.0, id="a"))
+    Event(score=0.7, y=1.0, w=1.0, key=None, id='a')
+    >>> join.n_waiting, join.n_joined
+    (0, 1)
+    """
+
+    def __init__(self, horizon: int = 100_000) -> None:
+        check_window(horizon, "horizon")
+        if horizon is None:
+            raise ValueError("`horizon` must be a positive int, got None")
+        self.horizon = horizon
+        self.n_joined = self.n_expired = self.n_duplicates = 0
+        self._now = 0
+        # By id, in the order of arrival; None: both have come.
+        self._seen: dict[Hashable, tuple[int, Event | None]] = {}
+        self._n_done = 0
+
+    @property
+    def n_waiting(self) -> int:
+        """How many scores and labels wait."""
+        return len(self._seen) - self._n_done
+
+    def add(self, event: Event) -> Event | None:
+        """Take an event in; return the whole sample if this completes one."""
+        self._expire()
+        self._now += 1
+        if event.id is None or (event.score == event.score and event.y == event.y):
+            return event if event.score == event.score and event.y == event.y else None
+        _, other = self._seen.get(event.id, (0, event))
+        if event.id not in self._seen:
+            self._seen[event.id] = (self._now, event)
+            return None
+        if other is None or math.isnan(other.score) == math.isnan(event.score):
+            self.n_duplicates += 1
+            return None
+        served, labelled = (other, event) if math.isnan(event.score) else (event, other)
+        arrived, _ = self._seen[event.id]
+        self._seen[event.id] = (arrived, None)  # so that a second label is known for one
+        self._n_done += 1
+        self.n_joined += 1
+        return served._replace(y=labelled.y)
+
+    def _expire(self) -> None:
+        """Give up what has waited too long."""
+        while self._seen:
+            first = next(iter(self._seen))
+            arrived, event = self._seen[first]
+            if arrived > self._now - self.horizon:
+                return
+            del self._seen[first]
+            if event is None:
+                self._n_done -= 1
+            else:
+                self.n_expired += 1
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        events = [event or Event(math.nan) for _, event in self._seen.values()]
+        numbers = [event[:3] for event in events]
+        fields = {
+            "now": self._now,
+            "counts": [self.n_joined, self.n_expired, self.n_duplicates],
+            "ids": [pack(name) for name in self._seen],
+            "keys": [pack(event.key) for event in events],
+        }
+        return fields, {
+            "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
+            "done": np.array([event is None for _, event in self._seen.values()], np.int64),
+            "numbers": np.array(numbers, np.float64).reshape(-1, 3),
+        }
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        arrived, done, numbers = arrays["arrived"], arrays["done"], arrays["numbers"]
+        ids, keys = map(unpack, fields["ids"]), map(unpack, fields["keys"])
+        require(len(arrived) == len(done) == len(numbers), "lengths differ")
+        require((np.diff(arrived) > 0).all(), "events must be in order")
+        self._now = int(fields["now"])
+        self.n_joined, self.n_expired, self.n_duplicates = map(int, fields["counts"])
+        self._n_done = int(done.sum())
+        for name, key, at, both, (score, y, w) in zip(
+            ids, keys, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
+        ):
+            self._seen[name] = (at, None if both else Event(score, y, w, key, name))
+
+
+class _Exact(NamedTuple):
+    """The parts of a sink that make it exact, or nothing."""
+
+    commit: Callable[[], Any]
+    resume: Callable[[Any], Any]
+
+
+def run(
+    source: Source | Sequence[Event | tuple[Any, ...]],
+    calibrators: Calibrator | KeyedCalibrator,
+    sink: Sink,
+    store: Store,
+    *,
+    batch: int = 1_000,
+    join: LabelJoin | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Calibrate a stream from where the store says it was left, until the source has no more.
+
+    Parameters
+    ----------
+    source : Source or sequence
+        Events (`Event`, or tuples that begin as it does), by offset.
+    calibrators : Calibrator or KeyedCalibrator
+        What learns: one, or one per key. Its state is that of the store, if that has one: what is
+        given then says the parameters only. A `KeyedCalibrator` must have been made with ``store``.
+    sink : callable
+        Told ``(offset, predictions)``: the offset of a batch's first event, and an array of shape
+        ``(n_events,)`` with the calibrated value of each, NaN where an event is only a label. With
+        ``commit`` and ``resume`` it is exact, see the module.
+    store : Store
+        Where states and offset are kept.
+    batch : int
+        How many events are taken at a time. The predictions do not depend on it.
+    join : LabelJoin, optional
+        For labels that come late; its state is kept in the store.
+    stop : callable
+        Asked between batches; once it is true the loop commits and returns.
+
+    Returns
+    -------
+    offset : int
+        How many events of the stream are learned.
+
+    Raises
+    ------
+    StoreError
+        If a commit fails; the store is as after the last one.
+    ValueError, TypeError
+        If an argument or an event is out of range; what came before the event's batch is
+        committed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from streamcal import IsotonicCalibrator
+    >>> events = [(0.2, 0), (0.9, 1), (0.6, 1), (0.7, 0), (0.65, 1)]
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Store(pathlib.Path(folder.name, "run.db")) as store:
+    ...     for part in (events[:3], events):  # a restart, with more events than before
+    ...         run(part, IsotonicCalibrator(), lambda at, p: print(at, p.round(2)), store)
+    0 [0.2  0.33 0.5 ]
+    3
+    3 [0.67 0.5 ]
+    5
+    >>> folder.cleanup()
+    """
+    check_window(batch, "batch")
+    read = source.read if hasattr(source, "read") else lambda at, n: source[at : at + n]
+    keyed = calibrators
+    if isinstance(keyed, Calibrator):
+        keyed = KeyedCalibrator(keyed, store=store)
+    if not isinstance(keyed, KeyedCalibrator):
+        raise TypeError(f"`calibrators` must be a Calibrator or KeyedCalibrator, got {keyed!r}")
+    if keyed.store is not store:
+        raise ValueError("`calibrators` must have been made with this `store`")
+    if join is not None and _JOIN in store:
+        restored = store.get(_JOIN)
+        if restored.horizon != join.horizon:
+            raise ValueError(f"`join` must have the store's horizon ({restored.horizon})")
+        join.__dict__.update(restored.__dict__)
+
+    exact = None
+    if hasattr(sink, "commit") and hasattr(sink, "resume"):
+        exact = _Exact(sink.commit, sink.resume)
+        exact.resume(store.notes.get("sink"))
+    offset, pace = store.offset, Pace()
+    whole = True  # whether all that is learned is up to the offset
+
+    def commit() -> None:
+        with pace:
+            notes = None if exact is None else {**store.notes, "sink": exact.commit()}
+            states: dict[str, Any] = dict(keyed.states())
+            if join is not None:
+                states[_JOIN] = join
+            store.save(states, offset, notes=notes)
+            keyed.saved()
+
+    try:
+        while not stop():
+            events = [Event(*event) for event in read(offset, batch)]
+            if not events:
+                break
+            _check(events, keyed, join)
+            whole = False
+            sink(offset, _learn(events, keyed, join))
+            offset, whole = offset + len(events), True
+            if pace.is_due():
+                commit()
+    finally:
+        if whole and offset != store.offset:
+            commit()
+    return offset
+
+
+def _check(events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None) -> None:
+    """Raise unless all events can be learned."""
+    scores, y, w, keys, ids = zip(*events, strict=True)
+    if join is None:
+        keyed.check(keys, scores, y, w)
+        return
+    served = ~np.isnan(as_vector(scores, "scores", finite=False))
+    # A label that comes alone is checked with a score that any calibrator takes.
+    keyed.check(keys, np.where(served, scores, 0.5), y, w)
+    for name in ids:
+        pack(name)
+
+
+def _learn(
+    events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
+) -> NDArray[np.float64]:
+    """Predict and learn some events in order."""
+    if join is not None:
+        return np.array([_learn_one(event, keyed, join) for event in events])
+    scores, y, w, keys, _ = zip(*events, strict=True)
+    return keyed.predict_learn_many(keys, scores, y, w)
+
+
+def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
+    """Predict an event's score, if it has one, and learn the sample that it completes."""
+    value = math.nan
+    if event.score == event.score:
+        value = keyed.predict_one(event.key, float(event.score))
+    whole = join.add(event)
+    if whole is not None:
+        keyed.learn_one(whole.key, whole.score, whole.y, whole.w)
+    return value
+
+
+class Pace:
+    """Says when the next commit is due: so that commits take a quarter of the time at most.
+
+    A context manager around each commit.
+    """
+
+    def __init__(self, most: float = MOST_SPENT) -> None:
+        self.most = most
+        self._begun = time.monotonic()
+        self._spent = 0.0
+
+    def is_due(self) -> bool:
+        """Whether commits have taken less than their share of the time."""
+        return self._spent <= self.most * (time.monotonic() - self._begun)
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self._spent += time.monotonic() - self._since

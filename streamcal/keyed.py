@@ -1,0 +1,304 @@
+"""One calibrator per key, for as many keys as there are: those in use live, the others parked.
+
+A calibrator in use is an object of arrays with room to grow. One that rests is its bytes,
+compressed, in a third of the memory; with a store it rests there, in none. Which ones are in use is
+decided by when they were last asked or taught (least recently used ones leave).
+
+Nothing that a batch has taught may reach the store before the batch's offset does, or a restart
+would teach it twice. So what leaves with news of its own waits in memory, parked, until `save`
+writes all news and the offset in one transaction.
+"""
+
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._state import pack, unpack
+from streamcal._validation import as_vector, as_weights, check_same_length, check_window
+from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.calibration.snapshot import Snapshot
+from streamcal.store import Store
+
+_PREFIX = "key:"
+_LEVEL = 1  # of compression: more takes longer and gains little
+
+Vector = NDArray[np.float64]
+Groups = dict[Any, Any]
+"""Positions of samples by key: arrays, or a slice."""
+
+
+class KeyedCalibrator:
+    """A calibrator for each key, made when the key is first taught.
+
+    Parameters
+    ----------
+    make : Calibrator or callable
+        The prototype, which is cloned for each key, or what makes a calibrator without arguments.
+    max_keys : int or None
+        How many calibrators are in use at most; None: all. The least recently used one is parked:
+        in memory as compressed bytes or, when a `save` has written it, in the store alone.
+    store : Store or None
+        Where states are kept. Those of an earlier run are found there, key by key when needed.
+
+    Attributes
+    ----------
+    n_live, n_parked : int
+        How many calibrators are objects in memory, and how many are bytes in memory.
+
+    Raises
+    ------
+    TypeError
+        If ``make`` makes no calibrators.
+    ValueError
+        If ``max_keys`` is not a positive int.
+
+    Notes
+    -----
+    Keys are strings, numbers, booleans, None, or tuples of these. Asking for a value changes
+    nothing that is learned; it may change what is parked.
+
+    Examples
+    --------
+    >>> from streamcal import IsotonicCalibrator
+    >>> keyed = KeyedCalibrator(IsotonicCalibrator(window=200))
+    >>> keyed.learn_many(["a", "a", "b"], [0.3, 0.9, 0.9], [0, 1, 0])
+    >>> keyed.predict_one("a", 0.9), keyed.predict_one("b", 0.9), keyed.predict_one("c", 0.9)
+    (0.5, 0.3333333333333333, 0.9)
+    >>> len(keyed), list(keyed)
+    (2, ['a', 'b'])
+    """
+
+    def __init__(
+        self,
+        make: Calibrator | Callable[[], Calibrator],
+        *,
+        max_keys: int | None = None,
+        store: Store | None = None,
+    ) -> None:
+        check_window(max_keys, "max_keys")
+        self.make = make
+        self.max_keys = max_keys
+        self.store = store
+        self._make = make.clone if isinstance(make, Calibrator) else make
+        self._fresh = self._make()
+        if not isinstance(self._fresh, Calibrator):
+            raise TypeError(
+                f"`make` must be a Calibrator or make one, got {type(self._fresh).__name__}"
+            )
+        self._live: OrderedDict[Hashable, Calibrator] = OrderedDict()
+        self._parked: dict[Hashable, bytes] = {}
+        self._news: set[Hashable] = set()  # what the store does not know yet
+
+    # Keys ----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of keys that have a calibrator, wherever it is."""
+        if self.store is None:
+            return len(self._live) + len(self._parked)
+        stored = sum(key.startswith(_PREFIX) for key in self.store.keys())  # noqa: SIM118
+        here = {*self._live, *self._parked}
+        return stored + sum(_name(key) not in self.store for key in here)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the keys, those of the store included."""
+        here = dict.fromkeys([*self._live, *self._parked])
+        yield from here
+        if self.store is not None:
+            for name in self.store.keys():  # noqa: SIM118
+                if name.startswith(_PREFIX):
+                    key = unpack(json.loads(name.removeprefix(_PREFIX)))
+                    if key not in here:
+                        yield key
+
+    def __contains__(self, key: Hashable) -> bool:
+        stored = self.store is not None and _name(key) in self.store
+        return key in self._live or key in self._parked or stored
+
+    @property
+    def n_live(self) -> int:
+        """How many calibrators are in use."""
+        return len(self._live)
+
+    @property
+    def n_parked(self) -> int:
+        """How many are compressed bytes in memory."""
+        return len(self._parked)
+
+    @property
+    def memory_usage(self) -> int:
+        """Bytes of memory that calibrators take, those in the store not counted; O(n_live)."""
+        live = sum(calibrator._raw_memory_usage for calibrator in self._live.values())
+        return live + sum(len(data) for data in self._parked.values())
+
+    # Samples -------------------------------------------------------------------------------------
+
+    def predict_one(self, key: Hashable, score: float) -> float:
+        """Return the calibrated value of a score; for a key not seen, what a new one answers."""
+        calibrator = self._find(key)
+        return (self._fresh if calibrator is None else calibrator).predict_one(score)
+
+    def learn_one(self, key: Hashable, score: float, y: float, w: float = 1.0) -> None:
+        """Learn a sample of a key.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As the calibrator's own; nothing is learned, and no key is added.
+        """
+        calibrator = self._find(key) or self._make()
+        calibrator.learn_one(score, y, w)
+        self._learned(key, calibrator)
+
+    def learn_many(
+        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> None:
+        """Learn samples in the order given; of each key in one call."""
+        self.predict_learn_many(keys, scores, y, w)
+
+    def predict_learn_many(
+        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in the order given; of each key in one call.
+
+        Parameters
+        ----------
+        keys : sequence of shape (n_samples,)
+            The key of each sample.
+        scores, y, w : array_like of shape (n_samples,)
+            As for `Calibrator.predict_learn_many`; a sample whose label is NaN is only predicted.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is out of range or lengths differ; nothing is learned of any key.
+        """
+        groups, *samples = self.check(keys, scores, y, w)
+        return self.predict_learn_groups(groups, *samples)
+
+    def check(
+        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
+    ) -> tuple[Groups, Vector, Vector, Vector]:
+        """Return the positions of samples by key, and scores, labels and weights, or raise."""
+        vector = as_vector(scores, "scores")
+        labels = as_vector(y, "y", finite=False)
+        weights = as_weights(w, len(vector))
+        check_same_length(labels, len(vector), "y")
+        if len(keys) != len(vector):
+            raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
+        known = ~np.isnan(labels)
+        self._fresh._check_samples(vector[known], labels[known], weights[known])
+        self._fresh.predict_many(vector[~known])  # or it raises
+        groups = group(keys)
+        if self.store is not None:
+            for key in groups:
+                _name(key)  # or it raises
+        return groups, vector, labels, weights
+
+    def predict_learn_groups(
+        self,
+        groups: Groups,
+        scores: Vector,
+        y: Vector,
+        w: Vector,
+    ) -> Vector:
+        """Predict and learn samples whose positions by key are known, and whose values are good."""
+        values = np.empty(len(scores))
+        for key, at in groups.items():
+            calibrator = self._find(key) or self._make()
+            values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
+            self._learned(key, calibrator)
+        return values
+
+    def snapshot(self, key: Hashable) -> Snapshot:
+        """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`."""
+        calibrator = self._find(key)
+        return (self._fresh if calibrator is None else calibrator).snapshot()
+
+    # Memory and store ----------------------------------------------------------------------------
+
+    def _find(self, key: Hashable) -> Calibrator | None:
+        """Return the calibrator of a key, in use from now on; None if it has none."""
+        calibrator = self._live.get(key)
+        if calibrator is not None:
+            if self.max_keys is not None:
+                self._live.move_to_end(key)
+            return calibrator
+        if key in self._parked:
+            calibrator = Calibrator.from_bytes(zlib.decompress(self._parked.pop(key)))
+        elif self.store is not None and _name(key) in self.store:
+            calibrator = Calibrator.from_bytes(self.store.get_bytes(_name(key)))
+        else:
+            return None
+        self._keep(key, calibrator)
+        return calibrator
+
+    def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
+        self._live[key] = calibrator
+        if self.max_keys is not None and len(self._live) > self.max_keys:
+            rested, resting = self._live.popitem(last=False)
+            if rested in self._news or self.store is None:
+                self._parked[rested] = zlib.compress(resting.to_bytes(), _LEVEL)
+
+    def _learned(self, key: Hashable, calibrator: Calibrator) -> None:
+        self._news.add(key)
+        if key not in self._live:
+            self._keep(key, calibrator)
+
+    def states(self) -> dict[str, bytes]:
+        """Return what has been learned since the last `save`: bytes by their name in the store."""
+        changed = {}
+        for key in self._news:
+            calibrator = self._live.get(key)
+            if calibrator is None:
+                changed[_name(key)] = zlib.decompress(self._parked[key])
+            else:
+                changed[_name(key)] = calibrator.to_bytes()
+        return changed
+
+    def saved(self) -> None:
+        """Take note that all `states` are in the store: what is parked can leave memory."""
+        self._news.clear()
+        if self.store is not None:
+            self._parked.clear()
+
+    def save(self, offset: int | None = None) -> None:
+        """Write all news and the offset to the store, in one transaction.
+
+        Raises
+        ------
+        StoreError
+            If it can't be written; nothing is lost, here or there.
+        ValueError
+            If there is no store.
+        """
+        if self.store is None:
+            raise ValueError("`store` must be given to save to, got None")
+        self.store.save(self.states(), offset)
+        self.saved()
+
+    def __repr__(self) -> str:
+        return f"KeyedCalibrator({len(self)} keys, {self.n_live} live, {self.n_parked} parked)"
+
+
+def group(keys: Iterable[Hashable]) -> Groups:
+    """Return the distinct keys in the order they appear, each with the positions of its samples.
+
+    Examples
+    --------
+    >>> group(["b", "a", "b"])
+    {'b': array([0, 2]), 'a': array([1])}
+    """
+    places: dict[Any, list[int]] = {}
+    for at, key in enumerate(np.asarray(keys).tolist() if hasattr(keys, "dtype") else keys):
+        places.setdefault(key, []).append(at)
+    return {key: np.array(at, np.intp) for key, at in places.items()}
+
+
+def _name(key: Hashable) -> str:
+    """Return the name of a key in the store; ``TypeError`` if it is of another kind."""
+    return _PREFIX + json.dumps(pack(key))

@@ -1,0 +1,142 @@
+"""An isotonic fit of a frame that is too large for one machine, exactly.
+
+Pooling adjacent violators may begin anywhere: a block that pooling finds among the samples of a
+range of scores is part of one block of the whole (Kearsley, Tapia & Trosset, *An Approach to
+Parallelizing Isotonic Regression*, 1996). So Spark sorts the samples into ranges, each range is
+fitted where it lies, and the blocks of all ranges, few as they are, are pooled on the driver. Equal
+scores lie in one range. Parts of a frame that are no ranges could not be put together so.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from streamcal import losses
+from streamcal._validation import as_vector, check_choice, check_window
+from streamcal.calibration import Staircase
+from streamcal.calibration.staircase import (
+    INTERPOLATIONS,
+    OUTSIDE,
+    as_samples,
+    from_stack,
+    pool_ties,
+)
+from streamcal.kernels import pav
+from streamcal.spark.columns import check_frame, check_samples
+
+_COLUMNS = ["lower", "upper", "weight", "sum", "moment", "mean"]  # of `streamcal.kernels.pav`
+
+
+def isotonic_fit(
+    df: DataFrame,
+    *,
+    score: str,
+    label: str,
+    weight: str | None = None,
+    loss: str | losses.Loss = "squared",
+    interpolation: str = "linear",
+    outside: str = "clip",
+    n_ranges: int | None = None,
+) -> Staircase:
+    """Return the non-decreasing map of scores that minimises the total loss over a frame.
+
+    It is that of `streamcal.isotonic_fit` on all rows: the same, bit for bit but for the centers of
+    blocks, where sums are exact (labels 0 and 1, weights that are integers), else up to rounding.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        A batch frame. Rows without a score, a label or a weight (null or NaN) are left out.
+    score, label, weight : str
+        Columns of numbers; labels may be booleans. All weights are 1 by default.
+    loss, interpolation, outside
+        As for `streamcal.isotonic_fit`.
+    n_ranges : int, optional
+        In how many ranges of scores the rows are sorted, by default
+        ``spark.sql.shuffle.partitions``. The samples of a range are in one worker's memory, some
+        100 bytes each.
+
+    Returns
+    -------
+    staircase : streamcal.Staircase
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be, or there are no samples.
+    pyspark.errors.PythonException
+        If `streamcal.isotonic_fit` would raise for a sample; its message is in it.
+    """
+    check_frame(df, "df")
+    if df.isStreaming:
+        raise ValueError(
+            "`df` must be a batch frame, got a stream; see `streamcal.spark.calibrate`"
+        )
+    check_samples(df.schema, score, label, weight)
+    check_window(n_ranges, "n_ranges")
+    check_choice(interpolation, "interpolation", INTERPOLATIONS)
+    check_choice(outside, "outside", OUTSIDE)
+    mean_loss = losses.get_mean(loss)
+    columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    samples = df.select(
+        [sql.col(_quoted(name)).cast("double").alias(alias) for alias, name in columns.items()]
+    ).dropna()
+    if n_ranges is None:
+        ranges = samples.repartitionByRange("score")
+    else:
+        ranges = samples.repartitionByRange(n_ranges, "score")
+    schema = ", ".join(f"{name} double" for name in _COLUMNS)
+    found = ranges.mapInPandas(_fit_range(mean_loss), schema).toArrow()
+    if not len(found):
+        raise ValueError("`df` must hold at least one row with a score, a label and a weight")
+    blocks = np.column_stack([found[name].to_numpy() for name in _COLUMNS])
+    stack = _pool(blocks[np.argsort(blocks[:, pav.LOWER], kind="stable")])
+    return from_stack(stack, len(stack), mean_loss, interpolation, outside)
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name such that dots in it are no access to fields."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what makes blocks of the samples of a range."""
+
+    def fit(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        parts = list(frames)
+        if not parts:
+            return
+        samples = pd.concat(parts)
+        scores = as_vector(samples["score"], "scores")
+        order = np.argsort(scores, kind="stable")
+        labels = samples["label"].to_numpy()[order]
+        w = samples["weight"].to_numpy()[order] if "weight" in samples else None
+        x, weights, sums = as_samples(scores[order], labels, w, loss)
+        yield pd.DataFrame(_blocks(*pool_ties(x, weights, sums)), columns=_COLUMNS)
+
+    return fit
+
+
+def _blocks(
+    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the blocks of samples with increasing scores."""
+    stack = np.empty((len(x), pav.COLUMNS))
+    size = pav.extend(stack, 0, x, weights, sums)
+    return stack[: pav.close(stack, size)]
+
+
+def _pool(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the blocks that pooling makes of blocks in score order."""
+    lower, weights, sums = np.ascontiguousarray(blocks[:, [pav.LOWER, pav.WEIGHT, pav.SUM]].T)
+    pooled = _blocks(lower, weights, sums)
+    first = np.searchsorted(lower, pooled[:, pav.LOWER])
+    last = np.r_[first[1:], len(blocks)] - 1
+    pooled[:, pav.UPPER] = blocks[last, pav.UPPER]
+    pooled[:, pav.MOMENT] = np.add.reduceat(blocks[:, pav.MOMENT], first)
+    return pooled

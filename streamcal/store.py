@@ -1,0 +1,473 @@
+"""States that survive: a file in which a stream's learners and its offset change together.
+
+A store is an SQLite database in write-ahead mode with full synchronisation. `Store.save` writes the
+states that have changed *and* the offset of the stream in one transaction: after a crash, at
+whatever instant, the file holds what the last finished `save` wrote, all of it and nothing else.
+States are what `to_bytes` returns; nothing is unpickled.
+
+What disk and hands can do to a file, SQLite notices only in part. So each state carries a checksum,
+a directory lists keys and checksums, and the head (offset, notes, number of states, and the
+exclusive or of a hash of each line of the directory) has one too. Opening checks head and
+directory; reading a state checks that. A state that is lost, swapped, or of another commit does
+not get past that.
+
+    head        one row: a JSON text and its digest
+    directory   key, digest of the state, its place
+    states      place, bytes
+
+A second writer is refused: the first holds an exclusive lock on a file beside the store, which
+ends with its process. Readers (``read_only=True``) come and go meanwhile, in any process, and see
+the last `save`. The file system must have locks that work, which some network drives don't.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from streamcal._state import DIGEST, Stateful, check, restore
+
+_APPLICATION = 0x5743414C  # what the file's header says it is: "WCAL"
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB);
+CREATE TABLE directory (key TEXT PRIMARY KEY, digest BLOB, place INTEGER) WITHOUT ROWID;
+CREATE TABLE states (place INTEGER PRIMARY KEY, data BLOB);
+"""
+
+
+class StoreError(ValueError):
+    """What is wrong with a store, in one line; what it held is as before."""
+
+
+class Stopped(Exception):  # noqa: N818  (not an error)
+    """A signal has ended the run; everything up to ``row`` is committed."""
+
+    def __init__(self, signal_number: int, row: int) -> None:
+        super().__init__(f"stopped after row {row:,}; the same command goes on from there")
+        self.status = 128 + signal_number
+
+
+class Saved(NamedTuple):
+    """What a store holds: learners by key, and the offset of the stream."""
+
+    states: dict[str, Any]
+    offset: int
+
+
+class Store:
+    """A file of states by key, and the offset of the stream that they have learned.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it is made if it does not exist.
+    read_only : bool
+        Only read. Any number of readers may do so beside the one writer, and see what was saved
+        when they were opened or last asked to `refresh`.
+
+    Attributes
+    ----------
+    path : Path
+    offset : int
+        How many samples of the stream are learned; 0 at first.
+    notes : dict
+        Whatever small things `save` was given with the states: JSON.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged, no store, of a newer version, in use by another writer, or can't be
+        read or made.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from streamcal import IsotonicCalibrator
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "run.db")
+    >>> calibrator = IsotonicCalibrator(window=1000)
+    >>> with Store(path) as store:
+    ...     calibrator.learn_many([0.2, 0.8, 0.6], [0, 1, 1])
+    ...     store.save({"all": calibrator}, offset=3)
+    >>> with Store(path) as store:
+    ...     states, offset = store.load()
+    >>> states["all"].predict_one(0.2), offset
+    (0.5, 3)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self.read_only = read_only
+        self._mutex = threading.RLock()
+        self._directory: dict[str, tuple[bytes, int]] = {}  # digest and place
+        self._sum = 0
+        self._next_place = 1
+        self.offset = 0
+        self.notes: dict[str, Any] = {}
+        self._lock: sqlite3.Connection | None = None
+        self._database: sqlite3.Connection | None = None
+        try:
+            with self._faults("opened"):
+                if not read_only:
+                    self._lock = _take_lock(self.path)
+                    if not self.path.exists():
+                        _create(self.path)
+                self._database = _connect(self.path, read_only)
+                self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read head and directory again; a reader sees what has been saved since."""
+        with self._faults("read"), self._reading() as database:
+            head = database.execute("SELECT text, digest FROM head").fetchall()
+            rows = database.execute("SELECT key, digest, place FROM directory").fetchall()
+        with self._damage():
+            ((text, digest),) = head
+            if _hash(text.encode()) != digest:
+                raise StoreError(f"{self.path} is damaged: its head does not fit its checksum")
+            fields = json.loads(text)
+            directory = {key: (bytes(digest), int(place)) for key, digest, place in rows}
+            total = 0
+            for key, (state_digest, _) in directory.items():
+                total ^= _line(key, state_digest)
+            if len(directory) != fields["n_states"] or f"{total:x}" != fields["sum"]:
+                raise StoreError(f"{self.path} is damaged: its directory does not fit its head")
+            self.offset, self.notes = int(fields["offset"]), dict(fields["notes"])
+        self._directory, self._sum = directory, total
+        self._next_place = 1 + max((place for _, place in directory.values()), default=0)
+
+    def load(self) -> Saved:
+        """Return all learners by key, and the offset.
+
+        Raises
+        ------
+        StoreError
+            If a state is damaged.
+        ValueError
+            If one needs what bytes do not hold; see `get`.
+        """
+        with self._faults("read"), self._mutex, self._reading():
+            if self.read_only:
+                self.refresh()
+            return Saved({key: self.get(key) for key in self._directory}, self.offset)
+
+    def get(self, key: str, **given: Any) -> Any:
+        """Return the learner of a key, made anew.
+
+        Parameters
+        ----------
+        key : str
+            A key that `save` was given.
+        **given
+            What bytes do not hold: see `Calibrator.from_bytes`.
+
+        Raises
+        ------
+        KeyError
+            If there is no such key.
+        StoreError
+            If its state is damaged.
+        ValueError, TypeError
+            If it needs what bytes do not hold.
+        """
+        return restore(self.get_bytes(key), **given)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Return the bytes of a state, whole: checked against their checksum."""
+        with self._mutex, self._faults("read"), self._reading() as database:
+            data = self._read(database, key)
+            if data is None and self.read_only:  # what was saved since may have changed it
+                self.refresh()
+                data = self._read(database, key)
+        if data is None:
+            raise StoreError(f"{self.path} is damaged: the state of {key!r} does not fit its line")
+        with self._damage():
+            check(data)
+        return data
+
+    def _read(self, database: sqlite3.Connection, key: str) -> bytes | None:
+        """Return the bytes of a state, None if they are not those of the directory."""
+        digest, place = self._directory[key]
+        rows = database.execute("SELECT data FROM states WHERE place = ?", (place,)).fetchall()
+        if len(rows) == 1 and isinstance(rows[0][0], bytes) and rows[0][0].endswith(digest):
+            return rows[0][0]
+        return None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._directory
+
+    def __len__(self) -> int:
+        return len(self._directory)
+
+    def keys(self) -> list[str]:
+        """Return the keys."""
+        return list(self._directory)
+
+    # Writing -------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        states: Mapping[str, Stateful | bytes],
+        offset: int | None = None,
+        *,
+        notes: Mapping[str, Any] | None = None,
+        forget: Iterable[str] = (),
+    ) -> None:
+        """Write states and offset in one transaction; when this returns they are on the disk.
+
+        Parameters
+        ----------
+        states : mapping of str to learner or bytes
+            Those that have changed; bytes are what ``to_bytes`` returned. Others stay.
+        offset : int, optional
+            How many samples of the stream they have learned. None: as before.
+        notes : mapping, optional
+            Small things that belong to the states, as JSON. None: as before.
+        forget : iterable of str
+            Keys to remove.
+
+        Raises
+        ------
+        StoreError
+            If it can't be written, or the store is read-only. The file is as before.
+        ValueError, TypeError
+            If an argument is none of these; the file is as before.
+        """
+        if self.read_only:
+            raise StoreError(f"{self.path} was opened to be read only")
+        offset = self.offset if offset is None else _as_offset(offset)
+        notes = self.notes if notes is None else dict(notes)
+        with self._mutex:
+            changed: dict[str, tuple[bytes, int, bytes]] = {}
+            places: dict[str, int] = {}
+            total = self._sum
+            for key, state in states.items():
+                if not isinstance(key, str):
+                    raise TypeError(f"`states` must have str for keys, got {key!r}")
+                data = state.to_bytes() if isinstance(state, Stateful) else bytes(state)
+                if data is state:
+                    check(data)
+                digest, place = data[-DIGEST:], self._next_place + len(places)
+                if key in self._directory:
+                    total ^= _line(key, self._directory[key][0])
+                    place = self._directory[key][1]
+                else:
+                    places[key] = place
+                total ^= _line(key, digest)
+                changed[key] = (digest, place, data)
+            gone = [key for key in forget if key in self._directory and key not in changed]
+            for key in gone:
+                total ^= _line(key, self._directory[key][0])
+            n_states = len(self._directory) + len(places) - len(gone)
+            text = json.dumps(
+                {"offset": offset, "notes": notes, "n_states": n_states, "sum": f"{total:x}"}
+            )
+            with self._faults("written"), self._writing() as database:
+                database.executemany(
+                    "INSERT OR REPLACE INTO states VALUES (?, ?)",
+                    [(place, data) for _, place, data in changed.values()],
+                )
+                database.executemany(
+                    "INSERT OR REPLACE INTO directory VALUES (?, ?, ?)",
+                    [(key, digest, place) for key, (digest, place, _) in changed.items()],
+                )
+                for key in gone:
+                    place = self._directory[key][1]
+                    database.execute("DELETE FROM states WHERE place = ?", (place,))
+                    database.execute("DELETE FROM directory WHERE key = ?", (key,))
+                database.execute(
+                    "UPDATE head SET text = ?, digest = ?", (text, _hash(text.encode()))
+                )
+            self._directory.update((key, line[:2]) for key, line in changed.items())
+            for key in gone:
+                del self._directory[key]
+            self._next_place += len(places)
+            self._sum, self.offset, self.notes = total, offset, json.loads(text)["notes"]
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy what was last saved to another file, while learning and saving go on.
+
+        The copy bears its name only when it is whole; an older file of that name is replaced.
+
+        Raises
+        ------
+        StoreError
+            If it can't be written.
+        """
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        with self._faults(f"copied to {target}"), self._mutex:
+            partial.unlink(missing_ok=True)
+            with contextlib.closing(sqlite3.connect(partial)) as copy:
+                self._open().backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")
+            _sync(partial)
+            partial.replace(target)
+
+    def close(self) -> None:
+        """Let go of the file; nothing needs to be saved by this."""
+        with self._mutex:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+            if self._lock is not None:
+                with contextlib.suppress(OSError):
+                    _lock_path(self.path).unlink()
+                self._lock.close()
+                self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r}, n_states={len(self)}, offset={self.offset})"
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            raise StoreError(f"{self.path} is closed")
+        return self._database
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One view of the file for all that is read inside."""
+        database = self._open()
+        if database.in_transaction:  # of a view that is open
+            yield database
+            return
+        database.execute("BEGIN")
+        try:
+            yield database
+        finally:
+            database.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """All that is written inside, or nothing."""
+        database = self._open()
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield database
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _faults(self, what: str) -> Iterator[None]:
+        """Say in one line what the file system or SQLite said."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
+                raise StoreError(f"{self.path} is damaged or no store: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise StoreError(f"{self.path} can't be {what}: {reason}") from error
+
+    @contextlib.contextmanager
+    def _damage(self) -> Iterator[None]:
+        """Say that the file is damaged where what is in it makes no sense."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise StoreError(f"{self.path} is damaged: {error}") from error
+
+
+def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
+    """Open a store that exists."""
+    if not path.exists():
+        raise FileNotFoundError(2, "there is no such file", str(path))
+    if not path.stat().st_size:
+        raise StoreError(f"{path} is empty: it is no store")
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    database = sqlite3.connect(
+        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+    )
+    try:
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION:
+            raise StoreError(f"{path} is no store of states")
+        if version > _VERSION:
+            raise StoreError(
+                f"{path} must be of version {_VERSION} or older, got version {version}:"
+                " a newer streamcal wrote it"
+            )
+        if not read_only:
+            database.execute("PRAGMA journal_mode = WAL").fetchone()
+            database.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _create(path: Path) -> None:
+    """Make an empty store that appears under its name all at once."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
+        text = json.dumps({"offset": 0, "notes": {}, "n_states": 0, "sum": "0"})
+        database.executescript(
+            f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; {_SCHEMA}"
+        )
+        database.execute("INSERT INTO head VALUES (0, ?, ?)", (text, _hash(text.encode())))
+    # What is left of an older file of that name must not be read into this one.
+    for rest in ("-wal", "-shm"):
+        path.with_name(path.name + rest).unlink(missing_ok=True)
+    partial.replace(path)
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + "-lock")
+
+
+def _take_lock(path: Path) -> sqlite3.Connection:
+    """Become the one writer, for as long as the connection lives."""
+    lock = sqlite3.connect(_lock_path(path), timeout=0.0, isolation_level=None)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        if error.sqlite_errorname == "SQLITE_BUSY":
+            raise StoreError(f"{path} is in use: another process or store writes to it") from None
+        raise
+    return lock
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()
+
+
+def _line(key: str, digest: bytes) -> int:
+    """Return the hash of a line of the directory."""
+    return int.from_bytes(_hash(key.encode() + b"\0" + digest), "little")
+
+
+def _as_offset(offset: Any) -> int:
+    if isinstance(offset, bool) or not hasattr(offset, "__index__") or offset < 0:
+        raise ValueError(f"`offset` must be a non-negative int, got {offset!r}")
+    return int(offset)

@@ -1,0 +1,392 @@
+"""``streamcal calibrate --state``: killed at any instant, the output is that of one run.
+
+The kill harness runs alone, for longer, as
+
+    STREAMCAL_KILLS=200 python -m pytest tests/test_resume.py -k killed -s
+"""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from streamcal import commands, resume, tables
+from streamcal.store import Store, StoreError
+
+COMMAND = [sys.executable, "-m", "streamcal.cli", "calibrate"]
+
+
+def write_table(path: Path, n: int, seed: int = 0, start: int = 0) -> Path:
+    """Write rows ``start`` to ``n`` of a stream: three keys, drifting, some labels missing."""
+    rng = np.random.default_rng(seed)
+    p = rng.random(n).round(4)
+    y = (rng.random(n) < p ** np.linspace(1, 2, n)).astype(int).astype(str)
+    y[rng.random(n) < 0.05] = ""
+    keys = rng.choice(["a", "b", "ü,x"], n)
+    w = rng.uniform(0.5, 2.0, n).round(3)
+    lines = [f'{i},{p[i]},{y[i]},{w[i]},"{keys[i]}"' for i in range(start, n)]
+    path.write_text("\n".join(["id,p,y,w,k", *lines]) + "\n")
+    return path
+
+
+def arguments(table: Path, out: Path, store: Path | None, *more: Any) -> list[str]:
+    state = [] if store is None else ["--state", store]
+    columns = ["--score", "p", "--label", "y", "--weight", "w", "--key", "k"]
+    return [str(a) for a in (table, *columns, "--window", 400, "--out", out, *state, *more)]
+
+
+def calibrate(table: Path, out: Path, store: Path | None, *more: Any, status: int = 0) -> str:
+    """Run the command in this process and return what it says; a traceback fails the test."""
+    result = CliRunner().invoke(commands.app, ["calibrate", *arguments(table, out, store, *more)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == status, result.output
+    return result.stderr
+
+
+def states(store: Path) -> dict[str, bytes]:
+    with Store(store) as opened:
+        return {key: opened.get_bytes(key) for key in opened.keys()}  # noqa: SIM118
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A table, what one run makes of it, and the store it leaves."""
+    table = write_table(tmp_path / "table.csv", 3000)
+    out, store = tmp_path / "whole.csv", tmp_path / "whole.db"
+    calibrate(table, out, store, "--batch-rows", 100)
+    return table, out, store
+
+
+def test_the_state_changes_nothing_in_the_output(done: tuple[Path, Path, Path]) -> None:
+    table, out, _ = done
+    plain = out.with_name("plain.csv")
+    calibrate(table, plain, None)
+    assert out.read_bytes() == plain.read_bytes()
+    assert not list(out.parent.glob("*.partial"))
+    assert not list(out.parent.glob("*-lock"))
+
+
+class Crash(BaseException):
+    """What a kill looks like from inside."""
+
+
+class _Always:
+    is_due = staticmethod(lambda: True)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def test_a_crash_while_rows_are_passed_over(
+    done: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, whole, _ = done
+    out, store = whole.with_name("out.csv"), whole.with_name("run.db")
+    monkeypatch.setattr(resume, "Pace", _Always)
+    original = resume.Checkpoint.reached
+    for limit in (2000, 500, 2500):
+        chunks = iter(range(limit // 100))
+
+        def reached(self: Any, *args: Any, chunks: Any = chunks, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if next(chunks, None) is None:
+                raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(resume.Checkpoint, "reached", reached)
+            with pytest.raises(Crash):
+                calibrate(table, out, store, "--batch-rows", 100)
+    calibrate(table, out, store)
+    assert out.read_bytes() == whole.read_bytes()
+
+
+POINTS = [
+    (resume.Store, "save", "before"),
+    (resume.Store, "save", "after"),
+    (tables.Output, "write", "before"),
+    (tables.Output, "write", "after"),
+    (tables.Output, "sync", "after"),
+]
+
+
+@pytest.mark.parametrize("at", [1, 7, 29])
+@pytest.mark.parametrize("point", POINTS, ids=lambda p: f"{p[2]} {p[0].__name__}.{p[1]}")
+def test_crashes_at_every_step(
+    done: tuple[Path, Path, Path],
+    point: tuple[type, str, str],
+    at: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The n-th save or write is the last thing that happens; then the command runs again."""
+    table, whole, whole_store = done
+    out, store = whole.with_name("out.csv"), whole.with_name("run.db")
+    kind, method, when = point
+    original, calls = getattr(kind, method), 0
+
+    def crashing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at and when == "before":
+            raise Crash
+        result = original(self, *args, **kwargs)
+        if calls == at:
+            raise Crash
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, method, crashing)
+        patch.setattr(resume, "Pace", _Always)
+        try:
+            calibrate(table, out, store, "--batch-rows", 100)
+        except Crash:
+            assert not out.exists() or calls >= at
+    calibrate(table, out, store, "--batch-rows", random.Random(at).choice([1, 64, 5000]))
+    assert out.read_bytes() == whole.read_bytes()
+    assert states(store) == states(whole_store)
+
+
+def kill_until_done(
+    command: Sequence[str], rng: random.Random, n_kills: int, longest: float
+) -> int:
+    """Run a command, killed at random instants at most ``n_kills`` times; return how often."""
+    killed = 0
+    while True:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        try:
+            wait = rng.uniform(0.0, longest) if killed < n_kills else None
+            _, said = process.communicate(timeout=wait)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            killed += 1
+            continue
+        assert process.returncode == 0, said.decode()
+        return killed
+
+
+def test_killed_at_random_instants(tmp_path: Path) -> None:
+    """SIGKILL, again and again: 0 rows lost, 0 learned twice, states equal to the last bit."""
+    n_kills = int(os.environ.get("STREAMCAL_KILLS", "4"))
+    rng = random.Random(n_kills)
+    table = write_table(tmp_path / "table.csv", 30_000)
+    whole, whole_store = tmp_path / "whole.csv", tmp_path / "whole.db"
+    more = ("--batch-rows", "100")
+    begun = time.monotonic()
+    subprocess.run(
+        [*COMMAND, *arguments(table, whole, whole_store, *more)], check=True, capture_output=True
+    )
+    longest = time.monotonic() - begun
+    killed = runs = 0
+    while killed < n_kills:
+        out, store = tmp_path / f"{runs}.csv", tmp_path / f"{runs}.db"
+        command = [*COMMAND, *arguments(table, out, store, *more)]
+        killed += kill_until_done(command, rng, min(20, n_kills - killed), longest)
+        runs += 1
+        assert out.read_bytes() == whole.read_bytes()
+        assert states(store) == states(whole_store)
+        out.unlink()
+        store.unlink()
+    print(f"\n{killed} kills in {runs} runs: outputs and states are equal")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_after_a_batch(tmp_path: Path, number: signal.Signals) -> None:
+    table = write_table(tmp_path / "table.csv", 60_000)
+    out, store = tmp_path / "out.csv", tmp_path / "run.db"
+    partial = tmp_path / "out.csv.partial"
+    command = [*COMMAND, *arguments(table, out, store, "--batch-rows", 50)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while not (partial.exists() and partial.stat().st_size > 1000) and process.poll() is None:
+        time.sleep(0.002)  # until it is at work
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("the run had ended before the signal came")
+    assert process.returncode == 128 + number
+    assert b"the same command goes on from there" in said
+    assert b"Traceback" not in said
+    with Store(store) as opened:
+        assert partial.stat().st_size == opened.notes["length"]
+        assert 0 < opened.offset < 60_000
+    calibrate(table, out, store)
+    plain = tmp_path / "plain.csv"
+    calibrate(table, plain, None)
+    assert out.read_bytes() == plain.read_bytes()
+
+
+def test_a_table_may_grow(tmp_path: Path) -> None:
+    table, out, store = tmp_path / "t.csv", tmp_path / "out.csv", tmp_path / "run.db"
+    text = write_table(tmp_path / "all.csv", 500).read_text().splitlines(keepends=True)
+    for n in (1, 2, 101, 101, 350, 501):
+        table.write_text("".join(text[:n]))
+        said = calibrate(table, out, store)
+        assert len(out.read_text().splitlines()) == n
+    plain = tmp_path / "plain.csv"
+    assert calibrate(tmp_path / "all.csv", plain, None) == said
+    assert out.read_bytes() == plain.read_bytes()
+
+
+def test_the_next_table_goes_on_with_what_is_learned(tmp_path: Path) -> None:
+    both = write_table(tmp_path / "both.csv", 800)
+    lines = both.read_text().splitlines(keepends=True)
+    store, parts = tmp_path / "run.db", []
+    for name, rows in (("mon", lines[1:501]), ("tue", lines[501:])):
+        table = tmp_path / f"{name}.csv"
+        table.write_text("".join([lines[0], *rows]))
+        calibrate(table, tmp_path / f"{name}.out.csv", store)
+        parts += (tmp_path / f"{name}.out.csv").read_text().splitlines()[1:]
+    plain = tmp_path / "plain.csv"
+    calibrate(both, plain, None)
+    assert plain.read_text().splitlines()[1:] == parts
+
+
+def test_a_bad_row_is_mended_and_it_goes_on(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", 300)
+    good = table.read_text()
+    lines = good.splitlines(keepends=True)
+    table.write_text("".join([*lines[:200], "199,x,0,1.0,a\n", *lines[201:]]))
+    out, store = tmp_path / "out.csv", tmp_path / "run.db"
+    said = calibrate(table, out, store, status=1)
+    assert "row 200: `p` must be a finite number, got 'x'" in said
+    with Store(store) as opened:
+        assert opened.offset == 199
+    table.write_text(good)
+    calibrate(table, out, store)
+    plain = tmp_path / "plain.csv"
+    calibrate(table, plain, None)
+    assert out.read_bytes() == plain.read_bytes()
+
+
+def test_bad_rows_that_are_skipped_are_counted_once(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", 300)
+    lines = table.read_text().splitlines(keepends=True)
+    lines[50] = lines[150] = "0,x,0,1.0,a\n"
+    out, store = tmp_path / "out.csv", tmp_path / "run.db"
+    for n in (100, 301):
+        table.write_text("".join(lines[:n]))
+        said = calibrate(table, out, store, "--on-error", "skip")
+    assert "298 rows calibrated" in said
+    assert said == calibrate(table, tmp_path / "plain.csv", None, "--on-error", "skip")
+    assert out.read_bytes() == (tmp_path / "plain.csv").read_bytes()
+
+
+def test_ndjson(tmp_path: Path) -> None:
+    table, out, store = tmp_path / "t.jsonl", tmp_path / "out.jsonl", tmp_path / "run.db"
+    rows = [{"p": i % 7 / 7, "y": i % 3 % 2, "w": 1, "k": i % 2} for i in range(200)]
+    for n in (90, 200):
+        table.write_text("".join(json.dumps(row) + "\n" for row in rows[:n]))
+        calibrate(table, out, store, "--batch-rows", 7)
+    calibrate(table, tmp_path / "plain.jsonl", None)
+    assert out.read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
+
+
+def test_rows_that_were_learned_must_not_change(done: tuple[Path, Path, Path]) -> None:
+    table, out, store = done
+    before = states(store), out.read_bytes()
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join([*lines[:8], "7,0.123,1,1.0,a\n", *lines[9:]]))
+    said = calibrate(table, out, store, status=1)
+    assert "has learned 3,000 rows, but those at the beginning of this table are others" in said
+    assert states(store) == before[0]
+    assert (out.with_name("whole.csv.partial")).read_bytes() == before[1]
+
+
+def test_what_does_not_belong_together_is_refused(done: tuple[Path, Path, Path]) -> None:
+    table, out, store = done
+    before = states(store)
+    said = calibrate(table, out, store, "--prior", 2, status=1)
+    assert "was begun with --prior 1.0, not 2.0" in said
+    other = out.with_name("other.csv")
+    assert "belongs to the output" in calibrate(table, other, store, status=1)
+    said = calibrate(table, Path("-"), out.with_name("new.db"), status=2)
+    assert "--state needs --out FILE" in said
+    said = calibrate(table, other, out.with_name("new.db"), "--report", "r.png", status=2)
+    assert "--state has no --report" in said
+    parquet = table.with_name("t.parquet")
+    parquet.touch()
+    said = calibrate(parquet, table.with_name("o.parquet"), out.with_name("new.db"), status=2)
+    assert "a Parquet file has its index at the end" in said
+    assert not out.with_name("new.db").exists()
+    assert states(store) == before
+    foreign = out.with_name("foreign.db")
+    sqlite3.connect(foreign).executescript("CREATE TABLE t (a); ").close()
+    assert "is no store" in calibrate(table, other, foreign, status=1)
+
+
+def test_an_unfinished_table_comes_first(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", 100)
+    table.write_text(table.read_text() + "100,x,0,1.0,a\n")
+    store = tmp_path / "run.db"
+    calibrate(table, tmp_path / "out.csv", store, status=1)
+    other = write_table(tmp_path / "u.csv", 50)
+    said = calibrate(other, tmp_path / "u.out.csv", store, status=1)
+    assert "is at row 100 of" in said
+    assert "finish that first" in said
+
+
+def test_two_processes_on_one_state(done: tuple[Path, Path, Path]) -> None:
+    table, out, store = done
+    with Store(store):
+        done_by_other = subprocess.run(
+            [*COMMAND, *arguments(table, out, store)], capture_output=True, check=False
+        )
+        assert done_by_other.returncode == 1
+        assert b"is in use" in done_by_other.stderr
+        assert b"Traceback" not in done_by_other.stderr
+    calibrate(table, out, store)
+
+
+def test_a_lost_output_is_said(done: tuple[Path, Path, Path]) -> None:
+    table, out, store = done
+    data = out.read_bytes()
+    out.write_bytes(data[:500])
+    assert "is shorter than the" in calibrate(table, out, store, status=1)
+    out.with_name("whole.csv.partial").unlink()
+    assert "No such file" in calibrate(table, out, store, status=1)
+
+
+def test_a_full_disk_loses_nothing(
+    done: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writing the output or the store fails half-way; with room again it goes on."""
+    table, whole, whole_store = done
+    out, store = whole.with_name("out.csv"), whole.with_name("run.db")
+    original, room = tables.Output.write, 20_000
+
+    def full(self: tables.Output, data: Any) -> int:
+        if self.tell() + len(memoryview(data)) > room:
+            self._file.write(memoryview(data)[: len(memoryview(data)) // 2])
+            raise OSError(28, "No space left on device")
+        return original(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables.Output, "write", full)
+        said = calibrate(table, out, store, "--batch-rows", 100, status=1)
+        assert "No space left on device" in said
+    save = Store.save
+
+    def fails(self: Store, *args: Any, **kwargs: Any) -> None:
+        if self.offset > 1500:
+            raise StoreError(f"{self.path} can't be written: database or disk is full")
+        save(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "save", fails)
+        said = calibrate(table, out, store, "--batch-rows", 100, status=1)
+        assert "can't be written" in said
+    calibrate(table, out, store)
+    assert out.read_bytes() == whole.read_bytes()
+    assert states(store) == states(whole_store)
