@@ -119,7 +119,7 @@ def solve(
         pieces = [(labels[i:j], w[i:j] if len(w) else w, differences) for i, j in blocks]
         found = run_in(pool, _summarise_piece, pieces)
         # Cuts are counted from the start of a piece.
-        parts = [[s + [[0], [0], [i]] for s, (i, _) in zip(found, blocks, strict=True)]]
+        parts = [[s + np.array([[0], [0], [i]]) for s, (i, _) in zip(found, blocks, strict=True)]]
     elif n_jobs == 1:
         parts = [[summarise(labels, w, differences, *samples) for samples in blocks]]
     else:

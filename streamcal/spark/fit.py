@@ -103,7 +103,7 @@ def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]
             return
         samples = pd.concat(parts)
         scores = as_vector(samples["score"], "scores")
-        w = samples["weight"] if "weight" in samples else None
+        w = samples.get("weight")
         blocks = blocks_of(scores, samples["label"], w, loss=loss)
         yield pd.DataFrame(blocks, columns=list(BLOCK_COLUMNS))
 
