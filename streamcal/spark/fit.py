@@ -1,10 +1,8 @@
 """An isotonic fit of a frame that is too large for one machine, exactly.
 
-Pooling adjacent violators may begin anywhere: a block that pooling finds among the samples of a
-range of scores is part of one block of the whole (Kearsley, Tapia & Trosset, *An Approach to
-Parallelizing Isotonic Regression*, 1996). So Spark sorts the samples into ranges, each range is
-fitted where it lies, and the blocks of all ranges, few as they are, are pooled on the driver. Equal
-scores lie in one range. Parts of a frame that are no ranges could not be put together so.
+Spark sorts the samples into ranges of scores, each range is fitted where it lies, and the blocks of
+all ranges, few as they are, are pooled on the driver. Why this is exact, and why parts that are no
+ranges would not do, says `streamcal.calibration.blocks`.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from streamcal import losses
-from streamcal._validation import as_vector, check_choice, check_window
+from streamcal._validation import check_choice, check_window
 from streamcal.calibration import Staircase
 from streamcal.calibration.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
 from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE
@@ -102,9 +100,7 @@ def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]
         if not parts:
             return
         samples = pd.concat(parts)
-        scores = as_vector(samples["score"], "scores")
-        w = samples.get("weight")
-        blocks = blocks_of(scores, samples["label"], w, loss=loss)
-        yield pd.DataFrame(blocks, columns=list(BLOCK_COLUMNS))
+        blocks = blocks_of(samples["score"], samples["label"], samples.get("weight"), loss=loss)
+        yield pd.DataFrame(blocks, columns=BLOCK_COLUMNS)
 
     return fit
