@@ -12,24 +12,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from streamcal import losses
 from streamcal._validation import as_vector, check_choice, check_window
 from streamcal.calibration import Staircase
-from streamcal.calibration.staircase import (
-    INTERPOLATIONS,
-    OUTSIDE,
-    as_samples,
-    from_stack,
-    pool_ties,
-)
-from streamcal.kernels import pav
+from streamcal.calibration.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
+from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE
 from streamcal.spark.columns import check_frame, check_samples
-
-_COLUMNS = ["lower", "upper", "weight", "sum", "moment", "mean"]  # of `streamcal.kernels.pav`
 
 
 def isotonic_fit(
@@ -90,13 +81,12 @@ def isotonic_fit(
         ranges = samples.repartitionByRange("score")
     else:
         ranges = samples.repartitionByRange(n_ranges, "score")
-    schema = ", ".join(f"{name} double" for name in _COLUMNS)
+    schema = ", ".join(f"{name} double" for name in BLOCK_COLUMNS)
     found = ranges.mapInPandas(_fit_range(mean_loss), schema).toArrow()
     if not len(found):
         raise ValueError("`df` must hold at least one row with a score, a label and a weight")
-    blocks = np.column_stack([found[name].to_numpy() for name in _COLUMNS])
-    stack = _pool(blocks[np.argsort(blocks[:, pav.LOWER], kind="stable")])
-    return from_stack(stack, len(stack), mean_loss, interpolation, outside)
+    blocks = np.column_stack([found[name].to_numpy() for name in BLOCK_COLUMNS])
+    return fit_blocks(blocks, loss=mean_loss, interpolation=interpolation, outside=outside)
 
 
 def _quoted(name: str) -> str:
@@ -113,30 +103,8 @@ def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]
             return
         samples = pd.concat(parts)
         scores = as_vector(samples["score"], "scores")
-        order = np.argsort(scores, kind="stable")
-        labels = samples["label"].to_numpy()[order]
-        w = samples["weight"].to_numpy()[order] if "weight" in samples else None
-        x, weights, sums = as_samples(scores[order], labels, w, loss)
-        yield pd.DataFrame(_blocks(*pool_ties(x, weights, sums)), columns=_COLUMNS)
+        w = samples["weight"] if "weight" in samples else None
+        blocks = blocks_of(scores, samples["label"], w, loss=loss)
+        yield pd.DataFrame(blocks, columns=list(BLOCK_COLUMNS))
 
     return fit
-
-
-def _blocks(
-    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the blocks of samples with increasing scores."""
-    stack = np.empty((len(x), pav.COLUMNS))
-    size = pav.extend(stack, 0, x, weights, sums)
-    return stack[: pav.close(stack, size)]
-
-
-def _pool(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the blocks that pooling makes of blocks in score order."""
-    lower, weights, sums = np.ascontiguousarray(blocks[:, [pav.LOWER, pav.WEIGHT, pav.SUM]].T)
-    pooled = _blocks(lower, weights, sums)
-    first = np.searchsorted(lower, pooled[:, pav.LOWER])
-    last = np.r_[first[1:], len(blocks)] - 1
-    pooled[:, pav.UPPER] = blocks[last, pav.UPPER]
-    pooled[:, pav.MOMENT] = np.add.reduceat(blocks[:, pav.MOMENT], first)
-    return pooled
