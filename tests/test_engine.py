@@ -15,6 +15,7 @@ import pytest
 from streamcal import (
     AnytimeCalibrator,
     Calibrator,
+    HedgedCalibrator,
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
@@ -485,3 +486,30 @@ def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> Non
         np.testing.assert_allclose(snapshot.predict_many(grid), values, rtol=1e-14)
     with pytest.raises(AttributeError, match="a snapshot does not change"):
         shared[0][0].n_samples = 3
+
+
+def test_a_hedge_is_charged_what_it_served(tmp_path: Path) -> None:
+    """Labels 20 events late, with restarts: tickets wait with their scores."""
+    rng = np.random.default_rng(5)
+    scores = rng.random(120)
+    y = (rng.random(120) < scores**2).astype(float)
+    events: list[Event] = []
+    for i in range(140):
+        if i < 120:
+            events.append(Event(scores[i], id=i))
+        if i >= 20:
+            events.append(Event(math.nan, y[i - 20], id=i - 20))
+    expected, waiting = HedgedCalibrator(), []
+    for i in range(140):
+        if i < 120:
+            waiting.append(expected.serve_one(scores[i])[1])
+        if i >= 20:
+            expected.learn_one(scores[i - 20], y[i - 20], served=waiting[i - 20])
+    for stop in (50, 51, 170, len(events)):
+        with Store(tmp_path / "run.db") as store:
+            run(events[:stop], HedgedCalibrator(), lambda *_: None, store, join=LabelJoin(100))
+    with Store(tmp_path / "run.db") as store:
+        (name,) = (name for name in store if name.startswith("key:"))
+        found = store.get(name)
+    assert found.weights == expected.weights
+    assert found.mean_delay == expected.mean_delay > 10
