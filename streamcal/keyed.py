@@ -24,7 +24,8 @@ from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.store import Store
 
-_PREFIX = "key:"
+PREFIX = "key:"
+"""What the key of a state in a store begins with; the rest is the key of the calibrator as JSON."""
 _LEVEL = 1  # of compression: more takes longer and gains little
 
 Vector = NDArray[np.float64]
@@ -100,7 +101,7 @@ class KeyedCalibrator:
         """Return the number of keys that have a calibrator, wherever it is."""
         if self.store is None:
             return len(self._live) + len(self._parked)
-        stored = sum(key.startswith(_PREFIX) for key in self.store.keys())  # noqa: SIM118
+        stored = sum(key.startswith(PREFIX) for key in self.store.keys())  # noqa: SIM118
         here = {*self._live, *self._parked}
         return stored + sum(_name(key) not in self.store for key in here)
 
@@ -110,8 +111,8 @@ class KeyedCalibrator:
         yield from here
         if self.store is not None:
             for name in self.store.keys():  # noqa: SIM118
-                if name.startswith(_PREFIX):
-                    key = unpack(json.loads(name.removeprefix(_PREFIX)))
+                if name.startswith(PREFIX):
+                    key = unpack(json.loads(name.removeprefix(PREFIX)))
                     if key not in here:
                         yield key
 
@@ -301,4 +302,4 @@ def group(keys: Iterable[Hashable]) -> Groups:
 
 def _name(key: Hashable) -> str:
     """Return the name of a key in the store; ``TypeError`` if it is of another kind."""
-    return _PREFIX + json.dumps(pack(key))
+    return PREFIX + json.dumps(pack(key))

@@ -31,13 +31,13 @@ LAYERS = [
     {"keyed"},
     {"engine"},
     {"plot"},
-    {"tables", "demo"},
+    {"tables", "demo", "report"},
     {"cli", "commands", "resume"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
-OPTIONAL = {"matplotlib", "pyarrow", "rich", "typer"}
+OPTIONAL = {"bokeh", "jinja2", "markupsafe", "matplotlib", "pyarrow", "rich", "typer"}
 # What takes its time to import, required or not.
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
 
