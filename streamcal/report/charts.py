@@ -45,7 +45,7 @@ def describe(chart: Chart) -> dict[str, Any]:
     >>> described["root_id"] == described["doc"]["roots"][0]["id"]
     True
     """
-    return dict(json_item(_draw(chart)))  # type: ignore[no-untyped-call]
+    return dict(json_item(_draw(chart)))
 
 
 def data(chart: Chart) -> list[dict[str, list[float]]]:
@@ -102,7 +102,8 @@ def _draw(chart: Chart) -> Any:
         if series.color != "muted":
             told.setdefault(series.kind, []).append(renderer)
     for kind, renderers in told.items():
-        if kind in _TOLD:
+        axes = _TOLD.get(kind)
+        if axes:
             tips = [
                 (getattr(chart, axis), f"@{name}{{{form}}}") for axis, name, form in _TOLD[kind]
             ]
@@ -119,7 +120,9 @@ _TOLD = {
 
 
 def _range(ends: tuple[float, float] | None) -> Any:
-    return DataRange1d(range_padding=0.04) if ends is None else Range1d(*ends)  # type: ignore[no-untyped-call]
+    if ends is None:
+        return DataRange1d(range_padding=0.04)
+    return Range1d(start=ends[0], end=ends[1])
 
 
 def _add(plot: Any, series: Series, source: Any) -> Any:

@@ -66,8 +66,13 @@ class Chart:
 
     @property
     def legend(self) -> tuple[Series, ...]:
-        """The series to be named: one of each name and colour."""
-        return tuple({(s.name, s.color): s for s in self.series if s.name}.values())
+        """The series to be named, bands last: one of each name and colour, none that is chosen."""
+        named = [s for s in self.series if s.name and s.name != s.choice]
+        named.sort(key=lambda s: s.kind == "band")
+        return tuple({(s.name, s.color): s for s in named}.values())
+
+
+Cells = tuple[str | float | int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Table:
     id: str
     caption: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str | float | int, ...], ...]
+    rows: tuple[Cells, ...]
     bars: int | None = None
 
 

@@ -4,6 +4,7 @@
   const root = document.documentElement;
   const described = JSON.parse(document.getElementById("charts").textContent);
   const plots = {};
+  const PAPER = 620;  // pixels that a sheet of A4 or letter has across, less margins
 
   function paint() {
     const style = getComputedStyle(root);
@@ -49,6 +50,10 @@
       addEventListener(event, () => {
         root.classList.toggle("paper", paper);
         paint();
+        // A browser does not lay charts out anew for paper: wide ones are made to fit.
+        for (const chart of document.querySelectorAll(".chart")) {
+          chart.style.zoom = paper ? Math.min(1, PAPER / chart.offsetWidth) : "";
+        }
       });
     }
     root.dataset.ready = "yes";

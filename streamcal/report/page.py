@@ -44,7 +44,7 @@ def render(report: Report, *, live: bool = False) -> str:
     True
     """
     described = {chart.id: charts.describe(chart) for chart in report.charts}
-    return _template().render(
+    html: str = _template().render(
         report=report,
         live=live,
         policy=_POLICY + ("'self'" if live else "'none'"),
@@ -56,6 +56,7 @@ def render(report: Report, *, live: bool = False) -> str:
         library=Markup(charts.library()),
         charts=Markup(_json(described)),
     )
+    return html
 
 
 def news(report: Report) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def news(report: Report) -> dict[str, Any]:
         ``version`` and ``structure`` of the report; ``html`` by the id of the element that it goes
         into; ``charts``: the numbers of each, by its id.
     """
-    body = _template().module.table_body  # type: ignore[attr-defined]
+    body = _template().module.table_body
     html = {table.id: str(body(table)) for part in report.sections for table in part.tables}
     html |= {f"{part.id}-text": str(Markup.escape(part.text)) for part in report.sections}
     html |= {f"{chart.id}-summary": str(Markup.escape(chart.summary)) for chart in report.charts}

@@ -20,7 +20,7 @@ from streamcal.calibration.staircase import isotonic_fit
 from streamcal.keyed import PREFIX
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve
-from streamcal.report.content import Chart, Section, Series, Table, bars, listed, shown, thin
+from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
 from streamcal.store import Store
 
 MOST_STATES = 12
@@ -103,7 +103,7 @@ def _score_section(
     comparable: bool,
     score: str,
 ) -> Section:
-    rows = [
+    rows: list[Cells] = [
         (_SCORE_NAMES[kind], name, *(float(part) for part in parts))
         for (kind, name), parts in scores.items()
     ]
@@ -116,7 +116,9 @@ def _score_section(
     )
     if not comparable:
         text += f" Some values of {score} are no probabilities, so there is nothing to compare."
-    return Section("scores", "Scores", text, (), (Table("scores", "Scores", header, tuple(rows)),))
+    return Section(
+        "scores", "Scores", text, (), (Table("score-numbers", "Scores", header, tuple(rows)),)
+    )
 
 
 def _reliability(
@@ -133,7 +135,7 @@ def _reliability(
         if curve.band is not None:
             x, low, high = _thin_band(*curve.band)
             columns = {"x": x, "low": low, "high": high}
-            label = f"{name}: {100 * LEVEL:g} % of curves if it were calibrated"
+            label = f"{name}: {100 * LEVEL:g} % band if calibrated"
             series.append(Series(label, "band", columns, color))
         x, y = thin(*curve.points())
         series.append(Series(name, "line", {"x": x, "y": y}, color))
@@ -149,7 +151,7 @@ def _reliability(
             "predicted probability",
             "observed frequency",
             tuple(series),
-            f"Isotonic regression of the labels on the predictions; miscalibration (Brier): {told}.",
+            f"Isotonic regression of the labels on the predictions. Miscalibration: {told}.",
             square,
             square,
         ),
@@ -165,7 +167,7 @@ def _reliability(
     )
     points = np.linspace(0.0, 1.0, 11)
     header = ("Predicted", *(f"observed at {name}" for name in curves))
-    rows = tuple(
+    rows: tuple[Cells, ...] = tuple(
         (f"{at:.1f}", *(float(curve.staircase(at, outside="nan")) for curve in curves.values()))
         for at in points.tolist()
     )
@@ -297,7 +299,7 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
     sizes = store.sizes()
     largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:most]
     states: dict[str, Any] = {}
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
     for key in largest:
         name, data = _readable(key), store.get_bytes(key)
         kind = decode(data).kind
@@ -357,7 +359,7 @@ def _n_samples(state: Any) -> int | str:
 def _staircases(states: Mapping[str, Any]) -> Section | None:
     """Return the maps that calibrators have learned."""
     maps: dict[str, tuple[Vector, Vector]] = {}
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
     for name, state in states.items():
         if not isinstance(state, Calibrator):
             continue
@@ -436,24 +438,18 @@ def _thresholds(states: Mapping[str, Any]) -> Section | None:
     series, rows = [], []
     for name, cuts in found.items():
         choice = name if len(found) > 1 else ""
-        finite = cuts[np.isfinite(cuts)]
+        finite = np.unique(cuts[np.isfinite(cuts)])
         if len(finite):
-            spread = max(float(np.ptp(finite)), 1.0 if len(finite) == 1 else 1e-9) * 0.25
-            corners = np.concatenate(
-                [[finite[0] - spread], np.repeat(finite, 2), [finite[-1] + spread]]
-            )
-            levels = 1.0 + np.searchsorted(cuts, finite, side="right")
-            first = 1.0 + np.searchsorted(cuts, finite[0], side="left")
-            y = np.concatenate(
-                [
-                    [first],
-                    np.column_stack([np.append(first, levels[:-1]), levels]).ravel(),
-                    levels[-1:],
-                ]
-            )
-            series.append(Series(name, "line", {"x": corners, "y": y}, "c0", choice=choice))
-            cut = {"x": np.unique(finite)}
-            series.append(Series("threshold", "rules", cut, "muted", "dashed", choice))
+            margin = 0.25 * (np.ptp(finite) or 1.0)
+            ends = [finite[0] - margin, finite[-1] + margin]
+            at = np.concatenate([ends[:1], finite])
+            labels = 1.0 + np.searchsorted(cuts, at, side="right")
+            x = np.concatenate([at, finite, ends[1:]])
+            y = np.concatenate([labels, labels])
+            order = np.argsort(np.concatenate([np.arange(len(at)) * 2, np.arange(len(at)) * 2 + 1]))
+            columns = {"x": x[order], "y": y[order]}
+            series.append(Series(name, "line", columns, "c0", choice=choice))
+            series.append(Series("threshold", "rules", {"x": finite}, "muted", "dashed", choice))
         rows += [(name, f"{k + 1} | {k + 2}", float(cut)) for k, cut in enumerate(cuts.tolist())]
     charts = (
         Chart(
@@ -481,8 +477,8 @@ def _has(state: Any, name: str) -> bool:
 def _decisions(states: Mapping[str, Any]) -> Section | None:
     """Return curves of a metric over thresholds, and confusion counts."""
     series: list[Series] = []
-    best: list[tuple[str | float | int, ...]] = []
-    counts: list[tuple[str | float | int, ...]] = []
+    best: list[Cells] = []
+    counts: list[Cells] = []
     curves = {n: s for n, s in states.items() if callable(getattr(s, "curve", None)) and s.n_scores}
     for name, state in curves.items():
         choice = name if len(curves) > 1 else ""
@@ -499,6 +495,7 @@ def _decisions(states: Mapping[str, Any]) -> Section | None:
     if not best and not counts:
         return None
     charts, tables = [], []
+    told = [f"{row[0]} {shown(row[3])} from {shown(row[2])} up" for row in best[:3]]
     if series:
         charts.append(
             Chart(
@@ -507,12 +504,12 @@ def _decisions(states: Mapping[str, Any]) -> Section | None:
                 "threshold",
                 "metric on past samples",
                 tuple(series),
-                f"Best: {listed([f'{row[0]} {shown(row[3])} from {shown(row[2])} up' for row in best[:3]])}.",
+                f"Best: {listed(told)}.",
             )
         )
     if best:
-        header = ("Key", "Metric", "Threshold", "Reached")
-        tables.append(Table("decision-numbers", "Best thresholds", header, tuple(best)))
+        reached = ("Key", "Metric", "Threshold", "Reached")
+        tables.append(Table("decision-numbers", "Best thresholds", reached, tuple(best)))
     if counts:
         header = ("Key", "Metric", "TP", "FP", "FN", "TN", "Claim gap")
         tables.append(Table("counts", "Confusion counts carried", header, tuple(counts)))
