@@ -5,6 +5,7 @@ the template. Colours are names of the page's palette (tags such as ``c0``), whi
 page turns into those of the light, the dark or the printed page.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from streamcal.report.content import Chart, Series
 HEIGHT = 340
 
 
+@cache
 def library() -> str:
     """Return the plotting library's script, as it stands in every report."""
     resources = Resources(mode="inline", components=["bokeh"], minified=True)

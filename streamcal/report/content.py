@@ -119,8 +119,8 @@ def shown(cell: str | float) -> str:
 
     Examples
     --------
-    >>> shown(0.25), shown(1234567), shown(float("inf")), shown("a")
-    ('0.2500', '1,234,567', '∞', 'a')
+    >>> shown(-0.25), shown(1234567), shown(float("inf")), shown(float("nan")), shown("a")
+    ('−0.2500', '1,234,567', '∞', '–', 'a')
     """
     if isinstance(cell, str):
         return cell
@@ -130,7 +130,8 @@ def shown(cell: str | float) -> str:
         return "–"
     if math.isinf(cell):
         return "∞" if cell > 0 else "−∞"
-    return f"{cell:.4f}" if 1e-3 <= abs(cell) < 1e4 or not cell else f"{cell:.3g}"
+    text = f"{cell:.4f}" if 1e-3 <= abs(cell) < 1e4 or not cell else f"{cell:.3g}"
+    return text.replace("-", "−")
 
 
 def thin(

@@ -7,10 +7,11 @@ load anything from anywhere; a served page may ask its own server for news.
 
 import hashlib
 import json
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 import streamcal
@@ -44,7 +45,7 @@ def render(report: Report, *, live: bool = False) -> str:
     True
     """
     described = {chart.id: charts.describe(chart) for chart in report.charts}
-    html: str = _template().render(
+    html: str = _template("page.html").render(
         report=report,
         live=live,
         policy=_POLICY + ("'self'" if live else "'none'"),
@@ -68,7 +69,7 @@ def news(report: Report) -> dict[str, Any]:
         ``version`` and ``structure`` of the report; ``html`` by the id of the element that it goes
         into; ``charts``: the numbers of each, by its id.
     """
-    body = _template().module.table_body
+    body = _template("table.html").module.table_body
     html = {table.id: str(body(table)) for part in report.sections for table in part.tables}
     html |= {f"{part.id}-text": str(Markup.escape(part.text)) for part in report.sections}
     html |= {f"{chart.id}-summary": str(Markup.escape(chart.summary)) for chart in report.charts}
@@ -116,7 +117,10 @@ def _ours(name: str) -> Markup:
     return Markup(files("streamcal.report").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _template() -> Any:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
+@cache
+def _template(name: str) -> Any:
+    environment = Environment(
+        loader=FunctionLoader(_ours), autoescape=True, undefined=StrictUndefined
+    )
     environment.filters["shown"] = shown
-    return environment.from_string(_ours("page.html"))
+    return environment.get_template(name)

@@ -69,8 +69,8 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     ValueError
         If there are no rows, or they are no probabilities and labels.
     """
-    comparable = bool(((scored.raw >= 0.0) & (scored.raw <= 1.0)).all())
-    before = {score: scored.raw} if comparable else {}
+    probabilities = bool(((scored.raw >= 0.0) & (scored.raw <= 1.0)).all())
+    before = {score: scored.raw} if probabilities else {}
     curves = {
         name: ReliabilityCurve.from_predictions(
             scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=_RESAMPLES, seed=seed
@@ -79,9 +79,9 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     }
     scores = _scores(scored, curves)
     return [
-        _score_section(scored, scores, comparable, score),
+        _score_section(scored, scores, None if probabilities else score),
         _reliability(curves, scores),
-        _over_time(scored, list(curves), comparable, seed),
+        _over_time(scored, list(curves), seed),
     ]
 
 
@@ -100,8 +100,7 @@ def _scores(
 def _score_section(
     scored: Scored,
     scores: Mapping[tuple[str, str], Decomposition],
-    comparable: bool,
-    score: str,
+    left_out: str | None,
 ) -> Section:
     rows: list[Cells] = [
         (_SCORE_NAMES[kind], name, *(float(part) for part in parts))
@@ -114,8 +113,8 @@ def _score_section(
         " is its miscalibration (MCB, what the best recalibration would gain) less discrimination"
         " (DSC) plus the uncertainty of the labels themselves (UNC). Less is better."
     )
-    if not comparable:
-        text += f" Some values of {score} are no probabilities, so there is nothing to compare."
+    if left_out is not None:
+        text += f" Some values of {left_out} are no probabilities, so there is nothing to compare."
     return Section(
         "scores", "Scores", text, (), (Table("score-numbers", "Scores", header, tuple(rows)),)
     )
@@ -198,11 +197,11 @@ def _rebin(shares: Vector, edges: Vector, wanted: Vector) -> Vector:
     return np.diff(np.interp(wanted, edges, total))
 
 
-def _over_time(scored: Scored, names: list[str], comparable: bool, seed: int) -> Section:
+def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
     n = len(scored.labels)
     n_windows = max(1, min(_MOST_WINDOWS, n // _LEAST_WINDOW))
     bounds = np.linspace(0, n, n_windows + 1).astype(np.int64)
-    columns = [scored.raw, scored.calibrated] if comparable else [scored.calibrated]
+    columns = [scored.raw, scored.calibrated][-len(names) :]
     rng = np.random.default_rng(seed)
     ends, mcb, losses, chance = [], [], [], []
     for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -348,17 +347,19 @@ def _restored(data: bytes) -> Any:
     return None
 
 
-def _n_samples(state: Any) -> int | str:
+def _n_samples(state: Any) -> int | float:
+    """Return what a learner says it rests on; NaN if it doesn't say."""
     for name in ("n_samples", "n_learned", "n_waiting"):
         found = getattr(state, name, None)
         if found is not None:
             return int(found)
-    return ""
+    return math.nan
 
 
 def _staircases(states: Mapping[str, Any]) -> Section | None:
     """Return the maps that calibrators have learned."""
     maps: dict[str, tuple[Vector, Vector]] = {}
+    n_blocks: int | float
     rows: list[Cells] = []
     for name, state in states.items():
         if not isinstance(state, Calibrator):
@@ -371,9 +372,9 @@ def _staircases(states: Mapping[str, Any]) -> Section | None:
             n_blocks = len(stairs)
         else:
             x = np.linspace(0.0, 1.0, 201)
-            y, n_blocks = state.predict_many(x), 0
+            y, n_blocks = state.predict_many(x), math.nan
         maps[name] = thin(x, y)
-        rows.append((name, n_blocks or "smooth", float(x[0]), float(x[-1]), y[0], y[-1]))
+        rows.append((name, n_blocks, float(x[0]), float(x[-1]), y[0], y[-1]))
     if not maps:
         return None
     series = [
@@ -491,7 +492,8 @@ def _decisions(states: Mapping[str, Any]) -> Section | None:
         best.append((name, str(state.metric), float(state.threshold), float(state.utility)))
     for name, state in states.items():
         if hasattr(state, "claim_gap") and hasattr(state, "counts"):
-            counts.append((name, str(state.metric), *state.counts, float(state.claim_gap)))
+            cells = (int(n) if n == int(n) else float(n) for n in state.counts)
+            counts.append((name, str(state.metric), *cells, float(state.claim_gap)))
     if not best and not counts:
         return None
     charts, tables = [], []

@@ -9,6 +9,7 @@ sixth of the time, however large the table has become.
 """
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -89,7 +90,9 @@ class Server(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where a browser has gone away."""
+        """Say nothing where a browser has gone away in the middle of an answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
