@@ -500,12 +500,17 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(browser, kinds_db, width, s
         assert tab.evaluate(CONTRAST) > 4.5
         before = tab.evaluate(LINE)
         tab.emulate_media(color_scheme="dark" if scheme == "light" else "light")
-        tab.wait_for_function(f"({LINE})() !== {json.dumps(before)}")
+        assert tab.evaluate(CHANGES, before)
         assert tab.evaluate(CONTRAST) > 4.5
         pdf = tab.pdf(format="A4")
         assert pdf.startswith(b"%PDF")
 
 
+CHANGES = """async (before) => {
+  const line = () => Bokeh.documents[0].roots()[0].renderers.at(-1).glyph.line_color.value;
+  for (let i = 0; i < 600 && line() === before; i += 1) await new Promise(requestAnimationFrame);
+  return line() !== before;
+}"""
 LINE = "() => Bokeh.documents[0].roots()[0].renderers.at(-1).glyph.line_color.value"
 # Of the labels of an axis against the ground of the figure, as WCAG has it.
 CONTRAST = """() => {
@@ -538,9 +543,7 @@ def test_a_live_page_keeps_up(browser, tmp_path):
             tab.evaluate("window.same = true")
             calibrator.learn_many(*samples(70, seed=4))
             store.save({"a": calibrator}, 120)
-            tab.wait_for_function(
-                "document.querySelector('#states-text').innerText.includes('120 s')"
-            )
+            tab.wait_for_selector("#states-text:has-text('120 samples')")
             (chart,) = build().charts
             (line,) = [i for i, series in enumerate(chart.series) if series.choice or i]
             assert tab.evaluate(DRAWN)[f"staircase:{line}"][1] == {
@@ -548,7 +551,7 @@ def test_a_live_page_keeps_up(browser, tmp_path):
             }
             assert tab.evaluate("window.same")  # nothing was loaded again
             store.save({"b": calibrator}, 130)
-            tab.wait_for_function("document.querySelectorAll('#staircase option').length === 2")
+            tab.wait_for_selector("#staircase option:nth-child(2)", state="attached")
             assert tab.inner_text("#live") == "live"
 
 
