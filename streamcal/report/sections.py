@@ -5,7 +5,6 @@ not. The decompositions are those of `streamcal.metrics.CORP`, the curves and ba
 `streamcal.plot.ReliabilityDisplay`.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import decode, restore, unpack
+from streamcal._state import decode, restore
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import isotonic_fit
-from streamcal.keyed import PREFIX
+from streamcal.keyed import PREFIX, key_of
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
@@ -325,8 +324,8 @@ def _readable(key: str) -> str:
     if not key.startswith(PREFIX):
         return key
     try:
-        plain = unpack(json.loads(key.removeprefix(PREFIX)))
-    except (ValueError, TypeError, AttributeError):
+        plain = key_of(key)
+    except ValueError:
         return key
     return "all" if plain is None else str(plain)
 
