@@ -256,6 +256,14 @@ def test_the_page_stands_alone_and_escapes(run_db):
     assert "<" not in scripts[: scripts.index("</script>")]
 
 
+def test_no_two_elements_share_an_id(run_db, kinds_db):
+    for store in (run_db, kinds_db):
+        build, _ = commands._reporter(store, None, None, "", None, "stop")
+        ids = re.findall(r'\sid="([^"]*)"', page.render(build(), live=True).partition("<script")[0])
+        assert len(ids) == len(set(ids)) > 8
+        assert set(page.news(build())["html"]) < set(ids)
+
+
 def test_an_unfinished_run_shows_what_is_committed(table):
     lines = table.read_text().splitlines(keepends=True)
     lines[701] = "oops,1,plain\n"
@@ -538,7 +546,7 @@ def test_a_live_page_keeps_up(browser, tmp_path):
     with Store(path) as store:
         calibrator.learn_many(*samples(50))
         store.save({"a": calibrator}, 50)
-        with serving(build) as server, opened(browser, server.url) as tab:
+        with serving(build, clock=float) as server, opened(browser, server.url) as tab:
             assert "50 samples" in tab.inner_text("#states-text")
             tab.evaluate("window.same = true")
             calibrator.learn_many(*samples(70, seed=4))

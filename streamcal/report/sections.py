@@ -310,7 +310,7 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
     which = f"the {most} largest of {len(sizes):,}" if len(sizes) > most else f"{len(sizes):,}"
     text = f"{store.offset:,} samples of the stream are learned. States: {which}."
     found = [
-        Section("states", "States", text, (), (Table("states", "States", header, tuple(rows)),))
+        Section("states", "States", text, (), (Table("sizes", "States", header, tuple(rows)),))
     ]
     for build in _BUILDERS:
         section = build(states)
