@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
@@ -421,15 +422,19 @@ IN_USE = "Address already in use"
 
 @pytest.fixture(scope="module")
 def browser():
-    """Return a headless Chromium, the system's or playwright's own."""
+    """Return a headless Chromium: the one of CHROME_BIN, the system's, or playwright's own."""
     api = pytest.importorskip("playwright.sync_api", reason="the page is not tried: no playwright")
     names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
+    found = os.environ.get("CHROME_BIN") or next(filter(None, map(shutil.which, names)), None)
     with api.sync_playwright() as playwright:
         try:
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+            started = playwright.chromium.launch(
+                executable_path=found, args=["--no-sandbox"], timeout=60_000
+            )
         except api.Error as error:
-            pytest.skip(f"the page is not tried in a browser: {str(error).splitlines()[0]}")
+            lines = str(error).splitlines()
+            missing = (line for line in lines if "error while loading" in line)
+            pytest.skip(f"the page is not tried in a browser: {next(missing, lines[0])}")
         yield started
         started.close()
 
