@@ -1073,7 +1073,7 @@ def _reporter(
         scored = _read_scored(source, kind, score or "", column, label or "", on_error)
         return Report(
             f"Calibration of {source.name}",
-            f"{source}",
+            f"{source}: {score} before, {column} after, {label} came true",
             tuple(of_table(scored, score or "", column)),
         )
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from river import linear_model
+from river import dummy, linear_model
 from typer.testing import CliRunner
 
-from streamcal import IsotonicCalibrator, PlattCalibrator, commands
+from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator, commands
 from streamcal.calibration.base import Calibrator
 from streamcal.decision import DecisionClassifier, EUMThreshold
 from streamcal.metrics import CORP
@@ -150,6 +150,22 @@ def test_scores_that_are_no_probabilities_are_not_compared():
     assert {s.name for s in parts[1].charts[1].series} == {"new"}
 
 
+def test_windows_of_infinite_loss_are_said():
+    data = scored(1000)
+    certain = data.calibrated.copy()
+    certain[250:260] = 1.0 - data.labels[250:260]
+    chart = sections.of_table(data._replace(calibrated=certain), "raw", "new")[2].charts[1]
+    assert chart.summary.endswith("came true: 1 of new.")
+    assert "infinite" not in sections.of_table(data, "raw", "new")[2].charts[1].summary
+
+
+def test_weights_of_many_hedges_have_a_mean():
+    tables = sections._weights({"a": Hedge(), "b": Hedge()}).tables
+    assert tables[0].rows == ((HOSTILE, 2, 0.75), ("a", 0, 0.25))
+    assert len(tables[1].rows) == 4
+    assert len(sections._weights({"a": Hedge()}).tables) == 1
+
+
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_few_rows_and_certain_ones(n, label):
@@ -218,6 +234,28 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
         part = sections.of_store(store, most=3)[0]
     assert [row[0] for row in part.tables[0].rows] == ["s19", "s18", "s17"]
     assert "the 3 largest of 20" in part.text
+
+
+def test_a_classifier_shows_its_calibrators(tmp_path):
+    classifier = CalibratedClassifier(dummy.PriorClassifier(), IsotonicCalibrator())
+    for i in range(300):
+        classifier.learn_one({}, f"label{i % 20}")
+    one = CalibratedClassifier(dummy.PriorClassifier())
+    for i in range(30):
+        one.learn_one({}, i % 3 == 0)
+    with Store(tmp_path / "wrapped.db") as store:
+        store.save({"one": one, "untaught": IsotonicCalibrator()}, 30)
+        found = {section.id: section for section in sections.of_store(store)}
+        weights = {row[1]: row[2] for row in found["hedge"].tables[0].rows}
+        assert weights == one.calibrators[True].weights
+        assert [row[0] for row in found["maps"].tables[0].rows] == ["one"]
+
+        store.save({"many": classifier, "one": one}, 300)
+        found = {section.id: section for section in sections.of_store(store)}
+    assert "They hold 22 learners, of which the first 12 are shown" in found["states"].text
+    names = [row[0] for row in found["maps"].tables[0].rows]
+    assert names[0].startswith("many: label")
+    assert len(names) <= 12
 
 
 # --- the file

@@ -6,7 +6,9 @@ not. The decompositions are those of `streamcal.metrics.CORP`, the curves and ba
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
 from streamcal.store import Store
+from streamcal.wrappers import CalibratedClassifier
 
 MOST_STATES = 12
 """Of more states the largest are shown."""
@@ -238,7 +241,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             "row",
             "log loss",
             tuple(loss_series),
-            f"Mean log loss in {n_windows} windows.",
+            f"Mean log loss in {n_windows} windows.{_left_out(names, np.array(losses))}",
         ),
     )
     header = (
@@ -257,6 +260,14 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
     )
     table = Table("over-time-numbers", "The windows in numbers", header, rows)
     return Section("over-time", "Over time", text, charts, (table,))
+
+
+def _left_out(names: Sequence[str], losses: Vector) -> str:
+    """Return a sentence on the windows whose loss is infinite, if any; a column for each name."""
+    counts = np.isinf(losses).sum(axis=0).tolist()
+    told = listed([f"{n} of {name}" for name, n in zip(names, counts, strict=True) if n])
+    why = "infinite: a label that had been given no chance came true"
+    return f" Not drawn, for they are {why}: {told}." if told else ""
 
 
 def miscalibration(p: Vector, y: Vector) -> float:
@@ -304,11 +315,14 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
         kind = decode(data).kind
         state = _restored(data)
         if state is not None:
-            states[name] = state
+            states |= _parts(name, state)
         rows.append((name, kind, _n_samples(state), sizes[key]))
     header = ("Key", "Kind", "Samples", "Bytes")
     which = f"the {most} largest of {len(sizes):,}" if len(sizes) > most else f"{len(sizes):,}"
     text = f"{store.offset:,} samples of the stream are learned. States: {which}."
+    if len(states) > most:
+        text += f" They hold {len(states):,} learners, of which the first {most} are shown below."
+        states = dict(islice(states.items(), most))
     found = [
         Section("states", "States", text, (), (Table("sizes", "States", header, tuple(rows)),))
     ]
@@ -317,6 +331,14 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
         if section is not None:
             found.append(section)
     return found
+
+
+def _parts(name: str, state: Any) -> dict[str, Any]:
+    """Return the learners to be shown of a state: the calibrators that a classifier wraps."""
+    if not isinstance(state, CalibratedClassifier):
+        return {name: state}
+    parts = state.calibrators
+    return {name if len(parts) == 1 else f"{name}: {label}": part for label, part in parts.items()}
 
 
 def _readable(key: str) -> str:
@@ -364,9 +386,9 @@ def _staircases(states: Mapping[str, Any]) -> Section | None:
     for name, state in states.items():
         if not isinstance(state, Calibrator):
             continue
-        stairs = state.staircase() if hasattr(state, "staircase") else None
-        if stairs is not None and not len(stairs):
+        if getattr(state, "n_samples", 1) == 0:
             continue
+        stairs = state.staircase() if hasattr(state, "staircase") else None
         if stairs is not None:
             x, y = ReliabilityCurve(stairs, name, np.empty(0), _ends(stairs)).points()
             n_blocks = len(stairs)
@@ -422,9 +444,24 @@ def _weights(states: Mapping[str, Any]) -> Section | None:
         for name, weights in hedges.items()
         for calibrator, weight in sorted(weights.items(), key=lambda pair: -pair[1])
     )
-    table = Table("weights", "Weights of the hedge", ("Key", "Calibrator", "Weight"), rows, 2)
+    tables = [Table("weights", "Weights of the hedge", ("Key", "Calibrator", "Weight"), rows, 2)]
+    if len(hedges) > 1:
+        tables.insert(0, _mean_weights(list(hedges.values())))
     text = "How much each calibrator counts in what is served now."
-    return Section("hedge", "Hedge weights", text, (), (table,))
+    return Section("hedge", "Hedge weights", text, (), tuple(tables))
+
+
+def _mean_weights(hedges: Sequence[Mapping[str, float]]) -> Table:
+    """Return the means over several hedges; a calibrator that one does not have has weight 0."""
+    heaviest = Counter(max(weights, key=lambda name: weights[name]) for weights in hedges)
+    total: Counter[str] = Counter()
+    for weights in hedges:
+        total.update(weights)
+    rows = tuple(
+        (name, heaviest[name], float(weight) / len(hedges)) for name, weight in total.most_common()
+    )
+    header = ("Calibrator", "Heaviest for", "Mean weight")
+    return Table("mean-weights", f"Mean of {len(hedges)} keys", header, rows, 2)
 
 
 def _thresholds(states: Mapping[str, Any]) -> Section | None:
