@@ -359,9 +359,9 @@ def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, messag
 # --- the server
 
 
-def tiny(n, structure=("a",)):
+def tiny(n, structure=("a",), source="here"):
     table = Table("numbers", "Numbers", ("Key", "n"), tuple((name, n) for name in structure))
-    return Report("Tiny", "here", (Section("s", "S", f"n is {n}", (), (table,)),))
+    return Report("Tiny", source, (Section("s", "S", f"n is {n}", (), (table,)),))
 
 
 @contextmanager
@@ -407,6 +407,10 @@ def test_the_server_answers_its_own_page_only():
         assert news["structure"] == page.structure(tiny(1)) == page.structure(tiny(2))
         assert news["version"] == version != page.version(tiny(2))
         assert page.structure(tiny(1)) == page.structure(tiny(1, ("a", "b")))
+        further = tiny(1, source="row 2")
+        assert page.structure(further) == page.structure(tiny(1))
+        assert page.version(further) != version
+        assert page.news(further)["html"]["source"] == "row 2"
 
 
 def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time():

@@ -72,6 +72,7 @@ def news(report: Report) -> dict[str, Any]:
     body = _template("table.html").module.table_body
     html = {table.id: str(body(table)) for part in report.sections for table in part.tables}
     html |= {f"{part.id}-text": str(Markup.escape(part.text)) for part in report.sections}
+    html["source"] = str(Markup.escape(report.source))
     html |= {f"{chart.id}-summary": str(Markup.escape(chart.summary)) for chart in report.charts}
     return {
         "version": version(report),
@@ -95,13 +96,13 @@ def structure(report: Report) -> str:
         )
         for part in report.sections
     ]
-    return _digest([report.title, report.source, parts])
+    return _digest([report.title, parts])
 
 
 def version(report: Report) -> str:
     """Return a digest of the numbers."""
     rows = [[part.text, *(table.rows for table in part.tables)] for part in report.sections]
-    return _digest([rows, [charts.data(chart) for chart in report.charts]])
+    return _digest([report.source, rows, [charts.data(chart) for chart in report.charts]])
 
 
 def _digest(value: Any) -> str:

@@ -411,9 +411,8 @@ def _staircases(states: Mapping[str, Any]) -> Section | None:
         diagonal = {"x": ends, "y": ends}
         series.insert(0, Series("the score itself", "line", diagonal, "muted", "dashed"))
     square = (-0.02, 1.02) if inside else None
-    summary = f"What a score is calibrated to, for {listed(list(maps)[:3])}" + (
-        f" and {len(maps) - 3} more." if len(maps) > 3 else "."
-    )
+    names = list(maps) if len(maps) < 5 else [*list(maps)[:3], f"{len(maps) - 3} more"]
+    summary = f"What a score is calibrated to, for {listed(names)}."
     chart = Chart(
         "staircase", "The map", "score", "calibrated value", tuple(series), summary, square, square
     )
