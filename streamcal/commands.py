@@ -726,6 +726,8 @@ def report(
     with _usage_errors():
         if not out.parent.is_dir():
             raise ValueError(f"there is no folder {out.parent} for {out.name}")
+        if out.exists() and source.exists() and out.samefile(source):
+            raise ValueError(f"--out {out} is what the report is of: the page would replace it")
         build, _ = _reporter(source, score, label, column, file_format, on_error)
     with _data_errors(source):
         from streamcal.report import page
@@ -754,7 +756,11 @@ def watch(
 
     The store is only read. No other machine can see the page.
     """
+    from streamcal.tables import is_standard
+
     with _usage_errors():
+        if is_standard(source):
+            raise ValueError("standard input can't be watched: it is read once")
         build, stamp = _reporter(source, score, label, column, file_format, on_error)
     with _data_errors(source):
         from streamcal.report.watch import HOST, Server, Source

@@ -325,6 +325,9 @@ def test_an_unfinished_run_shows_what_is_committed(table):
     assert "Calibration maps" in html
 
 
+OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--column", "p"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -337,6 +340,11 @@ def test_an_unfinished_run_shows_what_is_committed(table):
         (["scores.csv", "--score", "y", "--label", "y", "--column", "big"], 1, "a probability"),
         (["empty.csv", "--score", "p", "--label", "y", "--column", "p"], 1, "nothing to report"),
         (["bad.db"], 1, "bad.db is no store of states"),
+        ([*OF_TABLE, "--out", "./scores.csv"], 2, "is what the report is of"),
+        ([*OF_TABLE, "--out", "folder"], 1, "Is a directory"),
+        (["none.csv", *OF_TABLE[1:]], 1, "is empty"),
+        (["nan.csv", *OF_TABLE[1:]], 1, "row 1: `p` must be a finite number, got 'nan'"),
+        (["watch", "-", *OF_TABLE[1:5]], 2, "can't be watched"),
     ],
 )
 def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, message):
@@ -349,11 +357,28 @@ def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, messag
     database = sqlite3.connect("bad.db")
     database.execute("CREATE TABLE a (b)")
     database.close()
-    result = run("report", *arguments, status=status)
+    table.with_name("none.csv").touch()
+    table.with_name("nan.csv").write_text("p,y\nnan,1\n")
+    table.with_name("folder").mkdir()
+    before = table.read_text()
+    command = [] if arguments[0] == "watch" else ["report"]
+    result = run(*command, *arguments, status=status)
     assert message in result.stderr
+    assert table.read_text() == before
     if status:
         assert result.stderr.count("\n") == 1
         assert not table.with_name("report.html").exists()
+
+
+def test_a_store_that_holds_nothing_and_a_page_that_is_there(tmp_path):
+    store, out = tmp_path / "none.db", tmp_path / "r.html"
+    out.write_text("older")
+    with Store(store):
+        pass
+    run("report", store, "--out", out)
+    html = out.read_text()
+    assert "0 samples of the stream are learned. States: 0." in html
+    assert html.endswith("</html>")
 
 
 # --- the server

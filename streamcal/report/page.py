@@ -14,7 +14,6 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-import streamcal
 from streamcal.report import charts
 from streamcal.report.content import Report, shown
 
@@ -51,7 +50,6 @@ def render(report: Report, *, live: bool = False) -> str:
         policy=_POLICY + ("'self'" if live else "'none'"),
         structure=structure(report),
         version=version(report),
-        library_version=streamcal.__version__,
         style=_ours("page.css"),
         script=_ours("page.js"),
         library=Markup(charts.library()),
