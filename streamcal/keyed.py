@@ -238,7 +238,8 @@ class KeyedCalibrator:
         for key, at in groups.items():
             calibrator = self._find_or_make(key)
             values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
-            self._learned(key, calibrator)
+            if not np.isnan(y[at]).all():
+                self._learned(key, calibrator)
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
