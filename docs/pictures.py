@@ -95,9 +95,9 @@ def bridge() -> Figure:
 def bisection() -> Figure:
     """What is known of the best map after 1, 2, 4 and 8 rounds, under the pseudo-Huber loss."""
     source = np.random.default_rng(3)
-    x = np.arange(40.0)
-    y = 10 / (1 + np.exp(-(x - 20) / 5)) + source.normal(0, 1, 40)
-    y[[8, 30]] += (9, -9)
+    x = np.arange(30.0)
+    y = 10 / (1 + np.exp(-(x - 15) / 4)) + source.normal(0, 1, 30)
+    y[[6, 23]] += (9, -9)
     rounds = list(streamcal.anytime_isotonic_refinements(x, y, loss="pseudo-huber"))
     figure, axes = panels(4)
     for ax, n in zip(axes, (1, 2, 4, 8), strict=True):
@@ -108,7 +108,7 @@ def bisection() -> Figure:
         ax.fill_between(steps, floors, ceilings, color=BLUE, alpha=0.3, linewidth=0)
         ax.plot(steps, np.repeat(stairs.values, 2), color=BLUE)
         title = f"{n} round{'s' * (n > 1)}: ±{stairs.half_width:.2g}"
-        ax.set(title=title, xlabel="score", xticks=[0, 20, 40])
+        ax.set(title=title, xlabel="score", xticks=[0, 15, 30])
     axes[0].set_ylabel("label")
     return figure
 
