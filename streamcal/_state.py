@@ -192,7 +192,7 @@ class Stateful:
 
     def _parameters(self) -> Fields:
         """Return the parameters of the constructor by name."""
-        return {name: getattr(self, name) for name in _parameter_names(type(self))}
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}  # type: ignore[arg-type]
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         """Return the state beyond the parameters: small fields, and arrays by name."""

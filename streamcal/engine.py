@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, Stateful, pack, require, unpack
 from streamcal._validation import as_vector, check_window
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import Ticket
 from streamcal.keyed import Groups, KeyedCalibrator, Vector, name_of
 from streamcal.store import Store
 
@@ -60,6 +61,8 @@ class Event(NamedTuple):
     id : hashable
         By what a label that comes late is known: as keys are, a string, number, boolean or tuple;
         None: it will not come.
+    ticket : Ticket, optional
+        What a `HedgedCalibrator` served of the score; `run` puts it here, for the label to find.
     """
 
     score: float
@@ -67,6 +70,7 @@ class Event(NamedTuple):
     w: float = 1.0
     key: Hashable = None
     id: Hashable = None
+    ticket: Ticket | None = None
 
 
 class Source(Protocol):
@@ -172,6 +176,7 @@ class LabelJoin(Stateful):
             "counts": [self.n_joined, self.n_expired, self.n_duplicates],
             "ids": [pack(name) for name in self._seen],
             "keys": [pack(event.key) for event in events],
+            "tickets": [_pack_ticket(event.ticket) for event in events],
         }
         return fields, {
             "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
@@ -182,15 +187,24 @@ class LabelJoin(Stateful):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         arrived, done, numbers = arrays["arrived"], arrays["done"], arrays["numbers"]
         ids, keys = map(unpack, fields["ids"]), map(unpack, fields["keys"])
+        tickets = map(_unpack_ticket, fields["tickets"])
         require(len(arrived) == len(done) == len(numbers), "lengths differ")
         require((np.diff(arrived) > 0).all(), "events must be in order")
         self._now = int(fields["now"])
         self.n_joined, self.n_expired, self.n_duplicates = map(int, fields["counts"])
         self._n_done = int(done.sum())
-        for name, key, at, both, (score, y, w) in zip(
-            ids, keys, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
+        for name, key, ticket, at, both, (score, y, w) in zip(
+            ids, keys, tickets, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
         ):
-            self._seen[name] = (at, None if both else Event(score, y, w, key, name))
+            self._seen[name] = (at, None if both else Event(score, y, w, key, name, ticket))
+
+
+def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
+    return None if ticket is None else [ticket.n_learned, *ticket.answers]
+
+
+def _unpack_ticket(packed: list[float] | None) -> Ticket | None:
+    return None if packed is None else Ticket(int(packed[0]), tuple(map(float, packed[1:])))
 
 
 def run(
@@ -321,7 +335,7 @@ def _check(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
 ) -> tuple[Groups, Vector, Vector, Vector]:
     """Return the events as `KeyedCalibrator.check` does; raise unless all can be learned."""
-    scores, y, w, keys, ids = zip(*events, strict=True)
+    scores, y, w, keys, ids, _ = zip(*events, strict=True)
     if join is None:
         return keyed.check(keys, scores, y, w)
     served = ~np.isnan(as_vector(scores, "scores", finite=False))
@@ -340,10 +354,11 @@ def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
     """Predict an event's score, if it has one, and learn the sample that it completes."""
     value = math.nan
     if not math.isnan(event.score):
-        value = keyed.predict_one(event.key, float(event.score))
+        value, ticket = keyed.serve_one(event.key, float(event.score))
+        event = event._replace(ticket=ticket)
     whole = join.add(event)
     if whole is not None:
-        keyed.learn_one(whole.key, whole.score, whole.y, whole.w)
+        keyed.learn_one(whole.key, whole.score, whole.y, whole.w, served=whole.ticket)
     return value
 
 

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._state import pack
 from streamcal._validation import as_vector, as_weights, check_same_length, check_window
 from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.losses import Loss
 from streamcal.store import Store
@@ -149,8 +150,24 @@ class KeyedCalibrator:
         calibrator = self._find(key)
         return (self._fresh if calibrator is None else calibrator).predict_one(score)
 
-    def learn_one(self, key: Hashable, score: float, y: float, w: float = 1.0) -> None:
-        """Learn a sample of a key.
+    def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
+        """Return `predict_one`, and the ticket that a `HedgedCalibrator` wants with the label."""
+        calibrator = self._find(key)
+        calibrator = self._fresh if calibrator is None else calibrator
+        if isinstance(calibrator, HedgedCalibrator):
+            return calibrator.serve_one(score)
+        return calibrator.predict_one(score), None
+
+    def learn_one(
+        self,
+        key: Hashable,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: Ticket | None = None,
+    ) -> None:
+        """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
 
         Raises
         ------
@@ -158,7 +175,10 @@ class KeyedCalibrator:
             As the calibrator's own; nothing is learned, and no key is added.
         """
         calibrator = self._find_or_make(key)
-        calibrator.learn_one(score, y, w)
+        if served is not None and isinstance(calibrator, HedgedCalibrator):
+            calibrator.learn_one(score, y, w, served=served)
+        else:
+            calibrator.learn_one(score, y, w)
         self._learned(key, calibrator)
 
     def learn_many(
@@ -217,7 +237,8 @@ class KeyedCalibrator:
         for key, at in groups.items():
             calibrator = self._find_or_make(key)
             values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
-            self._learned(key, calibrator)
+            if not np.isnan(y[at]).all():
+                self._learned(key, calibrator)
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:

@@ -108,8 +108,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     * Show `serve_one`, keep its ticket, and give it back: ``learn_one(score, y, served=ticket)``.
       Delays may then be anything, and are learned.
     * Say ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators
-      which learns them d samples late, and so answers as they did then. Learning costs twice as
-      much.
+      which learns them d samples late, and so answers as they did then. Learning costs about three
+      times as much.
 
     Either way a step is *tempered*: likelihoods are raised to the power 1 / (d + 1), the mean delay
     of late for d. Untempered weights would chase what was right d samples ago, which does harm:

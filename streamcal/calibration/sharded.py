@@ -144,10 +144,12 @@ def _select(shard: list[Any], low: float, high: float) -> list[Any]:
 
 
 def _inside(scores: NDArray[Any], low: float, high: float) -> Any:
-    """Return which scores are in [low, high); NaN is in the lowest range, to be refused there."""
+    """Return where scores are in [low, high); NaN is in the lowest range, to be refused there."""
     if low == -np.inf:
-        return slice(None) if high == np.inf else ~(scores >= high)
-    return (scores >= low) & ((scores < high) | (high == np.inf))
+        return slice(None) if high == np.inf else np.flatnonzero(~(scores >= high))
+    inside = scores >= low
+    # Places are taken three times as fast as marks are followed, and there are several columns.
+    return np.flatnonzero(inside if high == np.inf else inside & (scores < high))
 
 
 def _fit_range(

@@ -221,7 +221,7 @@ def as_stack(
     """Return the stack of `streamcal.kernels.pav` of samples in any order, the last one open."""
     order = pav.order_of(x)
     if order == pav.UNSORTED:
-        by_score = np.argsort(as_vector(x, "scores"), kind="stable")
+        by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
         x, weights, sums = x[by_score], weights[by_score], sums[by_score]
     if order != pav.INCREASING:
         x, weights, sums = pool_ties(x, weights, sums)

@@ -117,9 +117,9 @@ def solve(
     blocks = [(first, min(n, first + (block or n))) for first in range(0, n, block or n)]
     if pool is not None:
         pieces = [(labels[i:j], w[i:j] if len(w) else w, differences) for i, j in blocks]
-        parts = [run_in(pool, _summarise_piece, pieces)]
-        for (first, _), summary in zip(blocks, parts[0], strict=True):
-            summary[2] += first  # cuts are counted from the start of a piece
+        found = run_in(pool, _summarise_piece, pieces)
+        # Cuts are counted from the start of a piece.
+        parts = [[s + np.array([[0], [0], [i]]) for s, (i, _) in zip(found, blocks, strict=True)]]
     elif n_jobs == 1:
         parts = [[summarise(labels, w, differences, *samples) for samples in blocks]]
     else:
