@@ -1,11 +1,12 @@
 """How `make docs` makes a site of this folder and of the docstrings, with Sphinx.
 
 The pages are the Markdown files here; which stand where is `NAV`. A page that is not there is left
-out, so that parts can arrive one by one. The reference is written anew in each build: one page in
+out and one that `NAV` does not name stands under "More", so that parts can arrive one by one. The reference is written anew in each build: one page in
 ``reference/`` for each part of the package, with every public name.
 """
 
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -13,14 +14,15 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-from sphinx.application import Sphinx
+from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import streamcal  # noqa: E402
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "streamcal"
 author = "streamcal developers"
@@ -55,8 +57,9 @@ NAV = {
         "thresholds",
         "cusum",
         "decisions",
-        "diagnostics",
+        "serving",
         "durable",
+        "diagnostics",
         "command-line",
         "report",
     ],
@@ -83,6 +86,8 @@ PARTS = {
     "tables": "Tables",
     "spark": "Spark",
 }
+# Behind the command line and inside; every other part is public and has a page.
+INTERNAL = {"cli", "commands", "demo", "kernels", "report", "resume"}
 
 
 def exported(module: ModuleType) -> list[str]:
@@ -125,21 +130,26 @@ def directive(name: str, value: Any) -> str:
     return f".. autodata:: {name}\n   :no-value:\n"
 
 
-def write_reference() -> list[str]:
-    """Write the pages of reference and return their names.
+def public_parts() -> list[str]:
+    """Return the names of the parts of the package that users import from, in order."""
+    there = [found.name for found in pkgutil.iter_modules(streamcal.__path__)]
+    public = {name for name in there if not name.startswith("_")} - INTERNAL
+    return [*(part for part in PARTS if part in public), *sorted(public - set(PARTS))]
+
+
+def write_reference(folder: Path) -> list[str]:
+    """Write the pages of reference into a folder and return their names.
 
     Raises
     ------
     ValueError
         If a name of the package is on none of them.
     """
-    folder = HERE / "reference"
     folder.mkdir(exist_ok=True)
     missing = set(streamcal.__all__)
     pages = {}
-    for part, title in PARTS.items():
-        if find_spec(f"streamcal.{part}") is None:
-            continue
+    for part in public_parts():
+        title = PARTS.get(part, part.replace("_", " ").capitalize())
         module = import_module(f"streamcal.{part}")
         names = exported(module)
         missing -= {part, *names}
@@ -149,7 +159,7 @@ def write_reference() -> list[str]:
         body = [directive(f"{module.__name__}.{at}", getattr(module, at)) for at in names]
         pages[part] = "\n".join([head, *body])
     if missing:
-        raise ValueError(f"the reference has no page for {sorted(missing)}: add to PARTS")
+        raise ValueError(f"the reference has no page for {sorted(missing)}")
     for path in folder.glob("*.rst"):
         if path.stem not in pages:
             path.unlink()
@@ -161,7 +171,7 @@ def write_reference() -> list[str]:
 
 
 def make_unambiguous(
-    app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]
+    app: "Sphinx", kind: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Tell docutils that |z| is no substitution, and whose footnote [1] is on a page of many."""
     code = False
@@ -175,13 +185,15 @@ def make_unambiguous(
         lines[at] = re.sub(r"^(\s*\.\. )\[(\d+)\]", rf"\1[#{name}.\2]", line)
 
 
-def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
+def add_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
     """Append the navigation to the first page; on others, unlink the pages that are not there."""
     for name in {name for entries in NAV.values() for name in entries} - app.env.found_docs:
         source[0] = re.sub(rf"\[([^\]]*)\]\({re.escape(name)}\.md[^)]*\)", r"\1", source[0])
     if page != "index":
         return
-    for caption, entries in NAV.items():
+    named = {name for entries in NAV.values() for name in entries} | {"index"}
+    more = [name for name in sorted(app.env.found_docs - named) if "/" not in name]
+    for caption, entries in [*NAV.items(), ("More", more)]:
         found = [
             name
             for entry in entries
@@ -193,8 +205,8 @@ def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
             source[0] += "\n\n```{toctree}\n" + options + "\n" + "\n".join(found) + "\n```\n"
 
 
-def setup(app: Sphinx) -> None:
+def setup(app: "Sphinx") -> None:
     """Hook the above into the build."""
-    app.add_config_value("made", write_reference(), "env")
+    app.add_config_value("made", write_reference(HERE / "reference"), "env")
     app.connect("autodoc-process-docstring", make_unambiguous, priority=400)  # before napoleon
     app.connect("source-read", add_navigation)

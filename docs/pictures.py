@@ -77,9 +77,13 @@ def bridge() -> Figure:
     for ax, values, title in zip(axes, (labels, late), titles, strict=True):
         half, sums = len(values) - 12, np.concatenate([[0.0], np.cumsum(values)])
         tilt = float(values.mean())  # level in the mean, so that the bend can be seen
-        ax.plot(sums - tilt * np.arange(len(sums)), ".", color=GRAY, markersize=4, label="running sums")
+        ax.plot(
+            sums - tilt * np.arange(len(sums)), ".", color=GRAY, markersize=4, label="running sums"
+        )
         ax.plot(*corners(values[:half], 0.0, 0.0, tilt), color=BLUE, label="hull of the left half")
-        ax.plot(*corners(values[half:], half, sums[half], tilt), color=GREEN, label="of the right half")
+        ax.plot(
+            *corners(values[half:], half, sums[half], tilt), color=GREEN, label="of the right half"
+        )
         across, up = corners(values, 0.0, 0.0, tilt)
         at = int(np.searchsorted(across, half, side="right"))
         ax.plot(across, up, color=PALE, linewidth=6, zorder=0, label="hull of all")
