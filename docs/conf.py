@@ -1,8 +1,9 @@
 """How `make docs` makes a site of this folder and of the docstrings, with Sphinx.
 
 The pages are the Markdown files here; which stand where is `NAV`. A page that is not there is left
-out and one that `NAV` does not name stands under "More", so that parts can arrive one by one. The reference is written anew in each build: one page in
-``reference/`` for each part of the package, with every public name.
+out and one that `NAV` does not name stands under "More", so that parts can arrive one by one. The
+reference is written anew in each build: one page in ``reference/`` for each part of the package,
+with every public name.
 """
 
 import inspect

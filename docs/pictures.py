@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,7 +25,7 @@ FOLDER = Path(__file__).resolve().parent / "pictures"
 # Okabe and Ito's colours, told apart with any kind of colour vision.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GRAY, PALE = "#777777", "#cccccc"
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "streamcal",  # and names stay the same
     "font.family": "sans-serif",
