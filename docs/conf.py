@@ -206,8 +206,14 @@ def add_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
             source[0] += "\n\n```{toctree}\n" + options + "\n" + "\n".join(found) + "\n```\n"
 
 
+def read_again(app: "Sphinx", env: Any, added: set[str], *others: set[str]) -> set[str]:
+    """Return the pages to read again: all where one came or went, for links and navigation."""
+    return set(env.found_docs) if added or others[-1] else set()
+
+
 def setup(app: "Sphinx") -> None:
     """Hook the above into the build."""
     app.add_config_value("made", write_reference(HERE / "reference"), "env")
     app.connect("autodoc-process-docstring", make_unambiguous, priority=400)  # before napoleon
     app.connect("source-read", add_navigation)
+    app.connect("env-get-outdated", read_again)

@@ -76,6 +76,39 @@ class ReliabilityCurve:
     decomposition: Decomposition | None = None
     band: _Band | None = None
 
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        pos_val: Any = True,
+        name: str | None = None,
+        score: str = "brier",
+        level: float | None = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+    ) -> Self:
+        """Compute what `ReliabilityDisplay.from_predictions` draws; parameters are its.
+
+        Examples
+        --------
+        >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+        >>> curve.decomposition.mcb
+        0.05
+        """
+        check_choice(score, "score", SCORES)
+        happened, p = _check_predictions(y_true, y_prob, pos_val)
+        band = None
+        if level is not None:
+            if not 0.0 < level < 1.0:
+                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
+            if n_resamples < 1:
+                raise ValueError(f"`n_resamples` must be a positive int, got {n_resamples!r}")
+            band = _consistency_band(p, level, n_resamples, seed)
+        (curve,) = _curves_of_predictions({name: (happened, p)}, score, band)
+        return cls(**vars(curve))
+
     def points(self) -> _Path:
         """Return the corners of the curve, over the scores that were learned.
 
@@ -224,17 +257,17 @@ class ReliabilityDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        check_choice(score, "score", SCORES)
-        happened, p = _check_predictions(y_true, y_prob, pos_val)
-        band = None
-        if level is not None:
-            if not 0.0 < level < 1.0:
-                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
-            if n_resamples < 1:
-                raise ValueError(f"`n_resamples` must be a positive int, got {n_resamples!r}")
-            band = _consistency_band(p, level, n_resamples, seed)
-        curves = _curves_of_predictions({name: (happened, p)}, score, band)
-        return cls(curves, score=score, level=level).plot(ax=ax)
+        curve = ReliabilityCurve.from_predictions(
+            y_true,
+            y_prob,
+            pos_val=pos_val,
+            name=name,
+            score=score,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return cls([curve], score=score, level=level).plot(ax=ax)
 
     @classmethod
     def from_models(
