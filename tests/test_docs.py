@@ -63,3 +63,9 @@ def test_pictures_are_drawn_again_the_same(tmp_path):
         assert drawn == pictures["draw"](name, tmp_path).read_bytes()
         assert b"<svg" in drawn
         assert b"<dc:date>" not in drawn
+
+
+def test_only_what_needs_a_cluster_is_shown_and_not_run():
+    kinds = re.compile(r"^```py$", re.M)
+    shown = {path.name for path in DOCS.glob("*.md") if kinds.search(path.read_text("utf-8"))}
+    assert shown <= {"spark.md", "scaling.md"}
