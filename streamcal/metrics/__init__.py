@@ -11,6 +11,9 @@ from streamcal.metrics.ordinal import (
     QuadraticKappa,
     RankedProbabilityScore,
 )
+from streamcal.metrics.rolling_corp import RollingCORP
+from streamcal.metrics.smooth_ece import SmoothECE, smooth_ece
+from streamcal.metrics.spiegelhalter import SpiegelhalterZ
 
 __all__ = [
     "CORP",
@@ -22,4 +25,8 @@ __all__ = [
     "OneOffAccuracy",
     "QuadraticKappa",
     "RankedProbabilityScore",
+    "RollingCORP",
+    "SmoothECE",
+    "SpiegelhalterZ",
+    "smooth_ece",
 ]

@@ -12,6 +12,7 @@ S(p) is a running mean, so the split of a stream costs a walk over the blocks.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     def get(self) -> float:
         """Return the miscalibration MCB."""
-        return self._split().mcb
+        return self.split().mcb
 
     @property
     def mean_score(self) -> float:
@@ -90,17 +91,17 @@ class CORP(ProbabilityMetric, BinaryMetric):
     @property
     def mcb(self) -> float:
         """Miscalibration S(p) − S(C(p)) ≥ 0: what the best monotone recalibration would gain."""
-        return self._split().mcb
+        return self.split().mcb
 
     @property
     def dsc(self) -> float:
         """Discrimination S(ȳ) − S(C(p)) ≥ 0: what is known beyond the overall frequency."""
-        return self._split().dsc
+        return self.split().dsc
 
     @property
     def unc(self) -> float:
         """Uncertainty S(ȳ) ≥ 0: the score of the overall frequency, whatever the model."""
-        return self._split().unc
+        return self.split().unc
 
     def staircase(self) -> Staircase:
         """Return the recalibration C, the CORP reliability curve."""
@@ -111,7 +112,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
             return 0.0
         return math.inf if self._n_infinite else self._sum / self._weight
 
-    def _split(self) -> Decomposition:
+    def split(self) -> Decomposition:
+        """Return mean score, MCB, DSC and UNC by one walk over the blocks."""
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
         return decompose(self.staircase(), self._mean_score(), self.score)
@@ -132,12 +134,29 @@ class CORP(ProbabilityMetric, BinaryMetric):
             self._n_infinite = 0
             return
         self._weight += sign * w
-        if self.score == "brier":
-            self._sum += sign * w * (p - happened) ** 2
-        elif p == 1.0 - happened:
+        if self.score == "log" and p == 1.0 - happened:
             self._n_infinite += sign
         else:
-            self._sum -= sign * w * (math.log(p) if happened else math.log1p(-p))
+            self._sum += sign * w * _score_of(p, happened, self.score)
+
+    def renew_sums(self, samples: Iterable[tuple[bool, float, float]]) -> None:
+        """Sum the samples (label, prediction, weight) that are here again, without the rounding.
+
+        A window calls this now and then: its sums would else drift, by one rounding a sample.
+        """
+        kept = list(samples)
+        self._weight = math.fsum(w for _, _, w in kept)
+        self._sum = math.fsum(
+            w * _score_of(p, happened, self.score)
+            for happened, p, w in kept
+            if self.score == "brier" or p != 1.0 - happened
+        )
+
+
+def _score_of(p: float, happened: bool, score: str) -> float:
+    if score == "brier":
+        return (p - happened) ** 2
+    return -(math.log(p) if happened else math.log1p(-p))
 
 
 def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], score: str) -> float:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_vector, check_choice, check_same_length
+from streamcal._validation import check_choice
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import Staircase, isotonic_fit
-from streamcal.metrics._base import as_probability, check_label_kind
+from streamcal.metrics._base import as_events
 from streamcal.metrics.corp import SCORES, mean_score_of
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class ReliabilityDisplay:
             If matplotlib is not installed.
         """
         check_choice(score, "score", SCORES)
-        happened, p = _check_predictions(y_true, y_prob, pos_val)
+        happened, p = as_events(y_true, y_prob, pos_val)
         band = None
         if level is not None:
             if not 0.0 < level < 1.0:
@@ -277,7 +277,7 @@ class ReliabilityDisplay:
                 y_true, y_prob = pair
             except (TypeError, ValueError):
                 raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
-            checked[str(name)] = _check_predictions(y_true, y_prob, pos_val)
+            checked[str(name)] = as_events(y_true, y_prob, pos_val)
         return cls(_curves_of_predictions(checked, score, None), score=score).plot(ax=ax)
 
     @classmethod
@@ -519,30 +519,6 @@ def _numbers(curve: ReliabilityCurve, score: str) -> dict[str, str]:
 
 def _shortened(name: str) -> str:
     return name if len(name) <= 24 else name[:23] + "…"
-
-
-def _check_predictions(y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any) -> tuple[_Array, _Array]:
-    """Return whether the positive label came true (0.0 or 1.0), and its probability, or raise."""
-    p = as_vector(y_prob, "y_prob")
-    if not len(p):
-        raise ValueError("`y_prob` must hold at least one prediction, got none")
-    rounded = np.array([as_probability(p.min(), "y_prob"), as_probability(p.max(), "y_prob")])
-    labels = np.asarray(y_true)
-    if labels.ndim != 1:
-        raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
-    distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
-    if len(distinct) > 2:
-        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
-    if any(label != label for label in distinct):
-        raise ValueError("`y_true` must not hold NaN")
-    for label in distinct:
-        check_label_kind(label, pos_val)
-    if len(distinct) == 2 and pos_val not in distinct:
-        listed = sorted(distinct, key=str)
-        raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")
-    happened = np.asarray(labels == pos_val, dtype=np.float64)
-    check_same_length(happened, len(p), "y_true")
-    return happened, np.clip(p, *rounded)
 
 
 def _curves_of_predictions(
