@@ -2,7 +2,8 @@
 
 A sensor's sign flips now and then, and the model follows. By the time a label comes, it has
 followed: asked again, it is right about the old sample, and a calibrator that learns from that
-takes it for better than it was when it served. `served=` hands over the answer that was given.
+takes it for better than it was when it served. `serve_one` answers with all that was said, and
+`served=` gives it back with the label.
 """
 
 import random
@@ -31,15 +32,15 @@ def sensor(n_samples: int) -> Iterator[tuple[Features, bool]]:
 def run(remember: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
     model = streamcal.CalibratedClassifier(linear_model.LogisticRegression(optim.SGD(0.5)))
     before, after = metrics.LogLoss(), metrics.LogLoss()
-    waiting: deque[tuple[Features, bool, dict[Any, float]]] = deque()
+    waiting: deque[tuple[Features, bool, streamcal.Served]] = deque()
     for x, y in sensor(5_000):
-        raw = model.classifier.predict_proba_one(x)
-        before.update(y, raw)
-        after.update(y, model.calibrate_one(raw))
-        waiting.append((x, y, raw))
+        served = model.serve_one(x)
+        before.update(y, served.raw)
+        after.update(y, served.calibrated)
+        waiting.append((x, y, served))
         if len(waiting) > DELAY:
-            x, y, raw = waiting.popleft()
-            model.learn_one(x, y, served=raw if remember else None)
+            x, y, served = waiting.popleft()
+            model.learn_one(x, y, served=served if remember else None)
     return before, after
 
 

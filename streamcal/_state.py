@@ -15,6 +15,7 @@ an index or a loop will depend on, so that neither damage nor malice gets furthe
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -51,6 +52,7 @@ _HOME = {
     "AM": "streamcal.decision.metrics",
     "Accuracy": "streamcal.decision.metrics",
     "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers",
     "CalibratedRegressor": "streamcal.wrappers",
     "ConvexPAVStack": "streamcal.calibration.convex_stack",
@@ -62,6 +64,9 @@ _HOME = {
     "GMean": "streamcal.decision.metrics",
     "GTPPR": "streamcal.decision.metrics",
     "HMean": "streamcal.decision.metrics",
+    "HedgedCalibrator": "streamcal.calibration.hedged",
+    "HistogramCalibrator": "streamcal.calibration.histogram",
+    "IdentityCalibrator": "streamcal.calibration.identity",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "Jaccard": "streamcal.decision.metrics",
     "Kappa": "streamcal.decision.metrics",
@@ -76,7 +81,9 @@ _HOME = {
     "QMean": "streamcal.decision.metrics",
     "SEC": "streamcal.decision.metrics",
     "StreamingThresholds": "streamcal.ordinal.streaming",
+    "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "TopLabelCalibrator": "streamcal.calibration.top_label",
     "Tversky": "streamcal.decision.metrics",
 }
 _KINDS: dict[str, "type[Stateful]"] = {}  # what has been imported, or derived by a user
@@ -185,9 +192,7 @@ class Stateful:
 
     def _parameters(self) -> Fields:
         """Return the parameters of the constructor by name."""
-        _, *parameters = inspect.signature(type(self).__init__).parameters.values()
-        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        return {name: getattr(self, name) for name in named}
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}  # type: ignore[arg-type]
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         """Return the state beyond the parameters: small fields, and arrays by name."""
@@ -196,6 +201,13 @@ class Stateful:
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Take over what `_freeze` returned; ``ValueError`` if it can't have."""
         raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
+
+
+@functools.cache
+def _parameter_names(cls: type) -> tuple[str, ...]:
+    """Return the names of a constructor's parameters; looking at a signature takes its time."""
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def kind_of(cls: type) -> str:

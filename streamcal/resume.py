@@ -177,9 +177,10 @@ class Checkpoint:
         OSError, StoreError
             If it can't be written; the store is as after the last commit.
         """
-        if last or self._signal or self._pace.is_due():
-            if last:
-                self._compare()
+        if last:
+            self._compare()
+        passing_over = bool(self._learned)
+        if not passing_over and (last or self._signal or self._pace.is_due()):
             with self._pace:
                 output.sync()
                 notes = {

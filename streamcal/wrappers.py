@@ -5,7 +5,9 @@ the label to a calibrator, and serves the calibrated value of the next score. So
 ever sees what the model says of samples it has not learned, which is what it will be asked for.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,47 @@ from river.utils.dataframe import (
 
 from streamcal._routing import Routing, last_step, name_of
 from streamcal._state import Arrays, Fields, Stateful, nest, pack, unpack
-from streamcal._validation import as_number, as_score, as_vector, as_weight, as_weights
+from streamcal._validation import (
+    as_number,
+    as_score,
+    as_vector,
+    as_weight,
+    as_weights,
+    check_choice,
+)
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.joint import JointCalibrator
 
 Features = dict[FeatureName, Any]
 _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
+_KEPT = 200  # samples that outlive an alarm where calibrators shrink
+
+ON_DRIFT = ("shrink", "reset", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What `CalibratedClassifier.serve_one` answered: show it, keep it, give it back.
+
+    Attributes
+    ----------
+    calibrated : dict
+        The calibrated probability of each label: what is shown.
+    raw : dict
+        What the model said of each.
+    tickets : dict
+        What the label's hedge is to be given back, if its calibrator is one; see
+        `streamcal.HedgedCalibrator`.
+    n_alarms : int
+        How often a drift detector had raised alarm by then.
+    """
+
+    calibrated: dict[ClfTarget, float]
+    raw: dict[ClfTarget, float]
+    tickets: dict[ClfTarget, Ticket] = field(default_factory=dict)
+    n_alarms: int = 0
 
 
 class CalibratedClassifier(
@@ -47,16 +84,25 @@ class CalibratedClassifier(
     classifier : river classifier or pipeline
         The model; it must have probabilities. It is used as it is, not copied, and may have been
         trained before.
-    calibrator : Calibrator or None
-        The prototype that is cloned for each label; it must accept the labels 0 and 1. None means
-        ``IsotonicCalibrator()``.
+    calibrator : Calibrator, JointCalibrator or None
+        The prototype that is cloned for each label; it must accept the labels 0 and 1. A
+        `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
+        a mixture that is nearly as good as the best of several calibrators.
+    drift_detector : river drift detector, optional
+        Cloned, and shown the squared error of each probability served, (1/2) Σ (hit − p)² over the
+        labels, in [0, 1]; a `BinaryDriftDetector` is shown whether the likeliest label was wrong.
+    on_drift : {"shrink", "reset", "none"}
+        What becomes of the calibrators when it raises alarm: they start anew from the last 200
+        samples, or from none, or go on. `n_alarms` counts. With a detector there are no bytes.
 
     Raises
     ------
     TypeError
-        If ``classifier`` is not a classifier or ``calibrator`` not a `Calibrator`.
+        If ``classifier`` is not a classifier, ``calibrator`` not a calibrator, or
+        ``drift_detector`` not a drift detector.
     ValueError
-        If ``classifier`` has no probabilities, or ``calibrator`` refuses the labels 0 and 1.
+        If ``classifier`` has no probabilities, ``calibrator`` refuses the labels 0 and 1, or
+        ``on_drift`` is none of the above.
 
     Notes
     -----
@@ -64,9 +110,12 @@ class CalibratedClassifier(
     ``learn_one`` (or ``learn_many``) takes one, and so does every other keyword argument.
 
     Where labels come late, the model has changed since it served the sample, and its answer now is
-    not what the user saw. Keep the model's answer, show `calibrate_one` of it, and give it back as
-    ``served`` together with the label. Within ``river.compose.learn_during_predict`` this is the
-    way, too: being asked twice, a pipeline would learn twice.
+    not what the user saw. Show `serve_one` instead of `predict_proba_one`, and give all of its
+    answer back as ``served`` together with the label. Where that cannot be, as in
+    ``evaluate.progressive_val_score(…, delay=48)``, tell the hedge at least:
+    ``CalibratedClassifier(model, HedgedCalibrator(delay=48))``. Within
+    ``river.compose.learn_during_predict`` ``served`` is the way, too: being asked twice, a pipeline
+    would learn twice.
 
     Examples
     --------
@@ -80,15 +129,30 @@ class CalibratedClassifier(
     LogLoss: 0.69...
     """
 
-    def __init__(self, classifier: base.Classifier, calibrator: Calibrator | None = None):
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        calibrator: Calibrator | JointCalibrator | None = None,
+        *,
+        drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
+        on_drift: str = "shrink",
+    ) -> None:
         _check_classifier(classifier)
         if calibrator is None:
-            calibrator = IsotonicCalibrator()
-        _check_calibrator(calibrator)
+            calibrator = HedgedCalibrator()
+        if not isinstance(calibrator, JointCalibrator):
+            _check_calibrator(calibrator)
+        check_choice(on_drift, "on_drift", ON_DRIFT)
         self.classifier = classifier
         self.calibrator = calibrator
+        self.drift_detector = drift_detector
+        self.on_drift = on_drift
 
         self._calibrators: dict[ClfTarget, Calibrator] = {}
+        self._joint = calibrator.clone() if isinstance(calibrator, JointCalibrator) else None
+        self._watch = None
+        if drift_detector is not None:
+            self._watch = _Watch(drift_detector, _KEPT if on_drift == "shrink" else 0)
         # Frames of most libraries have strings for column names: the labels these stand for.
         self._labels: dict[str, ClfTarget] = {"False": False, "True": True}
         self._y_name: str | None = None
@@ -102,6 +166,8 @@ class CalibratedClassifier(
         labels = [pack(label) for label in self._calibrators]
         names = [[name, pack(label)] for name, label in self._labels.items()]
         states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
+        if self._joint is not None:
+            states = [nest(self._joint.to_bytes())]
         fields = {"calibrated": labels, "names": names, "y_name": self._y_name}
         return fields, {str(at): state for at, state in enumerate(states)}
 
@@ -111,8 +177,20 @@ class CalibratedClassifier(
             label: Calibrator.from_bytes(arrays[str(at)].tobytes())
             for at, label in enumerate(labels)
         }
+        if self._joint is not None:
+            self._joint = JointCalibrator.from_bytes(arrays["0"].tobytes())
         self._labels = {str(name): unpack(label) for name, label in fields["names"]}
         self._y_name = fields["y_name"]
+
+    @property
+    def calibrators(self) -> dict[ClfTarget, Calibrator]:
+        """The calibrator of each label, by label; of True alone where labels are False and True."""
+        return dict(self._calibrators)
+
+    @property
+    def n_alarms(self) -> int:
+        """How often the drift detector has raised alarm."""
+        return self._watch.n_alarms if self._watch else 0
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -135,7 +213,7 @@ class CalibratedClassifier(
         y: ClfTarget,
         w: float = 1.0,
         *,
-        served: Mapping[ClfTarget, float] | None = None,
+        served: "Served | Mapping[ClfTarget, float] | None" = None,
         **kwargs: Any,
     ) -> None:
         """Teach the calibrator what the model says of ``x`` now, then the model itself.
@@ -148,9 +226,9 @@ class CalibratedClassifier(
             The label.
         w : float
             Weight of the sample, from 1e-60 to 1e60.
-        served : mapping from label to probability, optional
-            What the *model* (not this wrapper) said of ``x`` when it was served. Without it the
-            model is asked again.
+        served : Served, or mapping from label to probability, optional
+            What `serve_one` answered of ``x``, or what the *model* (not this wrapper) said of it.
+            Without it the model is asked again.
         **kwargs
             For the model, where its ``learn_one`` takes them.
 
@@ -162,7 +240,16 @@ class CalibratedClassifier(
         """
         if y != y or y is None:
             raise ValueError(f"`y` must be a label, got {y}")
-        if served is not None:
+        tickets = None
+        if isinstance(served, Served):
+            raw = _check_served(served.raw)
+            if served.n_alarms == self.n_alarms:  # else its calibrators are gone
+                tickets = served.tickets
+                for label, ticket in tickets.items():
+                    calibrator = self._calibrators.get(label)
+                    if isinstance(calibrator, HedgedCalibrator):
+                        calibrator.check_ticket(ticket)
+        elif served is not None:
             raw = _check_served(served)
         elif kwargs:
             raw = self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
@@ -179,17 +266,57 @@ class CalibratedClassifier(
             w = as_weight(w)
             self.classifier.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
 
-        if binary:
-            calibrator = self._calibrators.get(True)
+        if self._watch is not None:
+            self._look(self._watch, [(raw, y, w)])
+        self._teach(raw, y, w, tickets)
+
+    def _teach(
+        self,
+        raw: Mapping[ClfTarget, float],
+        y: ClfTarget,
+        w: float,
+        tickets: Mapping[ClfTarget, Ticket] | None = None,
+    ) -> None:
+        """Teach the calibrators one sample."""
+        if self._joint is not None:
+            self._joint.learn_one(raw, y, w)
+            return
+        for label in (True,) if len(raw) == 2 and True in raw and False in raw else raw:
+            calibrator = self._calibrators.get(label)
             if calibrator is None:
-                calibrator = self._new_calibrator(True, raw)
-            calibrator.learn_one(raw[True], y == True, w)  # noqa: E712 (1 and np.True_ are True)
-        else:
-            for label, p in raw.items():
-                calibrator = self._calibrators.get(label)
-                if calibrator is None:
-                    calibrator = self._new_calibrator(label, raw)
-                calibrator.learn_one(p, y == label, w)
+                calibrator = self._new_calibrator(label, raw)
+            hit = y == label  # 1 and np.True_ are True
+            if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
+                calibrator.learn_one(raw[label], hit, w, served=tickets[label])
+            else:
+                calibrator.learn_one(raw[label], hit, w)
+
+    def serve_one(self, x: Features, **kwargs: Any) -> Served:
+        """Return `predict_proba_one` of a sample, and all that its label is to bring back.
+
+        The state does not change.
+
+        Examples
+        --------
+        >>> from collections import deque
+        >>> from river import linear_model
+        >>> model, waiting = CalibratedClassifier(linear_model.LogisticRegression()), deque()
+        >>> for i in range(300):
+        ...     x, y = {"x": i % 2}, i % 4 > 0
+        ...     waiting.append((x, y, model.serve_one(x)))
+        ...     if len(waiting) > 20:  # the label of 20 samples ago has come
+        ...         x, y, served = waiting.popleft()
+        ...         model.learn_one(x, y, served=served)
+        >>> round(model.calibrators[True].mean_delay)
+        20
+        """
+        raw = self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
+        tickets = {
+            label: calibrator.serve_one(raw[label])[1]
+            for label, calibrator in self._calibrators.items()
+            if label in raw and isinstance(calibrator, HedgedCalibrator)
+        }
+        return Served(self.calibrate_one(raw), dict(raw), tickets, self.n_alarms)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label the model knows.
@@ -233,6 +360,8 @@ class CalibratedClassifier(
         >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
         {'yes': 0.8, 'no': 0.2}
         """
+        if self._joint is not None:
+            return self._joint.predict_one(raw)
         calibrated = {**raw}
         if len(raw) == 2 and True in raw and False in raw:
             calibrator = self._calibrators.get(True)
@@ -306,6 +435,14 @@ class CalibratedClassifier(
 
         self._y_name = series.name
         self._labels.update((str(label), label) for label in set(labels))
+        if self._watch is not None or self._joint is not None:
+            rows = _rows(raw, n_samples)
+            if self._watch is not None:
+                self._look(self._watch, zip(rows, labels, weights.tolist(), strict=True))
+            if self._joint is not None:
+                for sample in zip(rows, labels, weights.tolist(), strict=True):
+                    self._joint.learn_one(*sample)
+                return
         for label in (True,) if _is_binary(raw) else tuple(raw):
             calibrator = self._calibrators.get(label)
             if calibrator is None:
@@ -356,6 +493,9 @@ class CalibratedClassifier(
         labels, served = list(raw), np.array(list(raw.values()))
         if not labels:
             return labels, served
+        if self._joint is not None:
+            answers = [self._joint.predict_one(row) for row in _rows(raw, served.shape[1])]
+            return labels, np.array([[answer[label] for answer in answers] for label in labels])
         if _is_binary(raw):
             calibrator = self._calibrators.get(True)
             if calibrator is None:
@@ -375,8 +515,58 @@ class CalibratedClassifier(
 
     def _new_calibrator(self, label: ClfTarget, raw: Mapping[ClfTarget, Any]) -> Calibrator:
         self._labels.update((str(known), known) for known in raw)
-        calibrator = self._calibrators[label] = self.calibrator.clone()
+        prototype = self.calibrator
+        assert isinstance(prototype, Calibrator)
+        calibrator = self._calibrators[label] = prototype.clone()
         return calibrator
+
+    def _look(
+        self,
+        watch: "_Watch",
+        samples: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget, float]],
+    ) -> None:
+        """Show the detector what was served; do as ``on_drift`` says if it raises alarm."""
+        samples = list(samples)
+        alarm = watch.look([(self.calibrate_one(raw), y) for raw, y, _ in samples])
+        if alarm and self.on_drift != "none":
+            self._calibrators.clear()
+            if isinstance(self.calibrator, JointCalibrator):
+                self._joint = self.calibrator.clone()
+            for raw, y, w in watch.recent:
+                self._teach(raw, y, w)
+        watch.recent.extend(samples)
+
+
+class _Watch:
+    """A drift detector at work, and the samples that would outlive an alarm."""
+
+    def __init__(
+        self, prototype: base.DriftDetector | base.BinaryDriftDetector, n_recent: int
+    ) -> None:
+        if not isinstance(prototype, base.DriftDetector | base.BinaryDriftDetector):
+            raise TypeError(
+                f"`drift_detector` must be a river drift detector, got {name_of(prototype)}"
+            )
+        self.detector = prototype.clone()
+        self.recent: deque[tuple[Mapping[ClfTarget, float], ClfTarget, float]] = deque(
+            maxlen=n_recent
+        )
+        self.n_alarms = 0
+
+    def look(self, samples: list[tuple[dict[ClfTarget, float], ClfTarget]]) -> bool:
+        """Show the detector the errors of some answers; return whether it raised alarm."""
+        before = self.n_alarms
+        for answer, y in samples:
+            if not answer:
+                continue
+            if isinstance(self.detector, base.BinaryDriftDetector):
+                self.detector.update(max(answer, key=answer.__getitem__) != y)
+            else:
+                error = sum((p - (label == y)) ** 2 for label, p in answer.items())
+                error += y not in answer  # a label that the model does not know
+                self.detector.update(0.5 * error)
+            self.n_alarms += bool(self.detector.drift_detected)
+        return self.n_alarms > before
 
 
 class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
@@ -613,6 +803,16 @@ def _with_weight(kwargs: dict[str, Any], w: float) -> dict[str, Any]:
 
 def _is_number(w: Any) -> bool:
     return isinstance(w, int | float | np.number)
+
+
+def _rows(
+    raw: Mapping[ClfTarget, NDArray[np.float64]], n_samples: int
+) -> list[dict[ClfTarget, float]]:
+    """Return the probabilities of a batch sample by sample."""
+    columns = [column.tolist() for column in raw.values()]
+    return [
+        dict(zip(raw, (column[i] for column in columns), strict=True)) for i in range(n_samples)
+    ]
 
 
 def _is_binary(labels: Mapping[ClfTarget, Any]) -> bool:

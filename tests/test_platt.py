@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from streamcal import PlattCalibrator
-from streamcal.calibration.platt import _project
+from streamcal.kernels.platt import project
 
 probabilities = st.floats(0.0, 1.0)
 weights = st.floats(1e-6, 1e6)
@@ -115,6 +115,14 @@ def test_overflowing_weight_is_refused() -> None:
     assert pickle.dumps(calibrator) == before
 
 
+@given(st.lists(st.tuples(probabilities, probabilities, st.sampled_from([1e-60, 1.0, 1e60]))))
+def test_any_weights_leave_numbers(samples: list[tuple[float, float, float]]) -> None:
+    calibrator = PlattCalibrator()
+    for score, y, w in samples:
+        calibrator.learn_one(score, y, w)
+        assert math.hypot(calibrator.slope, calibrator.intercept) <= 100.0 + 1e-6
+
+
 def test_soft_labels() -> None:
     calibrator = PlattCalibrator()
     for _ in range(2_000):
@@ -165,7 +173,7 @@ def test_projection_is_the_nearest_point(
 ) -> None:
     ab = correlation * math.sqrt(aa * bb)
     metric = np.array([[aa, ab], [ab, bb]])
-    found = np.array(_project(*point, aa, ab, bb, 3.0))
+    found = np.array(project(*point, aa, ab, bb, aa * bb - ab * ab, 3.0))
     assert np.hypot(*found) == pytest.approx(3.0)
     angles = np.linspace(0.0, 2.0 * np.pi, 721)
     away = 3.0 * np.array([np.cos(angles), np.sin(angles)]) - np.array(point)[:, None]

@@ -20,7 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_routing", "_validation", "_worker"},
+    {"_pool", "_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
     {"_state", "store"},
@@ -31,13 +31,13 @@ LAYERS = [
     {"keyed"},
     {"engine"},
     {"plot"},
-    {"tables", "demo"},
+    {"tables", "demo", "spark"},
     {"cli", "commands", "resume"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
-OPTIONAL = {"matplotlib", "pyarrow", "rich", "typer"}
+OPTIONAL = {"google", "matplotlib", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 # What takes its time to import, required or not.
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
 
@@ -126,7 +126,8 @@ def test_public_names_resolve_and_are_documented(name):
 
 
 @pytest.mark.parametrize(
-    "part", ["losses", "metrics", "plot", "calibration", "ordinal", "decision", "voting"]
+    "part",
+    ["losses", "metrics", "plot", "calibration", "ordinal", "decision", "voting", "spark"],
 )
 def test_public_names_of_parts_resolve_and_are_documented(part):
     module = __import__(f"streamcal.{part}", fromlist=["__all__"])
@@ -154,8 +155,29 @@ def test_dependencies_are_those_that_are_imported():
     third_party = imported - set(sys.stdlib_module_names) - {"streamcal"}
     assert third_party - OPTIONAL == names(project["dependencies"])
     extras = project["optional-dependencies"]
-    assert third_party & OPTIONAL == names(extras["cli"])
+    optional = {"protobuf" if name == "google" else name for name in third_party & OPTIONAL}
+    assert optional == names(extras["cli"]) | names(extras["spark"])
     assert names(extras["plot"]) == {"matplotlib"}
+
+
+def test_java_that_cannot_be_had_is_said(tmp_path):
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for path, script in (
+        (tmp_path / "java", "echo ' java.specification.version = 1.8'"),
+        (tmp_path / ".venv" / "bin" / "python", "exit 1"),
+    ):
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / ".ci" / "java"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Java 17 or newer is not here (but 1.8)" in done.stderr
+    assert "apt install openjdk-17-jre-headless" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,41 @@ def test_the_state_changes_nothing_in_the_output(done: tuple[Path, Path, Path]) 
     calibrate(table, plain, None)
     assert out.read_bytes() == plain.read_bytes()
     assert not list(out.parent.glob("*.partial"))
-    assert not list(out.parent.glob("*-lock"))
 
 
 class Crash(BaseException):
     """What a kill looks like from inside."""
+
+
+class _Always:
+    is_due = staticmethod(lambda: True)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def test_a_crash_while_rows_are_passed_over(
+    done: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, whole, _ = done
+    out, store = whole.with_name("out.csv"), whole.with_name("run.db")
+    monkeypatch.setattr(resume, "Pace", _Always)
+    original = resume.Checkpoint.reached
+    for limit in (2000, 500, 2500):
+        chunks = iter(range(limit // 100))
+
+        def reached(self: Any, *args: Any, chunks: Any = chunks, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if next(chunks, None) is None:
+                raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(resume.Checkpoint, "reached", reached)
+            with pytest.raises(Crash):
+                calibrate(table, out, store, "--batch-rows", 100)
+    calibrate(table, out, store)
+    assert out.read_bytes() == whole.read_bytes()
 
 
 POINTS = [
@@ -117,7 +147,7 @@ def test_crashes_at_every_step(
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, method, crashing)
-        patch.setattr(resume, "Pace", lambda: resume_always)
+        patch.setattr(resume, "Pace", _Always)
         try:
             calibrate(table, out, store, "--batch-rows", 100)
         except Crash:
@@ -125,17 +155,6 @@ def test_crashes_at_every_step(
     calibrate(table, out, store, "--batch-rows", random.Random(at).choice([1, 64, 5000]))
     assert out.read_bytes() == whole.read_bytes()
     assert states(store) == states(whole_store)
-
-
-class _Always:
-    is_due = staticmethod(lambda: True)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
-resume_always = _Always()
 
 
 def kill_until_done(

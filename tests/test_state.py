@@ -19,11 +19,15 @@ from river import linear_model, naive_bayes
 import streamcal
 from streamcal import (
     AnytimeCalibrator,
+    BetaCalibrator,
     CalibratedClassifier,
     CalibratedRegressor,
     Calibrator,
     DecisionClassifier,
     EUMThreshold,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IdentityCalibrator,
     IsotonicCalibrator,
     PAVStack,
     PlattCalibrator,
@@ -86,6 +90,18 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
         lambda learner, start, stop: teach_pushes_as(learner, start, stop),
     ),
     "Platt": (lambda: PlattCalibrator(gamma=0.2), teach_binary),
+    "Platt, calibeating": (
+        lambda: PlattCalibrator(calibeating=7, half_life=50.0),
+        teach_binary,
+    ),
+    "beta": (lambda: BetaCalibrator(half_life=80.0), teach_binary),
+    "histogram": (lambda: HistogramCalibrator(4, half_life=30.0), teach_binary),
+    "identity": (lambda: IdentityCalibrator(), teach_binary),
+    "hedge": (lambda: HedgedCalibrator(), teach_binary),
+    "hedge, delay": (
+        lambda: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator()), share=0.1, delay=7),
+        teach_binary,
+    ),
     "anytime": (lambda: AnytimeCalibrator("absolute", window=100, every=30), teach_binary),
     "stack": (lambda: PAVStack("squared"), teach_pushes),
     "convex stack": (lambda: PAVStack(losses.Pinball(tau=0.8)), teach_pushes),
@@ -359,7 +375,13 @@ def test_every_learner_has_a_home() -> None:
             if isinstance(thing, type) and issubclass(thing, Stateful):
                 if not thing.__name__.startswith("_") and thing.__module__ == module.name:
                     own.add(thing.__name__)
-    abstract = {"Stateful", "Calibrator", "RankLearner"}
+    abstract = {
+        "Calibrator",
+        "JointCalibrator",
+        "ProbabilityCalibrator",
+        "RankLearner",
+        "Stateful",
+    }
     assert own - abstract == set(_state._HOME)
 
 

@@ -26,7 +26,12 @@ from river import (
     tree,
 )
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+)
 from streamcal.calibration.base import Calibrator
 
 
@@ -412,7 +417,8 @@ def test_prototypes_are_left_alone() -> None:
     assert pickle.dumps(trained) == before
     assert model.calibrator is trained
     assert model.clone({"calibrator": PlattCalibrator(gamma=0.5)}).calibrator.gamma == 0.5
-    assert CalibratedClassifier(linear_model.LogisticRegression()).calibrator.loss == "log"
+    default = CalibratedClassifier(linear_model.LogisticRegression()).calibrator
+    assert repr(default) == repr(HedgedCalibrator())
 
 
 def test_trained_model_may_be_wrapped() -> None:

@@ -1,0 +1,542 @@
+"""A mixture of calibrators that is never much worse than the best of them.
+
+On real streams no calibrator wins everywhere: a window that is right after a change is too short in
+quiet times, and a model that is calibrated already wants to be left alone. So all of them run, and
+what is served is the mean of their answers, weighted by how well they have predicted so far. For
+log loss this costs next to nothing, whatever the data: with weights proportional to the likelihood,
+the total loss is at most that of the best of N calibrators plus ln N (Vovk 1990), two nats for the
+default set, over the whole stream.
+
+Where the best calibrator changes in time, a share α of the weight is dealt out again after each
+sample, so that one that has been poor can come back (Herbster & Warmuth 1998). The right α is not
+known either, so several run, and are mixed by the same rule: that costs ln K more for K shares.
+
+A calibrator is charged the loss of what it *served*. Where a label comes with the next sample that
+is what it says now; where labels come late it is not, and then the newest weights are news of long
+ago. See `HedgedCalibrator` on what to do then.
+"""
+
+import inspect
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal import losses
+from streamcal._state import Arrays, Fields, nest, require
+from streamcal._validation import as_number, as_weight
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.identity import IdentityCalibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.platt import PlattCalibrator
+from streamcal.calibration.probability import (
+    ProbabilityCalibrator,
+    as_label,
+    as_probabilities,
+    as_probability,
+    check_clip,
+    check_count,
+)
+from streamcal.kernels import hedge as kernels
+from streamcal.kernels import isotonic
+
+_BATCH = 65_536  # samples whose answers are held at once
+_MEMORY = 1_000.0  # served samples over which their delay is averaged
+_FIRST = kernels.FIRST
+
+
+class Ticket(NamedTuple):
+    """What a `HedgedCalibrator` answered to one sample, to be given back with its label.
+
+    Attributes
+    ----------
+    n_learned : int
+        How many samples it had learned then.
+    answers : tuple of float
+        What each calibrator answered, in the order of `HedgedCalibrator.names`.
+    """
+
+    n_learned: int
+    answers: tuple[float, ...]
+
+
+class HedgedCalibrator(ProbabilityCalibrator):
+    """Mix calibrators by their likelihood, and serve nearly the best of them whatever comes.
+
+    Parameters
+    ----------
+    calibrators : sequence of Calibrator, optional
+        Prototypes, cloned; they must accept scores and labels in [0, 1]. None means
+        `default_calibrators`: the score itself; Platt scaling of all samples, and with a half-life
+        of 500; staircases over the last 200, the last 2,000 and all samples.
+    prior : sequence of float, optional
+        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
+        by default.
+    share : float or tuple of float
+        The share α of the weight that is dealt out by the prior after each sample, in [0, 1); of
+        several, each runs and they are mixed in turn. 0 competes with the best single calibrator,
+        more with the best sequence of calibrators; 1/α is about how long one of them stays best.
+    delay : int, optional
+        How many samples are served before the label of one comes. None learns it from the tickets
+        of `serve_one`; without any, labels are taken to come at once.
+    clip : float
+        Answers nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
+        and trees answer 0 and 1, which would cost an infinite loss.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of its range, or a calibrator is none of probabilities.
+
+    Notes
+    -----
+    Over any stream of labels that come at once, with N calibrators and K shares of which one is 0,
+    the total log loss is at most that of the best calibrator in hindsight plus ln N + ln K (answers
+    clipped alike); with ``share=0`` plus ln N. By default that is 2.9, over the whole stream. With
+    a prior π put ln 1/π_i for ln N. For each share α it is at most that of any *sequence* that
+    changes m times in n samples, plus ln K + (m + 1) ln N − m ln α − (n − m − 1) ln(1 − α). Weights
+    w ≤ 1 keep this for the weighted loss; a larger one counts as w samples that were predicted at
+    once.
+
+    *Labels d samples late.* By the time a label comes the calibrators have learned d others, and
+    what they say now is not what they served. There are two ways to charge what was served:
+
+    * Show `serve_one`, keep its ticket, and give it back: ``learn_one(score, y, served=ticket)``.
+      Delays may then be anything, and are learned.
+    * Say ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators
+      which learns them d samples late, and so answers as they did then. Learning costs about three
+      times as much.
+
+    Either way a step is *tempered*: likelihoods are raised to the power 1 / (d + 1), the mean delay
+    of late for d. Untempered weights would chase what was right d samples ago, which does harm:
+    see the figures in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
+    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. Two calibrators
+    and labels one sample late are enough to make tempered weights lose more than that, but on every
+    stream measured they were the better of the two.)
+
+    A sample costs as much as all calibrators together. Those of the default set, and others like
+    them (up to three `PlattCalibrator`, three `IsotonicCalibrator` for log loss with linear
+    interpolation), are asked and taught in one compiled call. Only the staircase over all samples
+    grows; leave it out where memory must not.
+
+    References
+    ----------
+    Vovk, *Aggregating Strategies*, COLT 1990. Herbster & Warmuth, *Tracking the Best Expert*,
+    Machine Learning 32, 1998. Weinberger & Ordentlich, *On Delayed Prediction of Individual
+    Sequences*, IEEE Transactions on Information Theory 48, 2002, on interleaving.
+
+    Examples
+    --------
+    A model that is right nine times in ten when it says 0.6:
+
+    >>> calibrator = HedgedCalibrator()
+    >>> for i in range(300):
+    ...     calibrator.learn_one(0.6, i % 10 > 0)
+    >>> round(calibrator.predict_one(0.6), 2)
+    0.9
+    >>> max(calibrator.weights, key=calibrator.weights.get)
+    'IsotonicCalibrator(window=200)'
+    """
+
+    def __init__(
+        self,
+        calibrators: Sequence[Calibrator] | None = None,
+        *,
+        prior: Sequence[float] | None = None,
+        share: float | tuple[float, ...] = (0.0, 0.001, 0.01),
+        delay: int | None = None,
+        clip: float = 1e-6,
+    ) -> None:
+        check_clip(clip)
+        shares = _check_shares(share)
+        if delay is not None:
+            check_count(delay, "delay", 0)
+        prototypes = default_calibrators() if calibrators is None else _checked(calibrators)
+        weights = _check_prior([1.0] * len(prototypes) if prior is None else prior, len(prototypes))
+        self.calibrators = calibrators
+        self.prior = prior
+        self.share = share
+        self.delay = delay
+        self.clip = clip
+
+        self._names = _names(prototypes)
+        self._n_learned = 0
+        self._n_served = 0
+        self._mean_delay = float(delay or 0)
+        # With a known delay: the calibrators as they were when the next sample to learn was served,
+        # and the samples they have not learned yet.
+        self._then = [prototype.clone() for prototype in prototypes] if delay else []
+        self._waiting: deque[tuple[float, float, float]] = deque()
+
+        n = len(prototypes)
+        self._answers = np.zeros(n)
+        self._table = np.zeros((len(shares) + 2, _FIRST + n))
+        self._table[:-2, kernels.SHARE] = shares
+        self._table[-2, kernels.CLIP] = clip
+        weights /= weights.sum()
+        self._take([prototype.clone() for prototype in prototypes])
+        inside = weights[self._order]
+        for row in self._table:
+            row[_FIRST:] = inside
+        self._table[:-2][self._table[:-2, kernels.SHARE] == 0.0, _FIRST:] = np.log(inside)
+
+    def _take(self, calibrators: list[Calibrator]) -> None:
+        """Mix these calibrators.
+
+        Inside, those that are asked one by one stand first and the team of the kernels last.
+        """
+        team = _team(calibrators)
+        others = [i for i in range(len(calibrators)) if i not in team]
+        self._calibrators = calibrators
+        self._order = np.array([*others, *team])
+        self._others = [calibrators[i] for i in others]
+        self._team = [calibrators[i] for i in team]
+        itself = any(isinstance(calibrator, IdentityCalibrator) for calibrator in self._team)
+        self._table[-2, kernels.IDENTITY] = itself
+        self._gather()
+
+    def _gather(self) -> None:
+        """Collect the arrays of the team as the kernels take them, after any was replaced."""
+        states: list[NDArray[np.float64]] = []
+        arrays: list[tuple[Any, ...]] = []
+        for calibrator in self._team:
+            if isinstance(calibrator, PlattCalibrator):
+                states.append(calibrator._state)
+            elif isinstance(calibrator, IsotonicCalibrator):
+                arrays.append((calibrator._data, calibrator._links, calibrator._queue))
+        states += [np.empty(0)] * (kernels.N_PLATTS - len(states))
+        while len(arrays) < kernels.N_STACKS:
+            arrays.append((np.empty(0), np.empty(0, np.int32), np.empty((0, 3))))
+        self._to_learn: tuple[Any, ...] = (*chain(*arrays), *states, self._table, self._answers)
+        readable = chain(*((data, links) for data, links, _ in arrays))
+        self._to_predict: tuple[Any, ...] = (*readable, *states, self._table)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        fields = {
+            "n_learned": self._n_learned,
+            "n_served": self._n_served,
+            "mean_delay": self._mean_delay,
+        }
+        arrays = {"table": self._table, "waiting": np.array(self._waiting).reshape(-1, 3)}
+        for i, calibrator in enumerate([*self._calibrators, *self._then]):
+            arrays[str(i)] = nest(calibrator.to_bytes())
+        return fields, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        table, waiting = arrays["table"], arrays["waiting"]
+        require(table.shape == self._table.shape, "the table must be that of the parameters")
+        require(np.isfinite(table).all(), "weights must be finite")
+        settings = [array[:, kernels.SHARE].tolist() for array in (table, self._table)]
+        require(settings[0] == settings[1], "shares must be those of the parameters")
+        require((table[-2] == self._table[-2]).all(), "the prior must be that of the parameters")
+        shared = table[:-2][table[:-2, kernels.SHARE] > 0.0, _FIRST:]
+        require((shared >= 0.0).all() and shared.any(axis=1).all(), "weights must not be negative")
+        counts = fields["n_learned"], fields["n_served"], fields["mean_delay"]
+        require(all(0 <= count < math.inf for count in counts), "counts must not be negative")
+        require(len(waiting) <= (self.delay or 0), "no more samples may wait than the delay")
+        for sample in waiting.tolist():
+            as_probability(sample[0]), as_label(sample[1]), as_weight(sample[2])
+        n = len(self._calibrators)
+        restored = [Calibrator.from_bytes(arrays[str(i)].tobytes()) for i in range(len(arrays) - 2)]
+        expected = [*self._calibrators, *self._then]
+        same = [repr(a) == repr(b) for a, b in zip(restored, expected, strict=True)]
+        require(all(same), "calibrators must be those of the parameters")
+        self._n_learned, self._n_served = int(counts[0]), int(counts[1])
+        self._mean_delay = float(counts[2])
+        self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
+        self._table[:] = table
+        self._take(restored[:n])
+        self._then = restored[n:]
+
+    # ------------------------------------------------------------------------------ what it holds
+
+    @property
+    def n_learned(self) -> int:
+        """How many samples have been learned."""
+        return self._n_learned
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The calibrators by name, in the order in which they were given."""
+        return self._names
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each calibrator in what is served now; they sum to 1."""
+        weights = np.empty(len(self._names))
+        weights[self._order] = self._table[-1, _FIRST:]
+        return dict(zip(self._names, weights.tolist(), strict=True))
+
+    @property
+    def share_weights(self) -> dict[float, float]:
+        """The weight of each share."""
+        odds = np.exp(self._table[:-2, kernels.LOG_SHARE])
+        shares = self._table[:-2, kernels.SHARE].tolist()
+        return dict(zip(shares, (odds / odds.sum()).tolist(), strict=True))
+
+    @property
+    def mean_delay(self) -> float:
+        """By how many samples labels come late: ``delay``, or what tickets have shown of late."""
+        return self._mean_delay
+
+    # ------------------------------------------------------------------------------ one sample
+
+    def learn_one(
+        self, score: float, y: float, w: float = 1.0, *, served: Ticket | None = None
+    ) -> None:
+        """Weigh the calibrators by what they served, then teach them the sample.
+
+        Parameters
+        ----------
+        score : float
+            A probability in [0, 1].
+        y : float or bool
+            The label, in [0, 1].
+        w : float
+            The weight, from 1e-60 to 1e60.
+        served : Ticket, optional
+            What `serve_one` returned beside its answer. Without it they are charged what they say
+            now, or with a ``delay`` what they said that many samples ago.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is out of range; nothing is learned.
+        """
+        p = as_probability(score)
+        label = as_label(y)
+        weight = 1.0 if w == 1.0 else as_weight(w)
+        answers = self._answers
+        asking = served is None and not self._then
+        if asking:
+            for i, calibrator in enumerate(self._others):
+                answers[i] = calibrator.predict_one(p)
+        else:
+            answers[:] = self._answers_then(p, served)[self._order]
+        for calibrator in self._others:
+            calibrator.learn_one(p, label, weight)
+        power = weight / (1.0 + self._mean_delay)
+        done = kernels.learn(*self._to_learn, 0, asking, p, label, weight, power)  # type: ignore[call-arg]
+        while done < kernels.N_STACKS:
+            self._provide(done, p, label, weight)
+            rest = done + 1, asking, p, label, weight, power
+            done = kernels.learn(*self._to_learn, *rest)  # type: ignore[call-arg]
+        self._n_learned += 1
+        if self._then:
+            self._waiting.append((p, label, weight))
+            if len(self._waiting) > (self.delay or 0):
+                for calibrator in self._then:
+                    calibrator.learn_one(*self._waiting[0])
+                self._waiting.popleft()
+
+    def _provide(self, place: int, p: float, y: float, w: float) -> None:
+        """Have a staircase of the team learn what it could not without more memory, or the like."""
+        stacks = [c for c in self._team if isinstance(c, IsotonicCalibrator)]
+        status = int(stacks[place]._links[isotonic.STATUS])
+        stacks[place]._complete(isotonic.LEARN, status, p, y, w)
+        self._gather()
+
+    def _answers_then(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
+        """Return what the calibrators answered when a sample was served."""
+        if served is None:
+            return np.array([calibrator.predict_one(p) for calibrator in self._then])
+        answers = self.check_ticket(served)
+        if self.delay is None:
+            self._n_served += 1
+            rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
+            self._mean_delay += rate * (self._n_learned - served.n_learned - self._mean_delay)
+        return answers
+
+    def predict_one(self, score: float) -> float:
+        """Return the mixture's probability for a score in [0, 1].
+
+        Before anything is learned it is the score itself.
+        """
+        p = as_probability(score)
+        if not self._n_learned:
+            return p
+        answer = kernels.predict(*self._to_predict, p)  # type: ignore[call-arg]
+        clip, weights = self.clip, self._table[-1]
+        for i, calibrator in enumerate(self._others, _FIRST):
+            answer += weights.item(i) * min(max(calibrator.predict_one(p), clip), 1.0 - clip)
+        return answer
+
+    def serve_one(self, score: float) -> tuple[float, Ticket]:
+        """Return `predict_one` of a score, and the ticket to give back with its label.
+
+        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere.
+
+        Examples
+        --------
+        >>> calibrator = HedgedCalibrator()
+        >>> waiting = [(p, calibrator.serve_one(p)) for p in (0.2, 0.7, 0.7)]
+        >>> for (p, (answer, ticket)), label in zip(waiting, (0, 1, 1)):
+        ...     calibrator.learn_one(p, label, served=ticket)
+        >>> calibrator.mean_delay
+        1.0
+        """
+        p = as_probability(score)
+        answers = tuple(calibrator.predict_one(p) for calibrator in self._calibrators)
+        return self.predict_one(p), Ticket(self._n_learned, answers)
+
+    def check_ticket(self, served: Any) -> NDArray[np.float64]:
+        """Return the answers on a ticket of this calibrator, or raise.
+
+        Raises
+        ------
+        TypeError
+            If it is no ticket.
+        ValueError
+            If it is of another calibrator, or of a later state than this one's.
+        """
+        try:
+            n_learned, answers = served
+            values = np.array(answers, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
+        if not 0 <= as_number(n_learned, "served") <= self._n_learned:
+            raise ValueError(
+                f"`served` must come from this calibrator, which has learned {self._n_learned}"
+                f" samples, got one after {n_learned}"
+            )
+        if values.shape != self._answers.shape or not ((values >= 0.0) & (values <= 1.0)).all():
+            raise ValueError(
+                f"`served` must hold {len(self._answers)} answers in [0, 1], got {answers}"
+            )
+        return values
+
+    # ------------------------------------------------------------------------------ many samples
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
+        vector = as_probabilities(scores)
+        if not self._n_learned:
+            return vector.copy()
+        answers = np.array([c.predict_many(vector) for c in self._calibrators])[self._order]
+        weights = self._table[-1, _FIRST:]
+        parts = weights[:, None] * answers.clip(self.clip, 1.0 - self.clip)
+        # Added in the order of `predict_one`: the team, then the others.
+        mixture = np.zeros(len(vector))
+        for i in range(-len(self._team), len(self._others)):
+            mixture += parts[i]
+        return mixture
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given, in compiled loops unless there is a ``delay``."""
+        if self._then:
+            return super().learn_many(scores, y, w)
+        samples = self._check_samples(scores, y, w)
+        for start in range(0, len(samples[0]), _BATCH):
+            self._run(*(vector[start : start + _BATCH] for vector in samples))
+        return None
+
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in compiled loops unless there is a ``delay``."""
+        if self._then:
+            return super().predict_learn_many(scores, y, w)
+        samples = self._check_samples(scores, y, w)
+        predictions = [
+            self._run(*(vector[start : start + _BATCH] for vector in samples))
+            for start in range(0, len(samples[0]), _BATCH)
+        ]
+        return np.concatenate(predictions) if predictions else np.empty(0)
+
+    def _run(
+        self, scores: NDArray[np.float64], y: NDArray[np.float64], w: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        calibrators = [self._calibrators[i] for i in self._order]
+        answers = np.array([c.predict_learn_many(scores, y, w) for c in calibrators]).T
+        self._gather()
+        out = np.empty(len(scores))
+        step = 1.0 / (1.0 + self._mean_delay)
+        kernels.weigh_many(self._table, np.ascontiguousarray(answers), y, w, step, out)
+        if not self._n_learned:
+            out[:1] = scores[:1]
+        self._n_learned += len(scores)
+        return out
+
+
+def default_calibrators() -> list[Calibrator]:
+    """Return what `HedgedCalibrator` mixes unless told otherwise."""
+    return [
+        IdentityCalibrator(),
+        PlattCalibrator(),
+        PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
+        IsotonicCalibrator(window=200),
+        IsotonicCalibrator(window=2_000),
+        IsotonicCalibrator(),
+    ]
+
+
+def _team(calibrators: Sequence[Calibrator]) -> list[int]:
+    """Return which calibrators the kernels can ask and teach, in their order."""
+    identity = [i for i, c in enumerate(calibrators) if type(c) is IdentityCalibrator][:1]
+    platts = [i for i, c in enumerate(calibrators) if type(c) is PlattCalibrator]
+    stacks = [
+        i
+        for i, c in enumerate(calibrators)
+        if type(c) is IsotonicCalibrator
+        and type(c._loss) is losses.Log
+        and c._plain_values
+        and not c._step
+    ]
+    return identity + platts[: kernels.N_PLATTS] + stacks[: kernels.N_STACKS]
+
+
+def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
+    """Return names that tell calibrators apart: the class and what is not as it is by default."""
+    names: list[str] = []
+    for calibrator in calibrators:
+        parameters = inspect.signature(type(calibrator)).parameters.values()
+        values = {
+            p.name: getattr(calibrator, p.name) for p in parameters if p.default is not p.empty
+        }
+        defaults = {p.name: p.default for p in parameters}
+        changed = [f"{name}={v!r}" for name, v in values.items() if v != defaults[name]]
+        name = f"{type(calibrator).__name__}({', '.join(changed)})"
+        same = sum(other.partition(" #")[0] == name for other in names)
+        names.append(f"{name} #{same + 1}" if same else name)
+    return tuple(names)
+
+
+def _checked(calibrators: Any) -> list[Calibrator]:
+    if isinstance(calibrators, Calibrator) or not isinstance(calibrators, Iterable):
+        raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
+    checked = list(calibrators)
+    if not checked:
+        raise ValueError("`calibrators` must hold at least one Calibrator, got none")
+    for at, calibrator in enumerate(checked):
+        if not isinstance(calibrator, Calibrator):
+            raise TypeError(
+                f"`calibrators` must hold Calibrators, got {calibrator!r} at position {at}"
+            )
+        try:
+            calibrator._check_labels([0.0, 1.0])
+        except ValueError as error:
+            raise ValueError(
+                f"`calibrators` must accept the labels 0 and 1, but at position {at} {error}"
+            ) from None
+    return checked
+
+
+def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
+    if isinstance(prior, str) or not isinstance(prior, Iterable):
+        raise TypeError(f"`prior` must be a sequence of weights, got {prior!r}")
+    weights = np.array([as_weight(weight, "prior") for weight in prior])
+    if len(weights) != n:
+        raise ValueError(f"`prior` must have one weight per calibrator ({n}), got {len(weights)}")
+    return weights
+
+
+def _check_shares(share: Any) -> tuple[float, ...]:
+    shares = tuple(share) if isinstance(share, tuple | list) else (share,)
+    checked = tuple(as_number(value, "share") for value in shares)
+    if not checked or not all(0.0 <= value < 1.0 for value in checked):
+        raise ValueError(f"`share` must be a number in [0, 1), or several, got {share}")
+    return checked

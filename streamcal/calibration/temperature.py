@@ -1,0 +1,129 @@
+"""Online temperature scaling: one number for all labels.
+
+Probabilities p_k become proportional to p_k ** (1 / T): softer for T > 1, sharper for T < 1, the
+order of the labels as it was (Guo, Pleiss, Sun & Weinberger, *On Calibration of Modern Neural
+Networks*, ICML 2017, section 4.2). The log loss is convex in 1 / T, which starts at 1 and follows
+it by online Newton steps.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from river.base.typing import ClfTarget
+
+from streamcal._state import Arrays, Fields, require
+from streamcal._validation import as_number, as_score, as_weight, check_half_life
+from streamcal.calibration.joint import JointCalibrator
+from streamcal.calibration.probability import as_probability, check_clip
+from streamcal.kernels import newton as kernels
+
+
+class TemperatureCalibrator(JointCalibrator):
+    """One temperature for the probabilities of all labels, learned by online Newton steps.
+
+    It wants few samples however many labels there are, and cannot put one label right at the
+    expense of another.
+
+    Parameters
+    ----------
+    gamma : float
+        Inverse step size of the Newton step, positive. Smaller is faster and rougher.
+    prior : float
+        Curvature assumed before the first sample, positive. Larger starts slower.
+    limit : float
+        The temperature stays in [1 / limit, limit]; more than 1.
+    half_life : float, optional
+        Halve the hold of past samples on the step size with every so many that follow, at least
+        0.1. None: steps get ever smaller.
+    clip : float
+        Probabilities below this count as this; in (0, 0.5).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    A model that claims 90 % for one of three labels and is right half of the time:
+
+    >>> calibrator = TemperatureCalibrator()
+    >>> raw = {"cold": 0.05, "warm": 0.9, "hot": 0.05}
+    >>> for y in ["warm", "cold", "warm", "hot"] * 500:
+    ...     calibrator.learn_one(raw, y)
+    >>> round(calibrator.predict_one(raw)["warm"], 2), round(calibrator.temperature, 1)
+    (0.5, 4.2)
+    """
+
+    def __init__(
+        self,
+        gamma: float = 0.1,
+        prior: float = 10.0,
+        limit: float = 100.0,
+        half_life: float | None = None,
+        clip: float = 1e-6,
+    ) -> None:
+        as_weight(gamma, "gamma")
+        as_weight(prior, "prior")
+        if not as_score(limit, "limit") > 1.0:
+            raise ValueError(f"`limit` must be more than 1, got {limit}")
+        check_half_life(half_life)
+        check_clip(clip)
+        self.gamma = gamma
+        self.prior = prior
+        self.limit = limit
+        self.half_life = half_life
+        self.clip = clip
+
+        self._numbers = np.zeros(kernels.THETA + 2)
+        self._numbers[[kernels.GAMMA, kernels.PRIOR]] = gamma, prior
+        self._numbers[kernels.FADE] = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        self._numbers[[kernels.CLIP, kernels.SIZE]] = clip, limit
+        self._numbers[kernels.THETA :] = 1.0, prior
+
+    @property
+    def temperature(self) -> float:
+        """The current T."""
+        return float(1.0 / self._numbers[kernels.THETA])
+
+    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
+        """Take one Newton step towards the label that followed.
+
+        A label that the model did not know, or the only one, teaches nothing.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a probability is not a number in [0, 1] or ``w`` is not from 1e-60 to 1e60.
+        """
+        weight = as_weight(w)
+        vector = np.array([as_probability(p) for p in raw.values()])
+        places = [place for place, label in enumerate(raw) if label == y]
+        if places and len(raw) > 1:
+            kernels.temperature_learn(self._numbers, vector, places[0], weight)
+
+    def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+        """Return the calibrated probability of each label; the state does not change.
+
+        Before anything is learned that is the model's own, divided by its sum.
+        """
+        vector = np.array([as_probability(p) for p in raw.values()])
+        out = np.empty(len(vector))
+        total = float(vector.sum())
+        if self._numbers[kernels.N_LEARNED] == 0.0 and total > 0.0:
+            out = vector / total
+        elif len(vector):
+            kernels.temperature_predict(self._numbers, vector, out)
+        return dict(zip(raw, out.tolist(), strict=True))
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        numbers = self._numbers
+        return {"n": float(numbers[kernels.N_LEARNED])}, {"numbers": numbers[kernels.THETA :]}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        numbers = arrays["numbers"]
+        require(numbers.shape == (2,) and np.isfinite(numbers).all(), "numbers must be finite")
+        require((numbers > 0.0).all(), "numbers must be positive")
+        require(as_number(fields["n"], "n") >= 0.0, "a count must not be negative")
+        self._numbers[kernels.THETA :] = numbers
+        self._numbers[kernels.N_LEARNED] = fields["n"]

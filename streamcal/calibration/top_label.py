@@ -1,0 +1,105 @@
+"""Calibration of the likeliest label alone.
+
+What is shown of a multiclass model is mostly its first choice and how sure of it the model is. So
+each label has a calibrator that learns from the samples where that label came first only: how
+often was it right, given how sure the model was? (Gupta & Ramdas, *Top-label Calibration and
+Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1.) What is left goes to the others in the
+model's own proportions.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from river.base.typing import ClfTarget
+
+from streamcal._state import Arrays, Fields, nest, pack, unpack
+from streamcal._validation import as_weight
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.joint import JointCalibrator
+from streamcal.calibration.probability import as_probability
+
+
+class TopLabelCalibrator(JointCalibrator):
+    """Calibrate the probability of the label that the model holds for the likeliest.
+
+    The calibrated value of that label may fall below another's.
+
+    Parameters
+    ----------
+    calibrator : Calibrator, optional
+        The prototype that is cloned for each label; it must accept scores in [0, 1] and the labels
+        0 and 1. None means ``HedgedCalibrator()``.
+
+    Raises
+    ------
+    TypeError
+        If ``calibrator`` is not a `Calibrator`.
+    ValueError
+        If it refuses the labels 0 and 1.
+
+    Examples
+    --------
+    >>> calibrator = TopLabelCalibrator()
+    >>> raw = {"cold": 0.05, "warm": 0.9, "hot": 0.05}
+    >>> for y in ["warm", "cold", "warm", "hot"] * 100:
+    ...     calibrator.learn_one(raw, y)
+    >>> {label: round(p, 2) for label, p in calibrator.predict_one(raw).items()}
+    {'cold': 0.25, 'warm': 0.5, 'hot': 0.25}
+    """
+
+    def __init__(self, calibrator: Calibrator | None = None) -> None:
+        prototype: Any = HedgedCalibrator() if calibrator is None else calibrator
+        if not isinstance(prototype, Calibrator):
+            raise TypeError(f"`calibrator` must be a Calibrator or None, got {calibrator!r}")
+        try:
+            prototype._check_labels([0.0, 1.0])
+        except ValueError as error:
+            raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
+        self.calibrator = calibrator
+        self._prototype = prototype
+        self._calibrators: dict[ClfTarget, Calibrator] = {}
+
+    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
+        """Teach the calibrator of the likeliest label whether it was right.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a probability is not a number in [0, 1] or ``w`` is not from 1e-60 to 1e60.
+        """
+        weight = as_weight(w)
+        checked = {label: as_probability(p) for label, p in raw.items()}
+        if checked:
+            top = max(checked, key=checked.__getitem__)
+            if top not in self._calibrators:
+                self._calibrators[top] = self._prototype.clone()
+            self._calibrators[top].learn_one(checked[top], float(top == y), weight)
+
+    def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+        """Return the calibrated probability of each label; the state does not change."""
+        checked = {label: as_probability(p) for label, p in raw.items()}
+        if len(checked) < 2 or not any(checked.values()):
+            return {label: 1.0 / len(checked) for label in checked}
+        top = max(checked, key=checked.__getitem__)
+        rest = sum(p for label, p in checked.items() if label != top)
+        calibrator = self._calibrators.get(top)
+        p = checked[top]
+        q = p / (p + rest) if calibrator is None else calibrator.predict_one(p)
+        if rest > 0.0:
+            shares = {label: (1.0 - q) * (p / rest) for label, p in checked.items()}
+        else:
+            shares = dict.fromkeys(checked, (1.0 - q) / (len(checked) - 1))
+        shares[top] = q
+        return shares
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
+        labels = [pack(label) for label in self._calibrators]
+        return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        self._calibrators = {
+            unpack(label): Calibrator.from_bytes(arrays[str(at)].tobytes())
+            for at, label in enumerate(fields["labels"])
+        }

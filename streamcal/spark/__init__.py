@@ -1,0 +1,34 @@
+"""Calibration on Spark: streams with one calibrator per key, and isotonic fits of large frames.
+
+Spark owns sources, sinks, checkpoints and recovery; here is only what it runs between them. This
+package needs PySpark 4 and Java 17 or newer: ``pip install 'streamcal-river[spark]'``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+try:
+    import google.protobuf  # noqa: F401  (pyspark imports it when a stream starts)
+    import pandas  # noqa: F401
+    import pyarrow  # noqa: F401
+    import pyspark.sql.streaming.stateful_processor  # noqa: F401  (new in PySpark 4)
+except ImportError as error:
+    raise ImportError(
+        "streamcal.spark needs PySpark 4, pandas, pyarrow and protobuf, the extra streamcal[spark]:"
+        f" pip install 'streamcal-river[spark]' ({error})"
+    ) from error
+
+if TYPE_CHECKING:
+    from streamcal.spark.fit import isotonic_fit
+    from streamcal.spark.stream import calibrate
+
+__all__ = ["calibrate", "isotonic_fit"]
+
+# Loaded when touched: Spark's processes that only bundle rows do without calibrators.
+_HOME = {"calibrate": "streamcal.spark.stream", "isotonic_fit": "streamcal.spark.fit"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'streamcal.spark' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,49 @@
+"""Checks of columns by name and type, for both functions of this package."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BooleanType, DataType, NumericType, StructType
+
+NUMBERS = "must be a column of numbers"
+
+
+def check_frame(df: Any, argument: str) -> None:
+    """Raise unless ``df`` is a frame of Spark's whose columns have names of their own."""
+    if not isinstance(df, DataFrame):
+        raise TypeError(f"`{argument}` must be a pyspark.sql.DataFrame, got {type(df).__name__}")
+    names = df.schema.names
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"`{argument}` must have unique column names, got {repeated} repeatedly")
+
+
+def check_samples(schema: StructType, score: Any, label: Any, weight: Any) -> None:
+    """Raise unless scores, labels and weights are columns of numbers; labels may be booleans."""
+    check_column(schema, "score", score, is_number, NUMBERS)
+    check_column(schema, "label", label, _is_label, f"{NUMBERS} or booleans")
+    if weight is not None:
+        check_column(schema, "weight", weight, is_number, NUMBERS)
+
+
+def check_column(
+    schema: StructType, argument: str, name: Any, good: Callable[[DataType], bool], what: str
+) -> None:
+    """Raise unless ``name`` is a column whose type is ``good``; ``what`` says which ones are."""
+    if not isinstance(name, str):
+        raise TypeError(f"`{argument}` must be the name of a column, got {name!r}")
+    if name not in schema.names:
+        raise ValueError(f"`{argument}` must be one of the columns {schema.names}, got {name!r}")
+    kind = schema[name].dataType
+    if not good(kind):
+        raise TypeError(f"`{argument}` {what}, got {name!r} of type {kind.simpleString()}")
+
+
+def is_number(kind: DataType) -> bool:
+    """Return whether a type is one of numbers."""
+    return isinstance(kind, NumericType)
+
+
+def _is_label(kind: DataType) -> bool:
+    return isinstance(kind, NumericType | BooleanType)

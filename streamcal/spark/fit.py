@@ -1,0 +1,106 @@
+"""An isotonic fit of a frame that is too large for one machine, exactly.
+
+Spark sorts the samples into ranges of scores, each range is fitted where it lies, and the blocks of
+all ranges, few as they are, are pooled on the driver. Why this is exact, and why parts that are no
+ranges would not do, says `streamcal.calibration.blocks`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from streamcal import losses
+from streamcal._validation import check_choice, check_window
+from streamcal.calibration import Staircase
+from streamcal.calibration.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
+from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE
+from streamcal.spark.columns import check_frame, check_samples
+
+
+def isotonic_fit(
+    df: DataFrame,
+    *,
+    score: str,
+    label: str,
+    weight: str | None = None,
+    loss: str | losses.Loss = "squared",
+    interpolation: str = "linear",
+    outside: str = "clip",
+    n_ranges: int | None = None,
+) -> Staircase:
+    """Return the non-decreasing map of scores that minimises the total loss over a frame.
+
+    It is that of `streamcal.isotonic_fit` on all rows: the same, bit for bit but for the centers of
+    blocks, where sums are exact (labels 0 and 1, weights that are integers), else up to rounding.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        A batch frame. Rows without a score, a label or a weight (null or NaN) are left out.
+    score, label, weight : str
+        Columns of numbers; labels may be booleans. All weights are 1 by default.
+    loss, interpolation, outside
+        As for `streamcal.isotonic_fit`.
+    n_ranges : int, optional
+        In how many ranges of scores the rows are sorted, by default
+        ``spark.sql.shuffle.partitions``. The samples of a range are in one worker's memory, some
+        100 bytes each.
+
+    Returns
+    -------
+    staircase : streamcal.Staircase
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be, or there are no samples.
+    pyspark.errors.PythonException
+        If `streamcal.isotonic_fit` would raise for a sample; its message is in it.
+    """
+    check_frame(df, "df")
+    if df.isStreaming:
+        raise ValueError(
+            "`df` must be a batch frame, got a stream; see `streamcal.spark.calibrate`"
+        )
+    check_samples(df.schema, score, label, weight)
+    check_window(n_ranges, "n_ranges")
+    check_choice(interpolation, "interpolation", INTERPOLATIONS)
+    check_choice(outside, "outside", OUTSIDE)
+    mean_loss = losses.get_mean(loss)
+    columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    samples = df.select(
+        [sql.col(_quoted(name)).cast("double").alias(alias) for alias, name in columns.items()]
+    ).dropna()
+    if n_ranges is None:
+        ranges = samples.repartitionByRange("score")
+    else:
+        ranges = samples.repartitionByRange(n_ranges, "score")
+    schema = ", ".join(f"{name} double" for name in BLOCK_COLUMNS)
+    found = ranges.mapInPandas(_fit_range(mean_loss), schema).toArrow()
+    if not len(found):
+        raise ValueError("`df` must hold at least one row with a score, a label and a weight")
+    blocks = np.column_stack([found[name].to_numpy() for name in BLOCK_COLUMNS])
+    return fit_blocks(blocks, loss=mean_loss, interpolation=interpolation, outside=outside)
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name such that dots in it are no access to fields."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what makes blocks of the samples of a range."""
+
+    def fit(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        parts = list(frames)
+        if not parts:
+            return
+        samples = pd.concat(parts)
+        blocks = blocks_of(samples["score"], samples["label"], samples.get("weight"), loss=loss)
+        yield pd.DataFrame(blocks, columns=BLOCK_COLUMNS)
+
+    return fit

@@ -1,0 +1,269 @@
+"""One calibrator per key on a stream of Spark Structured Streaming.
+
+Spark's `transformWithStateInPandas` keeps a value per key, here a calibrator as bytes, and commits
+all of them with the offsets of the micro-batch that they come from: whatever dies, a row is
+learned exactly once. A micro-batch takes three steps:
+
+1. Each partition makes bundles of its rows, see `streamcal.spark.bundles`.
+2. The bundles of a key meet where its calibrator is, and are joined in order. One
+   `predict_learn_many` answers and learns the rows; then the calibrator is stored.
+3. The bundles, now with calibrated values, become rows again.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from streamcal.calibration import Calibrator
+from streamcal.calibration.base import predict_learn_known
+from streamcal.spark import bundles
+from streamcal.spark.columns import check_column, check_frame, check_samples, is_number
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
+_ORDERS = "must be a column of numbers, strings, dates or times"
+
+_STATE = StructType([StructField("calibrator", BinaryType())])
+
+
+def calibrate(
+    stream_df: DataFrame,
+    *,
+    key: str,
+    score: str,
+    label: str,
+    make: Calibrator | Callable[[], Calibrator],
+    weight: str | None = None,
+    order: str | None = None,
+    output: str = "calibrated",
+) -> DataFrame:
+    """Return a stream with one column more: each row's score, calibrated from the rows before it.
+
+    Every key has a calibrator of its own, made when the key is first seen. It answers each row and
+    then learns its label, in order, as ``predict_learn_many`` of one process would.
+
+    Parameters
+    ----------
+    stream_df : pyspark.sql.DataFrame
+        A streaming frame. Its session must keep state in RocksDB, see Notes.
+    key : str
+        The column of keys: strings, whole numbers, decimals, booleans, dates or binary. Null is a
+        key, too.
+    score : str
+        The column of scores, numbers.
+    label : str
+        The column of labels, numbers in the range of the calibrator's loss, or booleans.
+    make : Calibrator or callable
+        A calibrator to start every key from (a clone of it, without what it has learned), or a
+        function without arguments that returns a new one. Its ``to_bytes`` must hold it, which
+        excludes losses of the user's own. A function is sent to the workers by value, a class of
+        an installed module by name.
+    weight : str, optional
+        The column of weights, numbers from 1e-60 to 1e60; all 1 by default.
+    order : str, optional
+        The column that says in which order the rows of a micro-batch come, such as the time of the
+        event; nulls come last. Rows with equal values, and all rows by default, have the order
+        of their partitions and within these that of the source.
+    output : str
+        The name of the new column, of doubles.
+
+    Returns
+    -------
+    calibrated : pyspark.sql.DataFrame
+        A streaming frame with the columns of ``stream_df`` and ``output``; the rows of a key are
+        in the order in which they were learned. Its query must be in append mode.
+
+    Raises
+    ------
+    TypeError
+        If ``stream_df`` is not a data frame, a column is not of a usable type, or ``make`` is
+        neither a calibrator nor a function that makes one, one that bytes hold.
+    ValueError
+        If ``stream_df`` is not a stream, a column is missing or ``output`` is there already, or the
+        session keeps its state elsewhere than in RocksDB.
+
+    Notes
+    -----
+    Before the query starts, once a session:
+
+    ``spark.conf.set("spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")``
+
+    What is missing teaches nothing: a row whose label or weight is null or NaN gets a value only,
+    a row whose score is null or NaN gets null. What is wrong ends the query, with the key and the
+    value in the message: an infinite score, a label out of the loss's range, a weight that is not
+    from 1e-60 to 1e60. Nothing of that micro-batch is committed; filter such rows out before.
+
+    A key keeps the parameters that its calibrator was made with: another ``make`` after a restart
+    holds for new keys only. Order between micro-batches is the source's; in a key that is read
+    from several partitions at once (of a topic, say), ``order`` sorts within a micro-batch only.
+    """
+    _check_stream(stream_df)
+    schema = stream_df.schema
+    check_column(schema, "key", key, _is_key, _KEYS)
+    check_samples(schema, score, label, weight)
+    if order is not None:
+        check_column(schema, "order", order, _is_order, _ORDERS)
+    _check_output(schema, output)
+    bundled = stream_df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
+    learned = bundled.groupBy("key").transformWithStateInPandas(
+        _Learner(_maker(make), score, label, weight, order, output),
+        outputStructType=StructType([bundles.SCHEMA["rows"]]),
+        outputMode="Append",
+        timeMode="None",
+    )
+    return learned.mapInArrow(
+        bundles.unbundle, StructType([*schema.fields, StructField(output, DoubleType())])
+    )
+
+
+def _check_stream(stream_df: Any) -> None:
+    """Raise unless this is a stream whose session keeps state in RocksDB."""
+    check_frame(stream_df, "stream_df")
+    if not stream_df.isStreaming:
+        raise ValueError(
+            "`stream_df` must be a stream (of spark.readStream), got a batch frame;"
+            " `streamcal.spark.isotonic_fit` is for these"
+        )
+    provider = stream_df.sparkSession.conf.get(_PROVIDER)
+    if provider != _ROCKSDB:
+        raise ValueError(
+            f'`stream_df` must be of a session with spark.conf.set("{_PROVIDER}", "{_ROCKSDB}"),'
+            f" got {provider}"
+        )
+
+
+def _check_output(schema: StructType, output: Any) -> None:
+    if not isinstance(output, str) or not output:
+        raise TypeError(f"`output` must be the name of a column, got {output!r}")
+    if output in schema.names:
+        raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
+
+
+def _is_key(kind: DataType) -> bool:
+    """Return whether equal keys are equal bytes, which floats and collated strings are not."""
+    exact = IntegralType, DecimalType, BooleanType, DateType, BinaryType
+    return isinstance(kind, exact) or kind == StringType()
+
+
+def _is_order(kind: DataType) -> bool:
+    times = DateType, TimestampType, TimestampNTZType
+    return is_number(kind) or isinstance(kind, times) or kind == StringType()
+
+
+def _maker(make: Any) -> Callable[[], Calibrator]:
+    """Return what makes new calibrators; raise unless they are, and bytes hold them."""
+    maker = make.clone().clone if isinstance(make, Calibrator) else make
+    if not callable(maker):
+        raise TypeError(f"`make` must be a Calibrator or a function that makes one, got {make!r}")
+    first = maker()
+    if not isinstance(first, Calibrator):
+        raise TypeError(f"`make` must be a Calibrator or make one, got {type(first).__name__}")
+    try:
+        Calibrator.from_bytes(first.to_bytes())
+    except (TypeError, ValueError) as error:  # such as a loss of the user's own
+        raise TypeError(f"`make` must make calibrators that bytes hold: {error}") from error
+    return maker
+
+
+class _Learner(StatefulProcessor):
+    """Step 2: the bundles of one key, answered and learned."""
+
+    def __init__(
+        self,
+        make: Callable[[], Calibrator],
+        score: str,
+        label: str,
+        weight: str | None,
+        order: str | None,
+        output: str,
+    ) -> None:
+        self.make = make
+        self.score = score
+        self.label = label
+        self.weight = weight
+        self.order = order
+        self.output = output
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self.state = handle.getValueState("calibrator", _STATE)
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[Any], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Predict and learn what a micro-batch has of one key."""
+        table = self._join(list(rows))
+        stored = self.state.get()
+        calibrator = Calibrator.from_bytes(bytes(stored[0])) if stored else self.make()
+        try:
+            values, learned = self._predict_learn(calibrator, table)
+        except ValueError as error:
+            name = "null" if key[0] is None else repr(bytes(key[0]).decode(errors="replace"))
+            raise ValueError(f"key {name}: {error}") from error
+        if learned:
+            self.state.update((calibrator.to_bytes(),))
+        column = pa.array(values, from_pandas=True)  # NaN is null
+        table = table.append_column(self.output, column)
+        yield pd.DataFrame({"rows": [bundles.pack(part) for part in bundles.parts(table)]})
+
+    def _join(self, frames: list[pd.DataFrame]) -> pa.Table:
+        """Return the rows of all bundles, in order, as one table."""
+        partition, number, rows = (
+            np.concatenate([frame[name].to_numpy() for frame in frames])
+            for name in ("partition", "number", "rows")
+        )
+        in_order = rows[np.lexsort((number, partition))]
+        table = pa.concat_tables([bundles.unpack(bundle) for bundle in in_order])
+        if self.order is not None:
+            table = table.take(pc.sort_indices(table, [(self.order, "ascending")]))
+        return table.combine_chunks()
+
+    def _predict_learn(
+        self, calibrator: Calibrator, table: pa.Table
+    ) -> tuple[NDArray[np.float64], bool]:
+        """Return the calibrated values, NaN where there is no score, and whether it learned."""
+        scores, labels = as_floats(table, self.score), as_floats(table, self.label)
+        weights = np.ones(len(table))
+        if self.weight is not None:
+            weights = as_floats(table, self.weight)
+            labels[np.isnan(weights)] = np.nan
+            weights[np.isnan(weights)] = 1.0
+        there = ~np.isnan(scores)
+        values = np.full(len(table), np.nan)
+        if there.any():
+            values[there] = predict_learn_known(
+                calibrator, scores[there], labels[there], weights[there]
+            )
+        return values, bool((there & ~np.isnan(labels)).any())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def as_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+    """Return a column of numbers or booleans as new float64s, NaN where it is null."""
+    column = table[name].cast(pa.float64(), safe=False)
+    return np.array(column.to_numpy(), np.float64)

@@ -1,0 +1,49 @@
+"""The picture of a hedge's weights."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from streamcal import HedgedCalibrator
+from streamcal.plot import HedgeWeightsDisplay
+
+mpl.use("Agg")
+
+
+@pytest.fixture
+def history():
+    rng = np.random.default_rng(1)
+    hedge, history = HedgedCalibrator(), []
+    for score in rng.uniform(size=40):
+        hedge.learn_one(score, rng.uniform() < score**2)
+        history.append(hedge.weights)
+    return history
+
+
+def test_areas_are_the_weights_from_below(history):
+    display = HedgeWeightsDisplay.from_history(history, ax=Figure().subplots())
+    assert len(display.areas_) == len(display.names) == 6
+    below = np.zeros(40)
+    for area, name in zip(display.areas_, display.names, strict=True):
+        top = below + np.array([weights[name] for weights in history])
+        drawn = {tuple(point) for point in area.get_paths()[0].vertices.round(9).tolist()}
+        assert {(t, y) for t, y in zip(range(1, 41), top.round(9), strict=True)} <= drawn
+        below = top
+    np.testing.assert_allclose(below, 1.0)
+    shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert shown == list(display.names)[::-1]
+    assert display.plot(ax=Figure().subplots()) is display
+    times = np.arange(40.0) * 100
+    assert HedgeWeightsDisplay.from_history(history, times=times).ax_.get_xlim() == (0.0, 3900.0)
+
+
+def test_bad_history(history):
+    with pytest.raises(ValueError, match="`history` must hold weights, got none"):
+        HedgeWeightsDisplay.from_history([])
+    with pytest.raises(ValueError, match=r"same calibrators .* at position 2"):
+        HedgeWeightsDisplay.from_history([*history[:2], {"other": 1.0}])
+    with pytest.raises(ValueError, match=r"`times` must have one value per score \(40\), got 2"):
+        HedgeWeightsDisplay.from_history(history, times=[1, 2])
+    with pytest.raises(ValueError, match="`times` must ascend"):
+        HedgeWeightsDisplay.from_history(history[:2], times=[2, 1])

@@ -1,0 +1,406 @@
+"""The hedge: its guarantee, delayed labels, and what it keeps apart."""
+
+import copy
+import math
+import pickle
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcal import (
+    HedgedCalibrator,
+    IdentityCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+)
+from streamcal.calibration.hedged import Ticket, default_calibrators
+from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
+from tests.contract import calibrator_contract
+from tests.oracles_hedged import mixtures, sequences, total_loss
+
+SHARES = (0.0, 0.001, 0.01)
+
+TestHedged = calibrator_contract(
+    HedgedCalibrator(),
+    HedgedCalibrator(share=0.0),
+    HedgedCalibrator(delay=3),
+    HedgedCalibrator(
+        (IsotonicCalibrator(interpolation="step"), *default_calibrators(), IsotonicCalibrator()),
+        share=0.05,
+    ),
+    weights_repeat=False,
+)
+TestBoundedHedged = calibrator_contract(
+    HedgedCalibrator((IdentityCalibrator(), PlattCalibrator(), IsotonicCalibrator(window=100))),
+    weights_repeat=False,
+    bounded=True,
+)
+
+
+class Scripted(ProbabilityCalibrator):
+    """Answer what it is told for each sample; a sample's score is its place in the script."""
+
+    def __init__(self, script: tuple[float, ...], length: int = 1_000_000) -> None:
+        self.script = script
+        self.length = length
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        pass
+
+    def predict_one(self, score: float) -> float:
+        return self.script[round(as_probability(score) * self.length)]
+
+
+def scripted(answers: np.ndarray, **parameters: Any) -> tuple[HedgedCalibrator, np.ndarray]:
+    """Return a hedge of scripted calibrators, and the scores to call their lines with."""
+    calibrators = tuple(Scripted(tuple(column)) for column in answers.T.tolist())
+    return HedgedCalibrator(calibrators, **parameters), np.arange(len(answers)) / 1_000_000
+
+
+def serve(hedge: HedgedCalibrator, scores: np.ndarray, y: np.ndarray, w: Any = None) -> np.ndarray:
+    """Predict and learn one by one, the first answer being the mixture's, too."""
+    served = []
+    for i, (score, label) in enumerate(zip(scores.tolist(), y.tolist(), strict=True)):
+        served.append(hedge.predict_one(score))
+        hedge.learn_one(score, label, 1.0 if w is None else w[i])
+    return np.array(served)
+
+
+probability = st.one_of(st.floats(0.0, 1.0), st.sampled_from([0.0, 1.0, 1e-9]))
+label = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.0, 1.0))
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Answers of some calibrators, labels, and weights of at most 1."""
+    n_calibrators, n = draw(st.integers(1, 4)), draw(st.integers(2, 30))
+    row = st.lists(probability, min_size=n_calibrators, max_size=n_calibrators)
+    answers = np.array(draw(st.lists(row, min_size=n, max_size=n)))
+    y = np.array(draw(st.lists(label, min_size=n, max_size=n)))
+    w = np.array(draw(st.lists(st.floats(0.01, 1.0), min_size=n, max_size=n)))
+    return answers, y, w
+
+
+@given(streams(), st.sampled_from([(0.0,), (0.3,), (0.0, 0.001, 0.01, 0.1)]), st.booleans())
+def test_serves_what_the_formula_says(stream, shares, even):
+    answers, y, w = stream
+    prior = None if even else tuple(np.linspace(1.0, 0.1, answers.shape[1]).tolist())
+    hedge, scores = scripted(answers, share=shares, prior=prior)
+    served = serve(hedge, scores, y, w)
+    expected = mixtures(answers, y, shares, w, prior=prior)
+    assert served[1:] == pytest.approx(expected[1:], rel=1e-9, abs=1e-12)
+    batch, _ = scripted(answers, share=shares, prior=prior)
+    assert batch.predict_learn_many(scores, y, w) == pytest.approx(served, rel=1e-9)
+
+
+@given(streams())
+def test_loses_at_most_ln_n_to_the_best(stream):
+    """Also with labels that are shares, and weights of at most 1."""
+    answers, y, w = stream
+    y, answers, w = np.r_[0.5, y], np.vstack([answers[:1], answers]), np.r_[1e-60, w]
+    for shares, slack in (((0.0,), 0.0), (SHARES, math.log(3))):
+        hedge, scores = scripted(answers, share=shares)
+        served = serve(hedge, scores, y, w)
+        losses = [total_loss(a, y[1:], w[1:]) for a in answers[1:].clip(1e-6, 1.0 - 1e-6).T]
+        allowed = min(losses) + math.log(answers.shape[1]) + slack
+        assert total_loss(served[1:], y[1:], w[1:]) <= allowed + 1e-9
+
+
+@given(streams())
+def test_a_prior_says_how_much_may_be_lost_to_each(stream):
+    answers, y, w = stream
+    answers, y, w = np.vstack([answers[:1], answers]), np.r_[0.5, y], np.r_[1e-60, w]
+    prior = np.geomspace(1.0, 0.01, answers.shape[1])
+    hedge, scores = scripted(answers, share=0.0, prior=tuple(prior))
+    loss = total_loss(serve(hedge, scores, y, w)[1:], y[1:], w[1:])
+    losses = [total_loss(a, y[1:], w[1:]) for a in answers[1:].clip(1e-6, 1.0 - 1e-6).T]
+    assert loss <= min(losses - np.log(prior / prior.sum())) + 1e-9
+
+
+def test_the_bound_is_reached():
+    """Calibrators that are certainly wrong but for one: nothing can lose less than ln N."""
+    answers = np.full((2, 8), 1e-6)
+    answers[:, 3] = 1.0 - 1e-6
+    hedge, scores = scripted(np.vstack([np.full((1, 8), 0.5), answers]), share=0.0)
+    served = serve(hedge, scores, np.ones(3))
+    assert total_loss(served[1:], np.ones(2)) == pytest.approx(math.log(8), abs=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4])
+def test_a_share_is_the_mean_over_all_sequences(share):
+    rng = np.random.default_rng(3)
+    answers, y = rng.uniform(0.05, 0.95, (7, 3)), np.array([1.0, 0, 0, 1, 1, 0, 1])
+    expected = sequences(answers, y, share)
+    hedge, scores = scripted(np.vstack([answers[:1], answers]), share=share)
+    hedge.learn_one(scores[0], 0.5, 1e-60)  # so that the first answer is the mixture's, too
+    served = serve(hedge, scores[1:], y)
+    assert total_loss(served, y) == pytest.approx(expected, abs=1e-9)
+
+
+def test_follows_the_best_sequence():
+    """Three calibrators take turns at being right: the bound for 5 changes in 600 samples."""
+    rng = np.random.default_rng(0)
+    n, changes, n_calibrators = 600, 5, 3
+    turn = np.arange(n) * (changes + 1) // n % n_calibrators
+    y = (rng.uniform(size=n) < 0.5).astype(float)
+    answers = np.full((n, n_calibrators), 0.5)
+    answers[np.arange(n), turn] = np.where(y == 1.0, 0.9, 0.1)
+    best = total_loss(answers[np.arange(n), turn], y)
+    for shares in ((0.01,), SHARES):
+        hedge, scores = scripted(answers, share=shares)
+        loss = total_loss(serve(hedge, scores, y), y)
+        allowed = math.log(len(shares)) + (changes + 1) * math.log(n_calibrators)
+        allowed -= changes * math.log(0.01) + (n - changes - 1) * math.log1p(-0.01)
+        assert loss <= best + allowed
+        assert loss < min(total_loss(a, y) for a in answers.T)
+
+
+def test_without_sharing_a_calibrator_comes_back_from_any_depth():
+    answers = np.array([[1e-6, 1.0 - 1e-6]] * 400 + [[1.0 - 1e-6, 1e-6]] * 900)
+    hedge, scores = scripted(answers, share=0.0)
+    hedge.learn_many(scores, np.ones(1_300))  # 5,526 nats behind, then 12,434 won back
+    assert list(hedge.weights.values()) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("calibrators", [None, (PlattCalibrator(), IsotonicCalibrator(prior=0.5))])
+def test_the_team_in_one_call_is_its_members_one_by_one(calibrators):
+    rng = np.random.default_rng(5)
+    n = 3_000
+    scores = np.where(rng.uniform(size=n) < 0.1, 0.0, rng.uniform(size=n))
+    y = (rng.uniform(size=n) < 0.2 + 0.5 * scores).astype(float)
+    w = rng.integers(1, 5, n) / 4
+    members = calibrators or default_calibrators()
+    answers = np.array([c.clone().predict_learn_many(scores, y, w) for c in members]).T
+    hedge, batch = HedgedCalibrator(calibrators), HedgedCalibrator(calibrators)
+    served = serve(hedge, scores, y, w)
+    assert served[1:] == pytest.approx(mixtures(answers, y, SHARES, w)[1:], rel=1e-9)
+    assert batch.predict_learn_many(scores, y, w) == pytest.approx(served, rel=1e-12)
+    assert list(batch.weights.values()) == pytest.approx(list(hedge.weights.values()), abs=1e-9)
+    assert batch.predict_many(scores).tolist() == [batch.predict_one(s) for s in scores.tolist()]
+
+
+@given(
+    st.lists(
+        st.tuples(probability, label, st.sampled_from([1.0, 1e-60, 1e-3, 7.0, 1e60])), max_size=40
+    ),
+    probability,
+)
+def test_answers_are_numbers_inside(samples, query):
+    hedge = HedgedCalibrator()
+    for score, y, w in samples:
+        hedge.learn_one(score, y, w)
+        assert 1e-7 < hedge.predict_one(query) < 1.0 - 1e-7
+        weights = list(hedge.weights.values())
+        assert all(weight >= 0.0 for weight in weights)
+        assert math.fsum(weights) == pytest.approx(1.0)
+
+
+def test_weights_can_be_read():
+    hedge = HedgedCalibrator()
+    assert hedge.names == (
+        "IdentityCalibrator()",
+        "PlattCalibrator()",
+        "PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0)",
+        "IsotonicCalibrator(window=200)",
+        "IsotonicCalibrator(window=2000)",
+        "IsotonicCalibrator()",
+    )
+    assert list(hedge.weights.values()) == pytest.approx([1.0 / 6.0] * 6)
+    assert hedge.share_weights == pytest.approx(dict.fromkeys(SHARES, 1.0 / 3.0))
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(size=2_000)
+    hedge.learn_many(scores, rng.uniform(size=2_000) < scores)  # calibrated as they are
+    assert max(hedge.weights, key=lambda name: hedge.weights[name]) == "IdentityCalibrator()"
+    assert max(hedge.share_weights, key=lambda share: hedge.share_weights[share]) == 0.0
+    twins = HedgedCalibrator((PlattCalibrator(), PlattCalibrator(), PlattCalibrator(gamma=1.0)))
+    assert twins.names == (
+        "PlattCalibrator()",
+        "PlattCalibrator() #2",
+        "PlattCalibrator(gamma=1.0)",
+    )
+
+
+def test_prototypes_are_left_alone():
+    prototype = PlattCalibrator()
+    before = pickle.dumps(prototype)
+    hedge = HedgedCalibrator((prototype,))
+    hedge.learn_one(0.2, 1)
+    assert pickle.dumps(prototype) == before
+    assert hedge.clone().n_learned == 0
+
+
+def test_copies_go_their_own_way():
+    """The kernels' arrays are shared within a copy and with no other, also after they grew."""
+    rng = np.random.default_rng(2)
+    scores, y = rng.uniform(size=1_500), rng.uniform(size=1_500) < 0.5
+    hedge = HedgedCalibrator()
+    hedge.learn_many(scores[:500], y[:500])
+    for twin in (copy.deepcopy(hedge), pickle.loads(pickle.dumps(hedge))):
+        before = hedge.predict_one(0.5)
+        served = serve(twin, scores[500:], y[500:])
+        assert hedge.predict_one(0.5) == before
+        assert serve(copy.deepcopy(hedge), scores[500:], y[500:]).tolist() == served.tolist()
+
+
+# Delayed labels ---------------------------------------------------------------------------------
+
+
+def late(
+    hedge: HedgedCalibrator, scores: np.ndarray, y: np.ndarray, delay: int, tickets: bool
+) -> np.ndarray:
+    """Serve all samples, each learned once ``delay`` others have been served after it."""
+    waiting: deque[tuple[float, float, Ticket]] = deque()
+    served = []
+    for score, label_ in zip(scores.tolist(), y.tolist(), strict=True):
+        answer, ticket = hedge.serve_one(score)
+        assert answer == hedge.predict_one(score)
+        served.append(answer)
+        waiting.append((score, label_, ticket))
+        if len(waiting) > delay:
+            score, label_, ticket = waiting.popleft()
+            hedge.learn_one(score, label_, served=ticket if tickets else None)
+    return np.array(served)
+
+
+def drifting(n: int = 3_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores whose meaning turns slowly, labels that come in runs."""
+    rng = np.random.default_rng(seed)
+    scores = rng.uniform(size=n)
+    shift = np.sin(np.arange(n) / 150.0) * 0.3 + np.sin(np.arange(n) / 7.0) * 0.15
+    return scores, (rng.uniform(size=n) < (scores + shift).clip(0.02, 0.98)).astype(float)
+
+
+def test_tickets_of_labels_at_once_change_nothing():
+    scores, y = drifting(400)
+    plain, ticketed = HedgedCalibrator(), HedgedCalibrator()
+    assert late(ticketed, scores, y, 0, True) == pytest.approx(serve(plain, scores, y), rel=1e-12)
+    assert ticketed.mean_delay == 0.0
+
+
+def test_what_was_served_is_charged():
+    """By a known delay as by tickets: the formula on what the calibrators said when they served."""
+    scores, y = drifting(400)
+    delay = 20
+    by_delay = late(HedgedCalibrator(delay=delay), scores, y, delay, False)
+    by_ticket = late(HedgedCalibrator(delay=delay), scores, y, delay, True)
+    assert by_ticket == pytest.approx(by_delay, rel=1e-12)
+    answers = []
+    for calibrator in default_calibrators():
+        said = []
+        for t in range(400):
+            said.append(calibrator.predict_one(scores[t]))
+            if t >= delay:
+                calibrator.learn_one(scores[t - delay], y[t - delay])
+        answers.append(said)
+    powers = np.full(400, 1.0 / (delay + 1))
+    expected = mixtures(np.array(answers).T, y, SHARES, powers, delay)
+    assert by_ticket[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
+
+
+def test_the_delay_is_learned_from_tickets():
+    scores, y = drifting(1_500)
+    hedge = HedgedCalibrator()
+    late(hedge, scores, y, 30, True)
+    assert hedge.mean_delay == pytest.approx(30.0, abs=0.5)
+    late(hedge, scores, y, 0, True)
+    assert hedge.mean_delay < 10.0
+
+
+def test_a_known_delay_is_kept_to():
+    hedge = HedgedCalibrator(delay=5)
+    late(hedge, *drifting(100), 30, True)
+    assert hedge.mean_delay == 5.0
+
+
+def test_tempering_pays_where_labels_are_late():
+    """Two calibrators take turns of 40 samples; labels come 40 late. Who chases is always wrong."""
+    n, delay = 2_000, 40
+    turn = np.arange(n) // 40 % 2
+    answers = np.where(turn[:, None] == np.arange(2), 0.8, 0.3)
+    losses = []
+    for assumed in (0, delay):  # tickets tell what was served in both cases
+        hedge, scores = scripted(answers, delay=assumed)
+        served = late(hedge, scores, np.ones(n), delay, True)
+        losses.append(total_loss(served[delay:], np.ones(n - delay)))
+    even = total_loss(answers.mean(axis=1), np.ones(n))
+    assert losses[1] < even + 30.0
+    assert losses[0] > even + 300.0
+
+
+def test_tempered_weights_lack_the_guarantee_of_interleaved_ones():
+    """Labels one sample late, two calibrators, six samples: more than 2 ln 2 is lost."""
+    wrong, right = 1e-6, 1.0 - 1e-6
+    answers = [(right, wrong)] * 2 + [(right, right)] + [(wrong, right)] * 3
+    hedge, scores = scripted(np.array([(0.5, 0.5), *answers]), delay=1, share=0.0)
+    hedge.learn_one(scores[0], 0.5, 1e-60)
+    served = late(hedge, scores[1:], np.ones(6), 1, True)
+    best = 2 * -math.log(wrong)
+    assert total_loss(served, np.ones(6)) > best + 2.0 * math.log(2.0)
+
+
+@pytest.mark.parametrize(
+    ("served", "error", "message"),
+    [
+        (0.5, TypeError, "`served` must be a ticket of `serve_one`, got 0.5"),
+        ((1, "abc"), TypeError, "`served` must be a ticket"),
+        ((4, (0.5,) * 6), ValueError, "has learned 3 samples, got one after 4"),
+        ((-1, (0.5,) * 6), ValueError, "got one after -1"),
+        ((1, (0.5,) * 5), ValueError, r"`served` must hold 6 answers in \[0, 1\]"),
+        ((1, (0.5,) * 5 + (math.nan,)), ValueError, r"answers in \[0, 1\]"),
+        ((1, (0.5,) * 5 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
+    ],
+)
+def test_bad_ticket(served, error, message):
+    hedge = HedgedCalibrator()
+    hedge.learn_many([0.1, 0.5, 0.7], [0, 1, 1])
+    before = pickle.dumps(hedge)
+    with pytest.raises(error, match=message):
+        hedge.learn_one(0.5, 1, served=served)
+    assert pickle.dumps(hedge) == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"share": 1.0}, ValueError, r"`share` must be a number in \[0, 1\), or several, got 1.0"),
+        ({"share": (0.1, -0.1)}, ValueError, "`share`"),
+        ({"share": ()}, ValueError, "`share`"),
+        ({"share": "0.1"}, TypeError, "`share`"),
+        ({"share": math.nan}, ValueError, "`share`"),
+        ({"prior": (1.0, 2.0)}, ValueError, r"one weight per calibrator \(6\), got 2"),
+        ({"prior": (0.0,) * 6}, ValueError, "`prior` must be a positive finite number, got 0.0"),
+        ({"prior": 1.0}, TypeError, "`prior` must be a sequence of weights, got 1.0"),
+        ({"delay": -1}, ValueError, "`delay` must be an int of at least 0, got -1"),
+        ({"delay": 1.5}, ValueError, "`delay`"),
+        ({"delay": True}, ValueError, "`delay`"),
+        ({"clip": 0.0}, ValueError, "`clip`"),
+        ({"calibrators": ()}, ValueError, "`calibrators` must hold at least one"),
+        ({"calibrators": PlattCalibrator()}, TypeError, "`calibrators` must be a sequence"),
+        ({"calibrators": 3}, TypeError, "`calibrators` must be a sequence"),
+        ({"calibrators": (PlattCalibrator(), 3)}, TypeError, "got 3 at position 1"),
+        (
+            {"calibrators": (IsotonicCalibrator("logistic"),)},
+            ValueError,
+            "must accept the labels 0 and 1, but at position 0",
+        ),
+    ],
+)
+def test_bad_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        HedgedCalibrator(**parameters)
+
+
+def test_bad_scores_are_refused_before_anything_is_learned():
+    hedge = HedgedCalibrator()
+    hedge.learn_one(0.5, 1)
+    before = pickle.dumps(hedge)
+    with pytest.raises(ValueError, match=r"`score` must be a probability in \[0, 1\], got 1.5"):
+        hedge.learn_one(1.5, 1)
+    with pytest.raises(ValueError, match=r"`scores` must lie in \[0, 1\], got 1.5 at position 1"):
+        hedge.learn_many([0.5, 1.5], [0, 1])
+    assert pickle.dumps(hedge) == before
+    assert IdentityCalibrator().predict_many([0.25, 1.0]).tolist() == [0.25, 1.0]

@@ -1,0 +1,225 @@
+"""`CalibratedClassifier` where labels come late or the stream turns: tickets and detectors."""
+
+import pickle
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from river import base, drift, linear_model, naive_bayes
+
+from streamcal import (
+    CalibratedClassifier,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    Served,
+)
+
+
+class Told(base.Classifier):
+    """Answers what the features say, and learns nothing."""
+
+    def learn_one(self, x: dict[str, Any], y: Any) -> None:
+        pass
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return x["says"]
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+
+def says(p: float) -> dict[str, Any]:
+    return {"says": {False: 1.0 - p, True: p}}
+
+
+def stream(n: int, turn: int, seed: int = 0) -> list[tuple[dict[str, Any], bool]]:
+    """Scores that are calibrated up to ``turn`` and then the wrong way round."""
+    rng = np.random.default_rng(seed)
+    scores = rng.uniform(0.02, 0.98, n)
+    right = np.where(np.arange(n) < turn, scores, 1.0 - scores)
+    hits = rng.uniform(size=n) < right
+    return [(says(p), bool(y)) for p, y in zip(scores.tolist(), hits, strict=True)]
+
+
+def test_serving_shows_what_predicting_does_and_changes_nothing():
+    model = CalibratedClassifier(naive_bayes.GaussianNB())
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        y = ["a", "b", "c"][rng.integers(3)]
+        model.learn_one({"x": ord(y) + rng.normal()}, y)
+    before = pickle.dumps(model)
+    x = {"x": 98.3}
+    served = model.serve_one(x)
+    assert served.calibrated == model.predict_proba_one(x)
+    assert served.raw == model.classifier.predict_proba_one(x)
+    assert set(served.tickets) == {"a", "b", "c"}
+    assert pickle.dumps(model) == before
+    assert pickle.loads(pickle.dumps(served)) == served
+
+
+def test_what_was_served_reaches_the_hedge():
+    """The same as tickets kept by hand, and as a delay that is known."""
+    samples, delay = stream(300, 150), 15
+    model = CalibratedClassifier(Told(), HedgedCalibrator(delay=delay))
+    told = HedgedCalibrator(delay=delay)
+    waiting: deque[Any] = deque()
+    for x, y in samples:
+        waiting.append((x, y, model.serve_one(x)))
+        if len(waiting) > delay:
+            x, y, served = waiting.popleft()
+            model.learn_one(x, y, served=served)
+            told.learn_one(x["says"][True], y)
+    answers = [model.predict_proba_one(says(p))[True] for p in (0.1, 0.4, 0.9)]
+    # The first samples were served before there was a calibrator, so they had no tickets.
+    assert answers == pytest.approx([told.predict_one(p) for p in (0.1, 0.4, 0.9)], abs=1e-9)
+    assert model.calibrators[True].n_learned == 300 - delay
+
+
+def test_a_bad_ticket_is_refused_before_the_model_learns():
+    model = CalibratedClassifier(naive_bayes.GaussianNB())
+    for i in range(20):
+        model.learn_one({"x": i}, i % 3 == 0)
+    served = model.serve_one({"x": 1})
+    before = pickle.dumps(model)
+    for ticket in (5, (90, (0.5,) * 6), (3, (0.5,) * 2)):
+        bad = Served(served.calibrated, served.raw, {True: ticket})
+        with pytest.raises((ValueError, TypeError), match="`served`"):
+            model.learn_one({"x": 1}, True, served=bad)
+    assert pickle.dumps(model) == before
+
+
+def test_other_calibrators_take_what_the_model_said():
+    model = CalibratedClassifier(Told(), PlattCalibrator())
+    served = model.serve_one(says(0.9))
+    assert served == Served({False: 1.0 - 0.9, True: 0.9}, {False: 1.0 - 0.9, True: 0.9})
+    model.learn_one(says(0.2), False, served=served)
+    direct = PlattCalibrator()
+    direct.learn_one(0.9, False)
+    assert model.predict_proba_one(says(0.9))[True] == direct.predict_one(0.9)
+
+
+@pytest.mark.parametrize("delay", [0, 20])
+def test_alarms_come_where_the_stream_turns(delay):
+    losses = {}
+    for on_drift in ("none", "reset", "shrink"):
+        model = CalibratedClassifier(
+            Told(), IsotonicCalibrator(), drift_detector=drift.ADWIN(), on_drift=on_drift
+        )
+        waiting: deque[Any] = deque()
+        errors, at = [], []
+        for t, (x, y) in enumerate(stream(4_000, 2_000)):
+            served = model.serve_one(x)
+            errors.append((served.calibrated[True] - y) ** 2)
+            waiting.append((x, y, served))
+            if len(waiting) > delay:
+                before = model.n_alarms
+                x, y, served = waiting.popleft()
+                model.learn_one(x, y, served=served)
+                if model.n_alarms > before:
+                    at.append(t)
+        assert at
+        assert 2_000 < at[0] < 2_400
+        losses[on_drift] = sum(errors[2_000:])
+        n = model.calibrators[True].n_samples
+        assert (n == 4_000 - delay) == (on_drift == "none")
+    assert losses["reset"] < losses["none"] - 30.0
+    assert losses["shrink"] < losses["none"] - 30.0
+
+
+def test_shrinking_keeps_the_last_samples():
+    class Alarm(base.DriftDetector):
+        def update(self, x: float) -> None:
+            self.n = getattr(self, "n", 0) + 1
+            self._drift_detected = self.n == 301
+
+    kept = CalibratedClassifier(Told(), IsotonicCalibrator(), drift_detector=Alarm())
+    fresh = CalibratedClassifier(
+        Told(), IsotonicCalibrator(), drift_detector=Alarm(), on_drift="reset"
+    )
+    samples = stream(301, 1_000)
+    for x, y in samples:
+        kept.learn_one(x, y)
+        fresh.learn_one(x, y)
+    assert kept.calibrators[True].n_samples == 201
+    assert fresh.calibrators[True].n_samples == 1
+    expected = IsotonicCalibrator()
+    for x, y in samples[-201:]:
+        expected.learn_one(x["says"][True], y)
+    assert kept.predict_proba_one(says(0.3))[True] == expected.predict_one(0.3)
+
+
+def test_tickets_from_before_an_alarm_are_ignored():
+    slow = HedgedCalibrator((IsotonicCalibrator(),))
+    model = CalibratedClassifier(Told(), slow, drift_detector=drift.ADWIN(), on_drift="reset")
+    old = None
+    for x, y in stream(3_000, 1_500):
+        if model.n_alarms == 0:
+            old = model.serve_one(x)
+        model.learn_one(x, y)
+    assert model.n_alarms >= 1
+    before = model.calibrators[True].n_learned
+    model.learn_one(says(0.5), True, served=old)
+    assert model.calibrators[True].n_learned == before + 1
+
+
+def test_the_default_turns_with_the_stream_and_gives_no_alarm():
+    model = CalibratedClassifier(Told(), drift_detector=drift.ADWIN())
+    for x, y in stream(3_000, 1_500):
+        model.learn_one(x, y)
+    assert model.n_alarms == 0
+    assert model.predict_proba_one(says(0.9))[True] < 0.3
+
+
+def test_detectors_of_mistakes_see_mistakes():
+    model = CalibratedClassifier(Told(), PlattCalibrator(), drift_detector=drift.binary.DDM())
+    rng = np.random.default_rng(1)
+    for t in range(2_000):
+        model.learn_one(says(0.9), bool(rng.uniform() < (0.95 if t < 1_000 else 0.4)))
+    assert model.n_alarms > 0
+
+
+def test_detectors_see_every_row_of_a_batch():
+    pd = pytest.importorskip("pandas")
+    samples = stream(3_000, 1_500)
+    model = CalibratedClassifier(
+        linear_model.LogisticRegression(),
+        IsotonicCalibrator(),
+        drift_detector=drift.ADWIN(),
+        on_drift="reset",
+    )
+    X = pd.DataFrame({"a": [0.0] * 3_000})
+    y = pd.Series([label for _, label in samples])
+    p = np.array([x["says"][True] for x, _ in samples])
+    for start in range(0, 3_000, 100):
+        part = slice(start, start + 100)
+        served = {False: 1.0 - p[part], True: p[part]}
+        model.learn_many(X[part], y[part], served=served)
+    assert model.n_alarms > 0
+    assert model.calibrators[True].n_samples < 2_000
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"drift_detector": "ADWIN"}, TypeError, "`drift_detector` must be a river drift detector"),
+        ({"on_drift": "stop"}, ValueError, "`on_drift` must be one of 'shrink', 'reset', 'none'"),
+    ],
+)
+def test_bad_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        CalibratedClassifier(Told(), **parameters)
+
+
+def test_the_detector_given_is_left_alone():
+    detector = drift.ADWIN()
+    before = pickle.dumps(detector)
+    model = CalibratedClassifier(Told(), drift_detector=detector)
+    for x, y in stream(50, 100):
+        model.learn_one(x, y)
+    assert pickle.dumps(detector) == before
+    assert model.clone().drift_detector is not None
+    with pytest.raises(TypeError, match="ADWIN"):
+        model.to_bytes()
