@@ -1,5 +1,6 @@
 """River metrics: how good, calibrated and sharp probabilities are, and how far off ranks are."""
 
+from streamcal.metrics.bands import Band
 from streamcal.metrics.brier import BrierScore
 from streamcal.metrics.corp import CORP
 from streamcal.metrics.ece import ECE
@@ -20,6 +21,7 @@ __all__ = [
     "ECE",
     "MAE",
     "MZE",
+    "Band",
     "BrierScore",
     "MacroMAE",
     "OneOffAccuracy",

@@ -24,6 +24,7 @@ from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics.bands import Band, corp_band
 
 SCORES = ("brier", "log")
 
@@ -106,6 +107,62 @@ class CORP(ProbabilityMetric, BinaryMetric):
     def staircase(self) -> Staircase:
         """Return the recalibration C, the CORP reliability curve."""
         return self._calibrator.staircase()
+
+    def band(
+        self,
+        kind: str = "consistency",
+        *,
+        method: str = "resampling",
+        level: float = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+    ) -> Band:
+        """Return a pointwise band for the reliability curve; see `streamcal.metrics.bands`.
+
+        Weights count samples here: those of equal predictions must add up to whole numbers.
+
+        Parameters
+        ----------
+        kind
+            ``"consistency"``: around the diagonal, where the curve of calibrated predictions would
+            lie. ``"confidence"``: around the curve, where the true frequencies lie.
+        method
+            ``"resampling"`` or ``"asymptotic"``.
+        level
+            The probability at each score, in (0, 1).
+        n_resamples, seed
+            Sets of labels that are drawn where resampling, and the seed.
+
+        Returns
+        -------
+        band : Band
+            ``(scores, lower, upper)``, arrays of shape ``(n_points,)``, at most 1000 points.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range, nothing was added, or weights are no counts.
+
+        Examples
+        --------
+        >>> from streamcal.metrics import CORP
+        >>> metric = CORP()
+        >>> for i in range(100):
+        ...     metric.update(i % 10 < 3, 0.2)
+        >>> band = metric.band(method="asymptotic")
+        >>> print(f"{band.lower[0]:.3f} to {band.upper[0]:.3f}")
+        0.134 to 0.266
+        """
+        if not self._calibrator.n_samples:
+            raise ValueError("`band` needs at least one prediction, got none")
+        return corp_band(
+            *self._calibrator.samples(),
+            kind=kind,
+            method=method,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
 
     def _mean_score(self) -> float:
         if not self._calibrator.n_samples:

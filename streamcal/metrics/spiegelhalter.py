@@ -84,4 +84,6 @@ class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
             self._excess += sign * w * (happened - p) * slope
             self._variance += sign * w * w * variance
         else:  # no rounding errors stay behind
-            self._excess = self._variance = 0.0
+            self._excess = 0.0
+        if not self._n_varying:
+            self._variance = 0.0
