@@ -151,7 +151,7 @@ def _half_width(x: _Array, n: _Array, level: float) -> _Array:
     alone = normal * np.sqrt(variance / n)
     together = normal * np.sqrt(variance / n.sum())
     pooled = chernoff * np.cbrt(4.0 * variance / _density(x, n))
-    return np.maximum(np.minimum(alone, pooled), together)
+    return np.asarray(np.maximum(np.minimum(alone, pooled), together))
 
 
 def _density(x: _Array, n: _Array) -> _Array:
@@ -164,7 +164,7 @@ def _density(x: _Array, n: _Array) -> _Array:
     density = np.zeros(len(x))
     for mirrored in (x, -x, 2.0 - x):
         density += np.exp(-0.5 * ((x[:, None] - mirrored) / width) ** 2) @ n
-    return density / (width * np.sqrt(2.0 * np.pi))
+    return np.asarray(density / (width * np.sqrt(2.0 * np.pi)))
 
 
 @functools.cache

@@ -67,9 +67,9 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         max_points: int = 1000,
         pos_val: Any = True,
     ) -> None:
-        if window is None:
-            raise ValueError("`window` must be a positive int, got None")
         check_window(window)
+        if not window:  # None is no window here
+            raise ValueError(f"`window` must be a positive int, got {window!r}")
         check_window(every, "every")
         if isinstance(max_points, bool) or not isinstance(max_points, int) or max_points < 2:
             raise ValueError(f"`max_points` must be an int of at least 2, got {max_points!r}")

@@ -59,7 +59,7 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
     >>> for yt, yp in zip([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]):
     ...     metric.update(yt, yp)
     >>> metric
-    SmoothECE: 0.152846
+    SmoothECE: 0.14103
     """
 
     def __init__(self, pos_val: Any = True, n_cells: int = _CELLS) -> None:
@@ -145,7 +145,7 @@ def smooth_ece(
     --------
     >>> from streamcal.metrics import smooth_ece
     >>> smooth_ece([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9])
-    0.152846
+    0.14103
     """
     _check_cells(n_cells)
     happened, p = as_events(y_true, y_prob, pos_val)

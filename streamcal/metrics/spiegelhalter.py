@@ -1,4 +1,4 @@
-"""Spiegelhalter's z: is the Brier score what calibrated probabilities would have scored?
+"""Spiegelhalter's z: the Brier score against what calibrated probabilities would have scored.
 
 If every label is drawn with the probability p that was predicted, the Brier score has mean
 Σ p (1 − p) and variance Σ (1 − 2p)² p (1 − p), so that
@@ -41,9 +41,9 @@ class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
     >>> for yt, yp in zip([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]):
     ...     metric.update(yt, yp)
     >>> metric
-    SpiegelhalterZ: 0.418330
+    SpiegelhalterZ: 0.68853
     >>> metric.p_value
-    0.675706
+    0.491119
     """
 
     def __init__(self, pos_val: Any = True) -> None:

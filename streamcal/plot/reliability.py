@@ -239,11 +239,13 @@ class ReliabilityDisplay:
         check_choice(method, "method", METHODS)
         found = None
         if level is not None:
+            if not 0.0 < level < 1.0:
+                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
             scores, group = np.unique(p, return_inverse=True)
             found = corp_band(
                 scores,
                 np.bincount(group).astype(np.float64),
-                np.bincount(group, happened),
+                np.asarray(np.bincount(group, happened), dtype=np.float64),
                 kind=band,
                 method=method,
                 level=level,
