@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from scipy.stats import chi2
 from sklearn.isotonic import IsotonicRegression
 
-from streamcal.metrics import CORP, RollingCORP, SmoothECE, SpiegelhalterZ, smooth_ece
+from streamcal.metrics import CORP, ECE, RollingCORP, SmoothECE, SpiegelhalterZ, smooth_ece
 from streamcal.metrics import bands as band_module
 from streamcal.metrics.bands import KINDS, METHODS, chernoff_quantile, corp_band
 from streamcal.plot import MiscalibrationDisplay, ReliabilityDisplay
@@ -48,11 +48,11 @@ def binned(p, y):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bands_cover_what_they_promise(kind, method, shared):
-    """At level .9, in the middle of the scores, over 60 streams; the tolerance is by chance."""
+    """At level .9, in the middle of the scores, over 40 streams; the tolerance is by chance."""
     rng = np.random.default_rng(7)
     inside = []
-    for _ in range(60):
-        n = 1000
+    for _ in range(40):
+        n = 600
         p = (rng.integers(10, size=n) + 0.5) / 10 if shared else rng.random(n)
         truth = p if kind == "consistency" else p**2
         scores, counts, hits = binned(p, rng.random(n) < truth)
@@ -64,7 +64,7 @@ def test_bands_cover_what_they_promise(kind, method, shared):
         at = [np.argmin(np.abs(scores - x)) for x in (0.45, 0.65, 0.85)]
         covered = (band.lower - 1e-9 <= target) & (target <= band.upper + 1e-9)
         inside.append(covered[at])
-    least, most = (0.82, 0.96)
+    least, most = 0.8, 0.97
     if kind == "confidence" and method == "asymptotic" and not shared:
         most = 1.0  # wide on purpose
     assert least <= np.mean(inside) <= most
@@ -235,7 +235,9 @@ def test_smooth_ece_of_residuals_of_one_sign_is_their_mean():
 def test_smooth_ece_is_continuous_where_bins_are_not():
     y, p = [1, 0] * 50, [0.5, 0.5] * 50
     moved = [0.5 + (1e-3 if happened else -1e-3) for happened in y]
-    assert abs(smooth_ece(y, p) - smooth_ece(y, moved)) < 2e-3
+    assert abs(smooth_ece(y, p) - smooth_ece(y, moved)) < 0.03
+    assert fill(ECE(), y, p).get() == 0.0
+    assert fill(ECE(), y, moved).get() > 0.49
 
 
 def test_smooth_ece_memory_is_the_grid():

@@ -85,7 +85,7 @@ def corp_band(
     >>> import numpy as np
     >>> p, n, hits = np.array([0.2, 0.6]), np.array([100.0, 50.0]), np.array([30.0, 25.0])
     >>> corp_band(p, n, hits, method="asymptotic").lower
-    array([0.13420588, 0.4860427 ])
+    array([0.13420585, 0.4860412 ])
     >>> corp_band(p, n, hits, kind="confidence", method="asymptotic").lower
     array([0.22957939, 0.38537121])
     """

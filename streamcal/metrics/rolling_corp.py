@@ -16,6 +16,8 @@ from streamcal.calibration.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics.corp import CORP
 
+_MUCH_HEAVIER = 1e3
+
 
 class RollingPoint(NamedTuple):
     """The split of a window, written down after sample number ``n_seen``."""
@@ -56,7 +58,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
     ...     p = rng.random()
     ...     metric.update(rng.random() < (p if n < 1000 else p**3), p)
     >>> [(point.n_seen, round(point.mcb, 3)) for point in metric.history]
-    [(500, 0.006), (1000, 0.009), (1500, 0.074), (2000, 0.074)]
+    [(500, 0.01), (1000, 0.008), (1500, 0.071), (2000, 0.065)]
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self.pos_val = pos_val
         self._samples: deque[tuple[bool, float, float]] = deque()
         self._history: list[RollingPoint] = []
-        self._step = every or max(window // 20, 1)
+        self._step = max(window // 20, 1) if every is None else every
         self._n_seen = 0
 
     def get(self) -> float:
@@ -122,10 +124,12 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self._corp.update(happened, p, w)
         self._samples.append((happened, p, w))
         if len(self._samples) > self.window:
-            self._corp.revert(*self._samples.popleft())
+            oldest = self._samples.popleft()
+            self._corp.revert(*oldest)
+            # What rounding left of it may outweigh the rest, or adds up as the window goes on.
+            if oldest[2] > _MUCH_HEAVIER * w or self._n_seen % self.window == 0:
+                self._corp.renew_sums(self._samples)
         self._n_seen += 1
-        if self._n_seen % self.window == 0:
-            self._corp.renew_sums(self._samples)
         if self._n_seen % self._step == 0:
             self._write()
 

@@ -153,8 +153,9 @@ def smooth_ece(
     cell = (p * n_cells).astype(np.intp)
     share = p * n_cells - cell
     residuals = weights * (happened - p) / weights.sum()
-    masses = np.bincount(cell, (1.0 - share) * residuals, n_cells + 2)
-    masses[1:] += np.bincount(cell, share * residuals, n_cells + 1)
+    masses = np.zeros(n_cells + 2)
+    np.add.at(masses, cell, (1.0 - share) * residuals)
+    np.add.at(masses, cell + 1, share * residuals)
     if bandwidth is None:
         return _fixed_point(masses[:-1])
     _check_bandwidth(bandwidth)
