@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from sklearn.isotonic import IsotonicRegression
 
 
-def smooth_ece_at(y, p, w, sigma, n_points=4001):
+def smooth_ece_at(y, p, w, sigma, n_points=2001):
     """Integrate the smoothed residuals by the midpoint rule, with a Gaussian for each image."""
     t = (np.arange(n_points) + 0.5) / n_points
     residual = w * (y - p) / w.sum()
@@ -20,7 +20,7 @@ def smooth_ece_at(y, p, w, sigma, n_points=4001):
 
 
 def smooth_ece(y, p, w):
-    return brentq(lambda sigma: smooth_ece_at(y, p, w, sigma) - sigma, 2e-3, 1.0, xtol=1e-9)
+    return brentq(lambda sigma: smooth_ece_at(y, p, w, sigma) - sigma, 2e-3, 1.0, xtol=1e-7)
 
 
 def spiegelhalter(y, p, w):

@@ -217,8 +217,8 @@ def test_smooth_ece_at_a_width_is_the_integral(stream, sigma):
 @pytest.mark.parametrize("power", [1.0, 1.3, 3.0])
 def test_smooth_ece_is_the_width_that_equals_its_error(power):
     rng = np.random.default_rng(3)
-    p, w = rng.random(400), rng.choice([0.5, 2.0], 400)
-    y = (rng.random(400) < p**power).astype(float)
+    p, w = rng.random(200), rng.choice([0.5, 2.0], 200)
+    y = (rng.random(200) < p**power).astype(float)
     value = smooth_ece(y, p, w=w)
     assert value == pytest.approx(oracles.smooth_ece(y, p, w), abs=1e-5)
     assert value == pytest.approx(smooth_ece(y, p, w=w, bandwidth=value), abs=1e-9)

@@ -13,7 +13,7 @@ from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_window
 from streamcal.calibration.staircase import Staircase
-from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
 from streamcal.metrics.corp import CORP
 
 _MUCH_HEAVIER = 1e3
@@ -73,8 +73,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         if not window:  # None is no window here
             raise ValueError(f"`window` must be a positive int, got {window!r}")
         check_window(every, "every")
-        if isinstance(max_points, bool) or not isinstance(max_points, int) or max_points < 2:
-            raise ValueError(f"`max_points` must be an int of at least 2, got {max_points!r}")
+        check_int("max_points", max_points, 2)
         self._corp = CORP(score)
         self.window = window
         self.score = score

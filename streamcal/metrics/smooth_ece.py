@@ -26,7 +26,7 @@ from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
 from streamcal._validation import as_weights
-from streamcal.metrics._base import ProbabilityMetric, as_event, as_events
+from streamcal.metrics._base import ProbabilityMetric, as_event, as_events, check_int
 
 _CELLS = 4096
 
@@ -63,7 +63,7 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
     """
 
     def __init__(self, pos_val: Any = True, n_cells: int = _CELLS) -> None:
-        _check_cells(n_cells)
+        check_int("n_cells", n_cells, 2)
         self.pos_val = pos_val
         self.n_cells = n_cells
         self._n_samples = 0
@@ -147,7 +147,7 @@ def smooth_ece(
     >>> smooth_ece([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9])
     0.14103
     """
-    _check_cells(n_cells)
+    check_int("n_cells", n_cells, 2)
     happened, p = as_events(y_true, y_prob, pos_val)
     weights = as_weights(w, len(p))
     cell = (p * n_cells).astype(np.intp)
@@ -160,11 +160,6 @@ def smooth_ece(
         return _fixed_point(masses[:-1])
     _check_bandwidth(bandwidth)
     return _smoothed(_spectrum(masses[:-1]), bandwidth)
-
-
-def _check_cells(n_cells: Any) -> None:
-    if isinstance(n_cells, bool) or not isinstance(n_cells, int | np.integer) or n_cells < 2:
-        raise ValueError(f"`n_cells` must be an int of at least 2, got {n_cells!r}")
 
 
 def _check_bandwidth(sigma: float) -> None:
