@@ -87,7 +87,7 @@ def corp_band(
     >>> corp_band(p, n, hits, method="asymptotic").lower
     array([0.13420585, 0.4860412 ])
     >>> corp_band(p, n, hits, kind="confidence", method="asymptotic").lower
-    array([0.22957939, 0.38537121])
+    array([0.22866475, 0.38524709])
     """
     check_choice(kind, "kind", KINDS)
     check_choice(method, "method", METHODS)
