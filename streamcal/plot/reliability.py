@@ -75,6 +75,51 @@ class ReliabilityCurve:
     decomposition: Decomposition | None = None
     band: Band | None = None
 
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        pos_val: Any = True,
+        name: str | None = None,
+        score: str = "brier",
+        band: str = "consistency",
+        method: str = "resampling",
+        level: float | None = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+    ) -> Self:
+        """Compute what `ReliabilityDisplay.from_predictions` draws; parameters are its.
+
+        Examples
+        --------
+        >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+        >>> curve.decomposition.mcb
+        0.05
+        """
+        check_choice(score, "score", SCORES)
+        check_choice(band, "band", KINDS)
+        check_choice(method, "method", METHODS)
+        happened, p = as_events(y_true, y_prob, pos_val)
+        found = None
+        if level is not None:
+            if not 0.0 < level < 1.0:
+                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
+            scores, group = np.unique(p, return_inverse=True)
+            found = corp_band(
+                scores,
+                np.bincount(group).astype(np.float64),
+                np.asarray(np.bincount(group, happened), dtype=np.float64),
+                kind=band,
+                method=method,
+                level=level,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+        (curve,) = _curves_of_predictions({name: (happened, p)}, score, found)
+        return cls(**vars(curve))
+
     def points(self) -> _Path:
         """Return the corners of the curve, over the scores that were learned.
 
@@ -233,27 +278,19 @@ class ReliabilityDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        check_choice(score, "score", SCORES)
-        happened, p = as_events(y_true, y_prob, pos_val)
-        check_choice(band, "band", KINDS)
-        check_choice(method, "method", METHODS)
-        found = None
-        if level is not None:
-            if not 0.0 < level < 1.0:
-                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
-            scores, group = np.unique(p, return_inverse=True)
-            found = corp_band(
-                scores,
-                np.bincount(group).astype(np.float64),
-                np.asarray(np.bincount(group, happened), dtype=np.float64),
-                kind=band,
-                method=method,
-                level=level,
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-        curves = _curves_of_predictions({name: (happened, p)}, score, found)
-        return cls(curves, score=score, level=level, band=band).plot(ax=ax)
+        curve = ReliabilityCurve.from_predictions(
+            y_true,
+            y_prob,
+            pos_val=pos_val,
+            name=name,
+            score=score,
+            band=band,
+            method=method,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return cls([curve], score=score, level=level, band=band).plot(ax=ax)
 
     @classmethod
     def from_models(
