@@ -96,7 +96,7 @@ class ReliabilityCurve:
         --------
         >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
         >>> curve.decomposition.mcb
-        0.05
+        0.15
         """
         check_choice(score, "score", SCORES)
         check_choice(band, "band", KINDS)
