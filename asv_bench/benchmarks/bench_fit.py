@@ -1,4 +1,4 @@
-"""`isotonic_fit` and `PAVStack` against SciPy's isotonic regression on presorted scores; in parts."""
+"""`isotonic_fit`, whole and in parts, and `PAVStack`; SciPy's regression on presorted scores."""
 
 from typing import Any
 
