@@ -294,11 +294,9 @@ def test_what_is_learned_before_an_error_is_reverted(tmp_path: Path, many: bool)
         keyed.learn_one("a", 0.3, 1)
         keyed.save(1)
         before = store.get_bytes(name_of("a"))
+        learn: Callable[..., None] = keyed.learn_many if many else keyed.learn_one
         with pytest.raises(RuntimeError, match="it broke"):
-            if many:
-                keyed.learn_many(["a", "a"], [0.2, 0.9], [0, 0])
-            else:
-                keyed.learn_one("a", 0.9, 0)
+            learn(*((["a", "a"], [0.2, 0.9], [0, 0]) if many else ("a", 0.9, 0)))
         assert keyed.states()[name_of("a")] != before
         keyed.revert()
         assert keyed.predict_one("a", 0.3) == store.get(name_of("a")).predict_one(0.3)
