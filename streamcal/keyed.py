@@ -188,10 +188,10 @@ class KeyedCalibrator:
                 calibrator.learn_one(score, y, w, served=served)
             else:
                 calibrator.learn_one(score, y, w)
+            self._learned(key, calibrator)
         except BaseException:
             self._learned_in_part(key)
             raise
-        self._learned(key, calibrator)
 
     def learn_many(
         self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -250,11 +250,11 @@ class KeyedCalibrator:
             calibrator = self._find_or_make(key)
             try:
                 values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
+                if not np.isnan(y[at]).all():
+                    self._learned(key, calibrator)
             except BaseException:
                 self._learned_in_part(key)
                 raise
-            if not np.isnan(y[at]).all():
-                self._learned(key, calibrator)
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
