@@ -290,13 +290,19 @@ def test_ndjson(tmp_path: Path) -> None:
         calibrate(table, out, store, "--batch-rows", 7)
     calibrate(table, tmp_path / "plain.jsonl", None)
     assert out.read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
+    rows[3]["k"] = 0
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "are others" in calibrate(table, out, store, status=1)
 
 
-def test_rows_that_were_learned_must_not_change(done: tuple[Path, Path, Path]) -> None:
+@pytest.mark.parametrize("column", [1, 2, 3, 4])
+def test_rows_that_were_learned_must_not_change(done: tuple[Path, Path, Path], column: int) -> None:
     table, out, store = done
     before = states(store), out.read_bytes()
     lines = table.read_text().splitlines(keepends=True)
-    table.write_text("".join([*lines[:8], "7,0.123,1,1.0,a\n", *lines[9:]]))
+    cells = lines[9].rstrip("\n").split(",", 4)
+    cells[column] = {2: "1" if cells[2] != "1" else "0", 4: "d"}.get(column, "0.123")
+    table.write_text("".join([*lines[:9], ",".join(cells) + "\n", *lines[10:]]))
     said = calibrate(table, out, store, status=1)
     assert "has learned 3,000 rows, but those at the beginning of this table are others" in said
     assert states(store) == before[0]
