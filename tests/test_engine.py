@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -522,6 +523,8 @@ def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> Non
             errors.append(error)
 
     threads = [threading.Thread(target=read, args=(who,)) for who in range(2)]
+    pause = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads meet at more places, and nobody waits long for a turn
     for thread in threads:
         thread.start()
     try:
@@ -535,6 +538,7 @@ def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> Non
         done.set()
         for thread in threads:
             thread.join(60)
+        sys.setswitchinterval(pause)
     assert errors == []
     for snapshot, values in shared:
         np.testing.assert_allclose(snapshot.predict_many(grid), values, rtol=1e-14)
