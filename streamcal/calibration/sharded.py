@@ -117,9 +117,9 @@ def _open(column: Any) -> NDArray[Any]:
     """Return a column as an array, that of a file without reading it."""
     if isinstance(column, os.PathLike):
         try:
-            array: NDArray[Any] = np.load(column, mmap_mode="r", allow_pickle=False)
+            array: Any = np.load(column, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError):
-            array = np.empty(0, object)
+            array = None
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             raise ValueError(f"`shards` must hold `.npy` files of numbers, got {column}")
         return array
