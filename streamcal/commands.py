@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -872,16 +873,18 @@ class _Run:
                 keys = _filter(keys, keep)
         self.unlabelled += int(np.isnan(labels).sum())
         numbers = chunk.rows if keep is None else chunk.rows[keep]
+        groups = {None: slice(None)} if self.key is None else _group(self.key, keys)
         if self.checkpoint is not None:
-            new = self.checkpoint.new(numbers, matrix, labels, weights)
+            sums = [] if self.key is None else [_checksums(groups, len(numbers))]
+            new = self.checkpoint.new(numbers, matrix, labels, weights, *sums)
             if not new.all():
                 matrix, labels, weights = matrix[new], labels[new], weights[new]
                 numbers = numbers[new]
-                keys = None if keys is None else _filter(keys, new)
+                if self.key is not None:
+                    groups = _group(self.key, _filter(keys, new))
                 keep = np.isin(chunk.rows, numbers)
         if len(numbers):
             self.row = int(numbers[-1])
-        groups = {None: slice(None)} if self.key is None else _group(self.key, keys)
         return _Rows(matrix, labels, weights, groups, keep)
 
     def _sort_out(
@@ -958,6 +961,14 @@ def _group(name: str, keys: Any) -> "Groups":
             encoded.dictionary.to_pylist(), pairwise(bounds.tolist()), strict=True
         )
     }
+
+
+def _checksums(groups: "Groups", n: int) -> NDArray[np.float64]:
+    """Return a checksum of the key of each of ``n`` rows."""
+    sums = np.empty(n)
+    for key, at in groups.items():
+        sums[at] = -1.0 if key is None else zlib.crc32(key.encode())
+    return sums
 
 
 class _Totals:

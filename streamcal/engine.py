@@ -36,7 +36,7 @@ from streamcal._validation import as_vector, check_window
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import Ticket
 from streamcal.keyed import Groups, KeyedCalibrator, Vector, name_of
-from streamcal.store import Store
+from streamcal.store import Store, StoreError
 
 MOST_SPENT = 0.25
 """The share of the time that commits may take."""
@@ -270,7 +270,15 @@ def run(
     >>> folder.cleanup()
     """
     _check_count(batch, "batch")
-    read = source.read if hasattr(source, "read") else lambda at, n: source[at : at + n]
+    read = _reader(source)
+    if not callable(sink):
+        raise TypeError(f"`sink` must be callable, got {sink!r}")
+    if not isinstance(store, Store):
+        raise TypeError(f"`store` must be a Store, got {store!r}")
+    if store.read_only:  # before a sink goes back to where it can't go on from
+        raise StoreError(f"{store.path} was opened to be read only")
+    if join is not None and not isinstance(join, LabelJoin):
+        raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
     keyed = calibrators
     if isinstance(keyed, Calibrator):
         keyed = KeyedCalibrator(partial(copy.deepcopy, keyed), store=store)
@@ -298,7 +306,7 @@ def run(
 
     try:
         while not stop():
-            events = [Event(*event) for event in read(offset, batch)]
+            events = _as_events(read(offset, batch))
             if not events:
                 break
             checked = _check(events, keyed, join)
@@ -317,13 +325,39 @@ def run(
     return offset
 
 
+def _reader(source: Any) -> Callable[[int, int], Any]:
+    """Return what reads events from an offset on."""
+    if callable(getattr(source, "read", None)):
+        read: Callable[[int, int], Any] = source.read
+        return read
+    if not hasattr(source, "__getitem__"):
+        raise TypeError(
+            "`source` must have `read(offset, n)` or be a sequence, which can be read again from"
+            f" any offset, got {type(source).__name__}"
+        )
+    return lambda at, n: source[at : at + n]
+
+
+def _as_events(rows: Any) -> list[Event]:
+    """Return what a source has read as events."""
+    events = []
+    for row in rows:
+        try:
+            events.append(Event(*row))
+        except TypeError:
+            raise TypeError(f"an event must be an Event or a tuple like it, got {row!r}") from None
+    return events
+
+
 def _restore_join(join: LabelJoin | None, store: Store) -> None:
     """Give a join the state that the store has, or none."""
     if join is None:
         if _JOIN in store:
             raise ValueError("`join` must be given: scores and labels wait in the store, got None")
         return
-    stored = store.get(_JOIN) if _JOIN in store else LabelJoin(join.horizon)
+    stored = LabelJoin(join.horizon)
+    if _JOIN in store:
+        stored = LabelJoin.from_bytes(store.get_bytes(_JOIN))
     if stored.horizon != join.horizon:
         raise ValueError(
             f"`join` must have the store's horizon, {stored.horizon}, got {join.horizon}"

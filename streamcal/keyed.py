@@ -58,7 +58,8 @@ class KeyedCalibrator:
     Raises
     ------
     TypeError
-        If ``make`` makes no calibrators.
+        If ``make`` makes no calibrators, or ones that bytes do not hold where they are to be
+        parked; if ``store`` is no store.
     ValueError
         If ``max_keys`` is not a positive int, or what the store has is of other parameters.
 
@@ -88,6 +89,10 @@ class KeyedCalibrator:
         store: Store | None = None,
     ) -> None:
         check_window(max_keys, "max_keys")
+        if not callable(make) and not isinstance(make, Calibrator):
+            raise TypeError(f"`make` must be a Calibrator or make one, got {make!r}")
+        if store is not None and not isinstance(store, Store):
+            raise TypeError(f"`store` must be a Store or None, got {store!r}")
         self.make = make
         self.max_keys = max_keys
         self.store = store
@@ -97,6 +102,8 @@ class KeyedCalibrator:
             raise TypeError(
                 f"`make` must be a Calibrator or make one, got {type(self._fresh).__name__}"
             )
+        if max_keys is not None or store is not None:
+            self._fresh.to_bytes()  # or it raises, before anything has been learned
         self._live: OrderedDict[Hashable, Calibrator] = OrderedDict()
         self._parked: dict[Hashable, bytes] = {}
         self._news: set[Hashable] = set()  # what the store does not know yet
@@ -176,11 +183,15 @@ class KeyedCalibrator:
             As the calibrator's own; nothing is learned, and no key is added.
         """
         calibrator = self._find_or_make(key)
-        if served is not None and isinstance(calibrator, HedgedCalibrator):
-            calibrator.learn_one(score, y, w, served=served)
-        else:
-            calibrator.learn_one(score, y, w)
-        self._learned(key, calibrator)
+        try:
+            if served is not None and isinstance(calibrator, HedgedCalibrator):
+                calibrator.learn_one(score, y, w, served=served)
+            else:
+                calibrator.learn_one(score, y, w)
+            self._learned(key, calibrator)
+        except BaseException:
+            self._learned_in_part(key)
+            raise
 
     def learn_many(
         self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -237,9 +248,13 @@ class KeyedCalibrator:
         values = np.empty(len(scores))
         for key, at in groups.items():
             calibrator = self._find_or_make(key)
-            values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
-            if not np.isnan(y[at]).all():
-                self._learned(key, calibrator)
+            try:
+                values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
+                if not np.isnan(y[at]).all():
+                    self._learned(key, calibrator)
+            except BaseException:
+                self._learned_in_part(key)
+                raise
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
@@ -305,6 +320,11 @@ class KeyedCalibrator:
         self._news.add(key)
         if key not in self._live:
             self._keep(key, calibrator)
+
+    def _learned_in_part(self, key: Hashable) -> None:
+        """Count as news what a calibrator may have learned before it raised: `revert` drops it."""
+        if key in self._live:
+            self._news.add(key)
 
     def states(self) -> dict[str, bytes]:
         """Return what has been learned since the last `save`: bytes by their name in the store."""

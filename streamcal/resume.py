@@ -6,9 +6,9 @@ A run that starts again cuts the output back to that length, reads the table fro
 passes over the rows that are learned, and goes on. So the output is byte for byte what one run
 would have written.
 
-The rows passed over must be the rows that were learned: a checksum of their numbers is kept, and
-compared before the first new row is learned. A table may have grown in the meantime. When a run has
-come to its end, another table may follow: its rows go on from what has been learned.
+The rows passed over must be the rows that were learned: checksums of their numbers and keys are
+kept, and compared before the first new row is learned. A table may have grown in the meantime. When
+a run has come to its end, another table may follow: its rows go on from what has been learned.
 """
 
 import contextlib

@@ -22,6 +22,7 @@ drives don't.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -92,6 +93,9 @@ class Store:
 
     Notes
     -----
+    A reader in a folder that it may not write to sees what a writer that began after it has saved
+    only after `refresh` or `load`.
+
     Threads may share a store; one waits for the other. Processes may not: a store that a fork
     brings along is refused there, and it can't be pickled. Open the file again instead.
 
@@ -121,6 +125,7 @@ class Store:
         self._sum = 0
         self._next_place = 1
         self._in_doubt = False  # whether the file may hold what is not known here
+        self._is_still = False  # whether it was opened as one that nobody writes to
         self.offset = 0
         self.notes: dict[str, Any] = {}
         self._lock: sqlite3.Connection | None = None
@@ -129,15 +134,37 @@ class Store:
             with self._faults("opened"):
                 if not self.path.parent.is_dir():
                     raise StoreError(f"{self.path} can't be opened: there is no such folder")
+                if self.path.is_dir():
+                    raise StoreError(f"{self.path} can't be opened: it is a folder")
                 if not read_only:
                     self._lock = _take_lock(self.path)
                     if not self.path.exists():
                         _create(self.path)
-                self._database = _connect(self.path, read_only)
+                self._connect()
                 self.refresh()
         except BaseException:
             self.close()
             raise
+
+    def _connect(self) -> None:
+        """Open the database."""
+        try:
+            self._database, self._is_still = _connect(self.path, self.read_only), False
+        except sqlite3.OperationalError:
+            # In a folder that is read-only a reader can't make the files of a log. If nobody else
+            # has, there is no writer, and all is in the database itself.
+            log = self.path.with_name(self.path.name + _BESIDE[0])
+            if not self.read_only or log.exists():
+                raise
+            self._database, self._is_still = _connect(self.path, True, still=True), True
+
+    def _look_again(self) -> None:
+        """Open a database again that nobody wrote to: somebody may now."""
+        if self._is_still and not self._open().in_transaction:
+            self._open().close()
+            self._database, self._is_still = None, False
+            with self._faults("opened"):
+                self._connect()
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -145,6 +172,7 @@ class Store:
         """Read head and directory again; a reader sees what has been saved since."""
         as_int, blake2b = int.from_bytes, hashlib.blake2b
         with self._mutex:
+            self._look_again()
             with self._faults("read"), self._reading() as database:
                 head = database.execute("SELECT text, digest FROM head").fetchall()
                 rows = database.execute("SELECT key, digest, place FROM directory").fetchall()
@@ -177,10 +205,12 @@ class Store:
         ValueError
             If one needs what bytes do not hold; see `get`.
         """
-        with self._mutex, self._faults("read"), self._reading():
-            if self.read_only:
-                self.refresh()
-            return Saved({key: self.get(key) for key in self._directory}, self.offset)
+        with self._mutex, self._faults("read"):
+            self._look_again()
+            with self._reading():
+                if self.read_only:
+                    self.refresh()
+                return Saved({key: self.get(key) for key in self._directory}, self.offset)
 
     def get(self, key: str, **given: Any) -> Any:
         """Return the learner of a key, made anew.
@@ -277,6 +307,8 @@ class Store:
         with self._mutex:
             if self._in_doubt:
                 self.refresh()
+            if isinstance(forget, str):
+                raise TypeError(f"`forget` must be keys, not one, got {forget!r}")
             offset = self.offset if offset is None else _as_offset(offset)
             notes = self.notes if notes is None else dict(notes)
             changed: list[tuple[str, bytes, int, bytes]] = []  # key, digest, place, data
@@ -433,13 +465,15 @@ def is_store(path: Path) -> bool:
         return False
 
 
-def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    """Open a store that exists."""
+def _connect(path: Path, read_only: bool, still: bool = False) -> sqlite3.Connection:
+    """Open a store that exists; if it is still, without looking whether somebody writes to it."""
     if not path.is_file():
         raise StoreError(f"{path} can't be opened: there is no such file")
     if not path.stat().st_size:
         raise StoreError(f"{path} is empty: it is no store")
-    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    if not read_only:
+        _check_writable(path)
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}&immutable={still:d}"
     database = sqlite3.connect(
         uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
     )
@@ -513,12 +547,22 @@ def _take_lock(path: Path) -> sqlite3.Connection:
     lock = sqlite3.connect(_lock_path(path), timeout=0.0, isolation_level=None)
     try:
         lock.execute("BEGIN EXCLUSIVE")
+        _check_writable(_lock_path(path))  # or SQLite shares what it should lock
+    except PermissionError:
+        lock.close()
+        raise
     except sqlite3.OperationalError as error:
         lock.close()
         if error.sqlite_errorname == "SQLITE_BUSY":
             raise StoreError(f"{path} is in use: another process or store writes to it") from None
         raise
     return lock
+
+
+def _check_writable(path: Path) -> None:
+    """Raise unless a file may be written to: SQLite quietly opens it to be read then."""
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _sync(path: Path) -> None:

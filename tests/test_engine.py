@@ -1,9 +1,11 @@
 """The loop: crashed at any instant and started again, it has learned and told each event once."""
 
+import contextlib
 import itertools
 import math
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -269,6 +271,8 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
         ((math.inf, NAN, 1.0, None, "id"), ValueError, "`scores` must be finite", join),
         ((0.5, NAN, 1.0, None, ["id"]), TypeError, "must be strings, numbers", join),
         ((0.5, NAN, 1.0, None, len), TypeError, "must be strings, numbers", join),
+        (0.5, TypeError, "an event must be an Event or a tuple like it, got 0.5", None),
+        ((0.5,) * 7, TypeError, "an event must be an Event or a tuple like it", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         told.clear()
@@ -302,6 +306,17 @@ def test_bad_arguments(tmp_path: Path) -> None:
         anything = dict
         with pytest.raises(TypeError, match="`calibrators` must be a Calibrator or Keyed"):
             run(EVENTS, anything, sink, store)
+        anything = (event for event in EVENTS)
+        with pytest.raises(TypeError, match=r"`source` must have `read.*got generator"):
+            run(anything, PlattCalibrator(), sink, store)
+        anything = None
+        with pytest.raises(TypeError, match="`sink` must be callable, got None"):
+            run(EVENTS, PlattCalibrator(), anything, store)
+        with pytest.raises(TypeError, match="`store` must be a Store, got None"):
+            run(EVENTS, PlattCalibrator(), sink, anything)
+        anything = 9
+        with pytest.raises(TypeError, match="`join` must be a LabelJoin or None, got 9"):
+            run(EVENTS, PlattCalibrator(), sink, store, join=anything)
         with pytest.raises(ValueError, match="must have been made with this `store`"):
             run(EVENTS, KeyedCalibrator(PlattCalibrator(), store=other), sink, store)
         assert len(store) == len(other) == 0
@@ -317,6 +332,46 @@ def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="`join` must be given"):
             run(LATE, IsotonicCalibrator(window=5), print, store)
         assert store.offset == 9
+        store.save({"join": PlattCalibrator()})
+        with pytest.raises(ValueError, match="must be of a LabelJoin"):
+            run(LATE, IsotonicCalibrator(window=5), print, store, join=LabelJoin(9))
+
+
+def test_a_reader_is_refused_before_the_sink_goes_back(tmp_path: Path) -> None:
+    sink = File(Bomb(-1))
+    with Store(tmp_path / "run.db") as store:
+        run(EVENTS, PlattCalibrator(), sink, store)
+    sink(20, np.array([0.5]))
+    before = list(sink.lines)
+    with (
+        Store(tmp_path / "run.db", read_only=True) as reader,
+        pytest.raises(StoreError, match="was opened to be read only"),
+    ):
+        run([*EVENTS, *EVENTS], PlattCalibrator(), sink, reader)
+    assert sink.lines == before
+
+
+def test_a_calibrator_that_raises_in_a_batch(tmp_path: Path) -> None:
+    """What it learned of the batch is not learned again when the same objects go on."""
+
+    class Brittle(PlattCalibrator):
+        fuse = -1
+
+        def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+            super().learn_one(score, y, w)
+            type(self).fuse -= 1
+            if type(self).fuse == 0:
+                raise CrashError
+
+    for fuse in (-1, 1, 2, 5, 11):
+        with Store(tmp_path / str(fuse)) as store:
+            keyed, join = KeyedCalibrator(Brittle(), store=store), LabelJoin(12)
+            run(LATE[:6], keyed, lambda at, p: None, store, join=join)
+            Brittle.fuse = fuse
+            with pytest.raises(CrashError) if fuse > 0 else contextlib.nullcontext():
+                run(LATE, keyed, lambda at, p: None, store, join=join)
+            run(LATE, keyed, lambda at, p: None, store, join=join)
+        assert contents(tmp_path / str(fuse)) == contents(tmp_path / "-1")
 
 
 def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
@@ -468,6 +523,8 @@ def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> Non
             errors.append(error)
 
     threads = [threading.Thread(target=read, args=(who,)) for who in range(2)]
+    pause = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads meet at more places, and nobody waits long for a turn
     for thread in threads:
         thread.start()
     try:
@@ -481,6 +538,7 @@ def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> Non
         done.set()
         for thread in threads:
             thread.join(60)
+        sys.setswitchinterval(pause)
     assert errors == []
     for snapshot, values in shared:
         np.testing.assert_allclose(snapshot.predict_many(grid), values, rtol=1e-14)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamcal import (
     AnytimeCalibrator,
     Calibrator,
+    IdentityCalibrator,
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
@@ -244,11 +245,64 @@ def test_bad_constructors(tmp_path: Path) -> None:
     bad: Callable[[], Any] = dict
     with pytest.raises(TypeError, match="`make` must be a Calibrator or make one, got dict"):
         KeyedCalibrator(bad)
+    anything: Any = None
+    with pytest.raises(TypeError, match="`make` must be a Calibrator or make one, got None"):
+        KeyedCalibrator(anything)
+    anything = tmp_path / "run.db"
+    with pytest.raises(TypeError, match="`store` must be a Store or None, got"):
+        KeyedCalibrator(make, store=anything)
     with pytest.raises(ValueError, match="`store` must be given to save to, got None"):
         KeyedCalibrator(make).save()
 
 
+class Brittle(PlattCalibrator):
+    """Raises after it has learned a score of 0.9."""
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        super().learn_one(score, y, w)
+        if score == 0.9:
+            raise RuntimeError("it broke")
+
+    def predict_learn_many(self, scores: Any, y: Any, w: Any = None) -> Any:
+        for score, label in zip(scores, y, strict=True):
+            self.learn_one(score, label)
+        return scores
+
+
+class Mute(IdentityCalibrator):
+    """Has no bytes."""
+
+    def _freeze(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        raise TypeError("Mute has no bytes")
+
+
+def test_without_bytes_nothing_can_be_parked(tmp_path: Path) -> None:
+    assert KeyedCalibrator(Mute()).predict_one("a", 0.5) == 0.5
+    with pytest.raises(TypeError, match="Mute has no bytes"):
+        KeyedCalibrator(Mute(), max_keys=1)
+    with Store(tmp_path / "run.db") as store, pytest.raises(TypeError, match="Mute has no bytes"):
+        KeyedCalibrator(Mute(), store=store)
+
+
 # Store -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_what_is_learned_before_an_error_is_reverted(tmp_path: Path, many: bool) -> None:
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(Brittle(), store=store)
+        keyed.learn_one("a", 0.3, 1)
+        keyed.save(1)
+        before = store.get_bytes(name_of("a"))
+        learn: Callable[..., None] = keyed.learn_many if many else keyed.learn_one
+        with pytest.raises(RuntimeError, match="it broke"):
+            learn(*((["a", "a"], [0.2, 0.9], [0, 0]) if many else ("a", 0.9, 0)))
+        assert keyed.states()[name_of("a")] != before
+        keyed.revert()
+        assert keyed.predict_one("a", 0.3) == store.get(name_of("a")).predict_one(0.3)
+        keyed.learn_one("b", 0.8, 1)
+        keyed.save(2)
+        assert store.get_bytes(name_of("a")) == before
 
 
 def test_other_parameters_than_the_stores(tmp_path: Path) -> None:

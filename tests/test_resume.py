@@ -152,7 +152,7 @@ def test_crashes_at_every_step(
             calibrate(table, out, store, "--batch-rows", 100)
         except Crash:
             assert not out.exists() or calls >= at
-    calibrate(table, out, store, "--batch-rows", random.Random(at).choice([1, 64, 5000]))
+    calibrate(table, out, store, "--batch-rows", random.Random(at).choice([9, 64, 5000]))
     assert out.read_bytes() == whole.read_bytes()
     assert states(store) == states(whole_store)
 
@@ -285,18 +285,24 @@ def test_bad_rows_that_are_skipped_are_counted_once(tmp_path: Path) -> None:
 def test_ndjson(tmp_path: Path) -> None:
     table, out, store = tmp_path / "t.jsonl", tmp_path / "out.jsonl", tmp_path / "run.db"
     rows = [{"p": i % 7 / 7, "y": i % 3 % 2, "w": 1, "k": i % 2} for i in range(200)]
-    for n in (90, 200):
+    for n, batch in ((90, 1), (200, 7)):
         table.write_text("".join(json.dumps(row) + "\n" for row in rows[:n]))
-        calibrate(table, out, store, "--batch-rows", 7)
+        calibrate(table, out, store, "--batch-rows", batch)
     calibrate(table, tmp_path / "plain.jsonl", None)
     assert out.read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
+    rows[3]["k"] = 0
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "are others" in calibrate(table, out, store, status=1)
 
 
-def test_rows_that_were_learned_must_not_change(done: tuple[Path, Path, Path]) -> None:
+@pytest.mark.parametrize("column", [1, 2, 3, 4])
+def test_rows_that_were_learned_must_not_change(done: tuple[Path, Path, Path], column: int) -> None:
     table, out, store = done
     before = states(store), out.read_bytes()
     lines = table.read_text().splitlines(keepends=True)
-    table.write_text("".join([*lines[:8], "7,0.123,1,1.0,a\n", *lines[9:]]))
+    cells = lines[9].rstrip("\n").split(",", 4)
+    cells[column] = {2: "1" if cells[2] != "1" else "0", 4: "d"}.get(column, "0.123")
+    table.write_text("".join([*lines[:9], ",".join(cells) + "\n", *lines[10:]]))
     said = calibrate(table, out, store, status=1)
     assert "has learned 3,000 rows, but those at the beginning of this table are others" in said
     assert states(store) == before[0]

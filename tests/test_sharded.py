@@ -102,6 +102,22 @@ def test_losses(loss: Any) -> None:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.int64])
+def test_types_of_scores(kind: Any, tmp_path: Path) -> None:
+    """Shards of several types, some of which tell apart what are equal scores as floats."""
+    scores, y, _ = samples(600)
+    wide = (scores * 9).round().astype(np.longdouble) + np.longdouble(1e-18) * np.arange(600)
+    typed = wide.astype(kind)
+    np.save(tmp_path / "y.npy", y[400:])
+    shards: list[Any] = [
+        (typed[:200], y[:200].astype(bool)),
+        (wide[200:400].tolist(), y[200:400]),
+        (typed[400:], tmp_path / "y.npy"),
+    ]
+    everything = np.concatenate([np.asarray(shard[0], np.float64) for shard in shards])
+    assert_same(isotonic_fit_sharded(shards, n_ranges=5), isotonic_fit(everything, y))
+
+
 def test_fitting_the_shards_alone_would_be_wrong() -> None:
     """Violators in different shards do not meet: neither maps nor blocks can be put together."""
     scores = np.arange(400.0)
@@ -143,6 +159,18 @@ def test_bad_shards_are_named(tmp_path: Path) -> None:
         fit([good], pool=2)
     with pytest.raises(TypeError):
         fit([good], loss="absolute")
+    with pytest.raises(TypeError, match="in shard 1: `scores` must hold real numbers"):
+        fit([good, (["a", "b"], [0.0, 1.0])])
+    anything: Any = 3
+    with pytest.raises(ValueError, match=r"must hold \(scores, y\) or .*, got 3 at 0"):
+        fit([anything])
+    np.save(tmp_path / "objects.npy", np.array([None, 1.0]), allow_pickle=True)
+    np.savez(tmp_path / "several.npz", np.ones(2), np.ones(2))
+    (tmp_path / "junk.npy").write_bytes(b"junk")
+    (tmp_path / "empty.npy").touch()
+    for name in ("objects.npy", "several.npz", "junk.npy", "empty.npy"):
+        with pytest.raises(ValueError, match=r"must hold `.npy` files of numbers, got .*" + name):
+            fit([good, (tmp_path / name, [0.0, 1.0])])
     with pytest.raises(FileNotFoundError):
         fit([(tmp_path / "no.npy", tmp_path / "no.npy")])
 

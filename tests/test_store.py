@@ -143,6 +143,7 @@ def test_many_commits(path: Path) -> None:
         ({"offset": 1.0}, ValueError, "`offset` must be a non-negative int, got 1.0"),
         ({"offset": True}, ValueError, "`offset` must be a non-negative int, got True"),
         ({"notes": {"a": object()}}, TypeError, "JSON"),
+        ({"forget": "1"}, TypeError, "`forget` must be keys, not one, got .1."),
     ],
 )
 def test_bad_arguments_change_nothing(
@@ -434,7 +435,7 @@ def test_files_that_are_no_stores(path: Path, tmp_path: Path) -> None:
             (empty, "is empty: it is no store"),
             (text, "is damaged or no store"),
             (foreign, "is no store of states"),
-            (tmp_path, "there is no such file"),
+            (tmp_path, "it is a folder"),
             (tmp_path / "missing" / "run.db", "there is no such folder"),
         ):
             with pytest.raises(StoreError, match=message) as caught:
@@ -443,6 +444,7 @@ def test_files_that_are_no_stores(path: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no such file"):
         Store(path, read_only=True)
     assert not path.exists()
+    assert not tmp_path.with_name(tmp_path.name + "-lock").exists()
     assert foreign.read_bytes() == before
 
 
@@ -542,6 +544,49 @@ def test_a_folder_that_is_read_only(path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     with Store(path) as store:
         assert_holds(store, 2)
+
+
+def test_a_reader_in_a_folder_that_is_read_only(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path, 2)
+    path.parent.chmod(0o500)
+    with Store(path, read_only=True) as reader:
+        assert_holds(reader, 2)
+    path.parent.chmod(0o700)
+    original = store_module._connect
+
+    def refuse(path: Path, read_only: bool, still: bool = False) -> sqlite3.Connection:
+        if read_only and not still and not path.with_name(path.name + "-wal").exists():
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return original(path, read_only, still)
+
+    monkeypatch.setattr(store_module, "_connect", refuse)  # root may write anywhere
+    with Store(path, read_only=True) as reader:
+        assert_holds(reader, 2)
+        with Store(path) as writer:
+            commit(writer, 3)
+            reader.refresh()
+            assert_holds(reader, 3)
+            commit(writer, 4)
+        reader.refresh()
+        assert_holds(reader, 4)
+
+
+@pytest.mark.parametrize("beside", ["", "-lock"])
+def test_a_file_that_may_not_be_written_has_no_writer(
+    path: Path, beside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite would open it all the same, only to be read, and lock nothing."""
+    filled(path, 2)
+    name = path.name + beside
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name)
+    with pytest.raises(StoreError, match="can't be opened: Permission denied"):
+        Store(path)
+    with Store(path, read_only=True) as reader:
+        assert_holds(reader, 2)
+    monkeypatch.undo()
+    filled(path, 3)
 
 
 class Flaky:

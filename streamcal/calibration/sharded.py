@@ -102,7 +102,8 @@ def isotonic_fit_sharded(
 
 def _columns(shard: Any, at: int) -> list[Any]:
     """Return scores, labels and weights of a shard: arrays or paths; raise if they are none."""
-    if isinstance(shard, str | os.PathLike) or not 2 <= len(shard) <= 3:
+    path = isinstance(shard, str | os.PathLike)
+    if path or not hasattr(shard, "__len__") or not 2 <= len(shard) <= 3:
         raise ValueError(f"`shards` must hold (scores, y) or (scores, y, w), got {shard!r} at {at}")
     columns = [c if isinstance(c, os.PathLike) else np.asarray(c) for c in shard]
     lengths = {np.shape(_open(column)) for column in columns}
@@ -115,7 +116,12 @@ def _columns(shard: Any, at: int) -> list[Any]:
 def _open(column: Any) -> NDArray[Any]:
     """Return a column as an array, that of a file without reading it."""
     if isinstance(column, os.PathLike):
-        array: NDArray[Any] = np.load(column, mmap_mode="r", allow_pickle=False)
+        try:
+            array: Any = np.load(column, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError):
+            array = None
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            raise ValueError(f"`shards` must hold `.npy` files of numbers, got {column}")
         return array
     return np.asarray(column)
 
@@ -123,10 +129,13 @@ def _open(column: Any) -> NDArray[Any]:
 def _cut_points(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.float64]:
     """Return scores that cut all samples into about equally full ranges, ascending."""
     sampled = []
-    for shard in columns:
+    for at, shard in enumerate(columns):
         scores = _open(shard[0])
         step = max(1, len(scores) // _SAMPLED)
-        sampled.append(np.asarray(scores[::step], dtype=np.float64))
+        try:
+            sampled.append(as_vector(scores[::step], "scores", finite=False))
+        except TypeError as error:
+            raise TypeError(f"in shard {at}: {error}") from None
     scores = np.sort(np.concatenate(sampled))
     scores = scores[np.isfinite(scores)]  # those that are not are refused when they are fitted
     if not len(scores):
@@ -145,6 +154,7 @@ def _select(shard: list[Any], low: float, high: float) -> list[Any]:
 
 def _inside(scores: NDArray[Any], low: float, high: float) -> Any:
     """Return where scores are in [low, high); NaN is in the lowest range, to be refused there."""
+    scores = np.asarray(scores, np.float64)  # as they are fitted: some types tell more apart
     if low == -np.inf:
         return slice(None) if high == np.inf else np.flatnonzero(~(scores >= high))
     inside = scores >= low
