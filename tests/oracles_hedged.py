@@ -19,12 +19,15 @@ def mixtures(
     powers: np.ndarray,
     delay: int = 0,
     clip: float = 1e-6,
+    prior: tuple[float, ...] | None = None,
 ) -> np.ndarray:
     """Return what a hedge serves: ``answers`` has a row per sample and a column per calibrator."""
     answers = np.clip(answers, clip, 1.0 - clip)
     n = answers.shape[1]
+    start = [1.0] * n if prior is None else list(prior)
+    start = [a / math.fsum(start) for a in start]
     odds = [0.0 for _ in shares]
-    weights = [[1.0 / n] * n if share else [0.0] * n for share in shares]
+    weights = [start if share else [math.log(a) for a in start] for share in shares]
     served = []
     for t in range(len(y)):
         if (s := t - delay - 1) >= 0:
@@ -35,7 +38,9 @@ def mixtures(
                 logs = [powers[s] * log_likelihood(a, y[s]) for a in answers[s].tolist()]
                 if share:
                     v = _normal([math.log(a) + b for a, b in zip(v, logs, strict=True)])
-                    weights[k] = [(1.0 - share) * a + share / n for a in v]
+                    weights[k] = [
+                        (1.0 - share) * a + share * b for a, b in zip(v, start, strict=True)
+                    ]
                 else:
                     weights[k] = [a + b for a, b in zip(weights[k], logs, strict=True)]
         u = _normal(odds)

@@ -17,12 +17,12 @@ from streamcal import (
     IsotonicCalibrator,
     PlattCalibrator,
 )
-from streamcal.calibration.hedged import Ticket, default_calibrators
+from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrators
 from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
 from tests.contract import calibrator_contract
 from tests.oracles_hedged import mixtures, sequences, total_loss
 
-SHARES = (0.0, 0.001, 0.01, 0.1)
+SHARES = (0.0, 0.001, 0.01)
 
 TestHedged = calibrator_contract(
     HedgedCalibrator(),
@@ -85,14 +85,15 @@ def streams(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return answers, y, w
 
 
-@given(streams(), st.sampled_from([(0.0,), (0.3,), (0.0, 0.001, 0.01, 0.1)]))
-def test_serves_what_the_formula_says(stream, shares):
+@given(streams(), st.sampled_from([(0.0,), (0.3,), (0.0, 0.001, 0.01, 0.1)]), st.booleans())
+def test_serves_what_the_formula_says(stream, shares, even):
     answers, y, w = stream
-    hedge, scores = scripted(answers, share=shares)
+    prior = None if even else tuple(np.linspace(1.0, 0.1, answers.shape[1]).tolist())
+    hedge, scores = scripted(answers, share=shares, prior=prior)
     served = serve(hedge, scores, y, w)
-    expected = mixtures(answers, y, shares, w)
+    expected = mixtures(answers, y, shares, w, prior=prior)
     assert served[1:] == pytest.approx(expected[1:], rel=1e-9, abs=1e-12)
-    batch, _ = scripted(answers, share=shares)
+    batch, _ = scripted(answers, share=shares, prior=prior)
     assert batch.predict_learn_many(scores, y, w) == pytest.approx(served, rel=1e-9)
 
 
@@ -101,12 +102,23 @@ def test_loses_at_most_ln_n_to_the_best(stream):
     """Also with labels that are shares, and weights of at most 1."""
     answers, y, w = stream
     y, answers, w = np.r_[0.5, y], np.vstack([answers[:1], answers]), np.r_[1e-60, w]
-    for shares, slack in (((0.0,), 0.0), (SHARES, math.log(4))):
+    for shares, slack in (((0.0,), 0.0), (SHARES, math.log(3))):
         hedge, scores = scripted(answers, share=shares)
         served = serve(hedge, scores, y, w)
         losses = [total_loss(a, y[1:], w[1:]) for a in answers[1:].clip(1e-6, 1.0 - 1e-6).T]
         allowed = min(losses) + math.log(answers.shape[1]) + slack
         assert total_loss(served[1:], y[1:], w[1:]) <= allowed + 1e-9
+
+
+@given(streams())
+def test_a_prior_says_how_much_may_be_lost_to_each(stream):
+    answers, y, w = stream
+    answers, y, w = np.vstack([answers[:1], answers]), np.r_[0.5, y], np.r_[1e-60, w]
+    prior = np.geomspace(1.0, 0.01, answers.shape[1])
+    hedge, scores = scripted(answers, share=0.0, prior=tuple(prior))
+    loss = total_loss(serve(hedge, scores, y, w)[1:], y[1:], w[1:])
+    losses = [total_loss(a, y[1:], w[1:]) for a in answers[1:].clip(1e-6, 1.0 - 1e-6).T]
+    assert loss <= min(losses - np.log(prior / prior.sum())) + 1e-9
 
 
 def test_the_bound_is_reached():
@@ -165,7 +177,8 @@ def test_the_team_in_one_call_is_its_members_one_by_one(calibrators):
     answers = np.array([c.clone().predict_learn_many(scores, y, w) for c in members]).T
     hedge, batch = HedgedCalibrator(calibrators), HedgedCalibrator(calibrators)
     served = serve(hedge, scores, y, w)
-    assert served[1:] == pytest.approx(mixtures(answers, y, SHARES, w)[1:], rel=1e-9)
+    prior = DEFAULT_PRIOR if calibrators is None else None
+    assert served[1:] == pytest.approx(mixtures(answers, y, SHARES, w, prior=prior)[1:], rel=1e-9)
     assert batch.predict_learn_many(scores, y, w) == pytest.approx(served, rel=1e-12)
     assert list(batch.weights.values()) == pytest.approx(list(hedge.weights.values()), abs=1e-9)
     assert batch.predict_many(scores).tolist() == [batch.predict_one(s) for s in scores.tolist()]
@@ -192,12 +205,15 @@ def test_weights_can_be_read():
     assert hedge.names == (
         "IdentityCalibrator()",
         "PlattCalibrator()",
+        "PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0)",
+        "PlattCalibrator(prior=10.0, half_life=100.0)",
         "IsotonicCalibrator(window=200)",
         "IsotonicCalibrator(window=2000)",
         "IsotonicCalibrator()",
     )
-    assert list(hedge.weights.values()) == [0.2] * 5
-    assert hedge.share_weights == dict.fromkeys(SHARES, 0.25)
+    expected = (np.array(DEFAULT_PRIOR) / sum(DEFAULT_PRIOR)).tolist()
+    assert list(hedge.weights.values()) == pytest.approx(expected)
+    assert hedge.share_weights == pytest.approx(dict.fromkeys(SHARES, 1.0 / 3.0))
     rng = np.random.default_rng(1)
     scores = rng.uniform(size=2_000)
     hedge.learn_many(scores, rng.uniform(size=2_000) < scores)  # calibrated as they are
@@ -283,7 +299,8 @@ def test_what_was_served_is_charged():
             if t >= delay:
                 calibrator.learn_one(scores[t - delay], y[t - delay])
         answers.append(said)
-    expected = mixtures(np.array(answers).T, y, SHARES, np.full(400, 1.0 / (delay + 1)), delay)
+    powers = np.full(400, 1.0 / (delay + 1))
+    expected = mixtures(np.array(answers).T, y, SHARES, powers, delay, prior=DEFAULT_PRIOR)
     assert by_ticket[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
 
 
@@ -333,11 +350,11 @@ def test_tempered_weights_lack_the_guarantee_of_interleaved_ones():
     [
         (0.5, TypeError, "`served` must be a ticket of `serve_one`, got 0.5"),
         ((1, "abc"), TypeError, "`served` must be a ticket"),
-        ((4, (0.5,) * 5), ValueError, "has learned 3 samples, got one after 4"),
-        ((-1, (0.5,) * 5), ValueError, "got one after -1"),
-        ((1, (0.5,) * 4), ValueError, r"`served` must hold 5 answers in \[0, 1\]"),
-        ((1, (0.5,) * 4 + (math.nan,)), ValueError, r"answers in \[0, 1\]"),
-        ((1, (0.5,) * 4 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
+        ((4, (0.5,) * 7), ValueError, "has learned 3 samples, got one after 4"),
+        ((-1, (0.5,) * 7), ValueError, "got one after -1"),
+        ((1, (0.5,) * 6), ValueError, r"`served` must hold 7 answers in \[0, 1\]"),
+        ((1, (0.5,) * 6 + (math.nan,)), ValueError, r"answers in \[0, 1\]"),
+        ((1, (0.5,) * 6 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
     ],
 )
 def test_bad_ticket(served, error, message):
@@ -357,6 +374,9 @@ def test_bad_ticket(served, error, message):
         ({"share": ()}, ValueError, "`share`"),
         ({"share": "0.1"}, TypeError, "`share`"),
         ({"share": math.nan}, ValueError, "`share`"),
+        ({"prior": (1.0, 2.0)}, ValueError, r"one weight per calibrator \(7\), got 2"),
+        ({"prior": (0.0,) * 7}, ValueError, "`prior` must be a positive finite number, got 0.0"),
+        ({"prior": 1.0}, TypeError, "`prior` must be a sequence of weights, got 1.0"),
         ({"delay": -1}, ValueError, "`delay` must be an int of at least 0, got -1"),
         ({"delay": 1.5}, ValueError, "`delay`"),
         ({"delay": True}, ValueError, "`delay`"),

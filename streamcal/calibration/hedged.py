@@ -7,7 +7,7 @@ log loss this costs next to nothing, whatever the data: with weights proportiona
 the total loss is at most that of the best of N calibrators plus ln N (Vovk 1990), two nats for the
 default set, over the whole stream.
 
-Where the best calibrator changes in time, a share α of the weight is dealt out evenly after each
+Where the best calibrator changes in time, a share α of the weight is dealt out again after each
 sample, so that one that has been poor can come back (Herbster & Warmuth 1998). The right α is not
 known either, so several run, and are mixed by the same rule: that costs ln K more for K shares.
 
@@ -71,10 +71,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
     ----------
     calibrators : sequence of Calibrator, optional
         Prototypes, cloned; they must accept scores and labels in [0, 1]. None means
-        `IdentityCalibrator`, `PlattCalibrator`, and `IsotonicCalibrator` over the last 200, the
-        last 2,000 and all samples.
+        `default_calibrators`: the score itself; Platt scaling of all samples, and with half-lives
+        of 500 and of 100; staircases over the last 200, the last 2,000 and all samples.
+    prior : sequence of float, optional
+        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
+        by default, but in the default set the two Platt scalings that forget count a tenth: they
+        win often where labels come at once, and late labels make nonsense of them.
     share : float or tuple of float
-        The share α of the weight that is dealt out evenly after each sample, in [0, 1); of
+        The share α of the weight that is dealt out by the prior after each sample, in [0, 1); of
         several, each runs and they are mixed in turn. 0 competes with the best single calibrator,
         more with the best sequence of calibrators; 1/α is about how long one of them stays best.
     delay : int, optional
@@ -93,10 +97,11 @@ class HedgedCalibrator(ProbabilityCalibrator):
     -----
     Over any stream of labels that come at once, with N calibrators and K shares of which one is 0,
     the total log loss is at most that of the best calibrator in hindsight plus ln N + ln K (answers
-    clipped alike); with ``share=0`` plus ln N. For each share α it is at most that of the best
-    *sequence* that changes m times in n samples plus ln K + (m + 1) ln N − m ln α − (n − m − 1)
-    ln(1 − α). Weights w ≤ 1 keep this for the weighted loss; a larger one counts as w samples that
-    were predicted at once.
+    clipped alike); with ``share=0`` plus ln N. With a prior π it is ln 1/π_i for ln N: in the
+    default set 1.7 for five of them and 4.0 for the two, and ln 3 for the shares. For each share α
+    it is at most that of any *sequence* that changes m times in n samples, plus ln K + (m + 1) ln N
+    − m ln α − (n − m − 1) ln(1 − α). Weights w ≤ 1 keep this for the weighted loss; a larger one
+    counts as w samples that were predicted at once.
 
     *Labels d samples late.* By the time a label comes the calibrators have learned d others, and
     what they say now is not what they served. There are two ways to charge what was served:
@@ -115,7 +120,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     stream measured they were the better of the two.)
 
     A sample costs as much as all calibrators together. Those of the default set, and others like
-    them (the first `PlattCalibrator`, the first three `IsotonicCalibrator` for log loss with linear
+    them (up to three `PlattCalibrator`, three `IsotonicCalibrator` for log loss with linear
     interpolation), are asked and taught in one compiled call. Only the staircase over all samples
     grows; leave it out where memory must not.
 
@@ -142,7 +147,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self,
         calibrators: Sequence[Calibrator] | None = None,
         *,
-        share: float | tuple[float, ...] = (0.0, 0.001, 0.01, 0.1),
+        prior: Sequence[float] | None = None,
+        share: float | tuple[float, ...] = (0.0, 0.001, 0.01),
         delay: int | None = None,
         clip: float = 1e-6,
     ) -> None:
@@ -151,7 +157,12 @@ class HedgedCalibrator(ProbabilityCalibrator):
         if delay is not None:
             check_count(delay, "delay", 0)
         prototypes = default_calibrators() if calibrators is None else _checked(calibrators)
+        if prior is None:
+            weights = np.array(DEFAULT_PRIOR if calibrators is None else [1.0] * len(prototypes))
+        else:
+            weights = _check_prior(prior, len(prototypes))
         self.calibrators = calibrators
+        self.prior = prior
         self.share = share
         self.delay = delay
         self.clip = clip
@@ -167,12 +178,15 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
         n = len(prototypes)
         self._answers = np.zeros(n)
-        self._table = np.zeros((len(shares) + 1, _FIRST + n))
-        self._table[:-1, kernels.SHARE] = shares
-        self._table[-1, kernels.CLIP] = clip
-        for row in self._table:
-            row[_FIRST:] = 1.0 / n if row[kernels.SHARE] else 0.0  # or its logarithm, but for ln n
+        self._table = np.zeros((len(shares) + 2, _FIRST + n))
+        self._table[:-2, kernels.SHARE] = shares
+        self._table[-2, kernels.CLIP] = clip
+        weights /= weights.sum()
         self._take([prototype.clone() for prototype in prototypes])
+        inside = weights[self._order]
+        for row in self._table:
+            row[_FIRST:] = inside
+        self._table[:-2][self._table[:-2, kernels.SHARE] == 0.0, _FIRST:] = np.log(inside)
 
     def _take(self, calibrators: list[Calibrator]) -> None:
         """Mix these calibrators.
@@ -186,23 +200,24 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._others = [calibrators[i] for i in others]
         self._team = [calibrators[i] for i in team]
         itself = any(isinstance(calibrator, IdentityCalibrator) for calibrator in self._team)
-        self._table[-1, kernels.IDENTITY] = itself
+        self._table[-2, kernels.IDENTITY] = itself
         self._gather()
 
     def _gather(self) -> None:
         """Collect the arrays of the team as the kernels take them, after any was replaced."""
-        state = np.empty(0)
+        states: list[NDArray[np.float64]] = []
         arrays: list[tuple[Any, ...]] = []
         for calibrator in self._team:
             if isinstance(calibrator, PlattCalibrator):
-                state = calibrator._state
+                states.append(calibrator._state)
             elif isinstance(calibrator, IsotonicCalibrator):
                 arrays.append((calibrator._data, calibrator._links, calibrator._queue))
+        states += [np.empty(0)] * (kernels.N_PLATTS - len(states))
         while len(arrays) < kernels.N_STACKS:
             arrays.append((np.empty(0), np.empty(0, np.int32), np.empty((0, 3))))
-        self._to_learn: tuple[Any, ...] = (*chain(*arrays), state, self._table, self._answers)
+        self._to_learn: tuple[Any, ...] = (*chain(*arrays), *states, self._table, self._answers)
         readable = chain(*((data, links) for data, links, _ in arrays))
-        self._to_predict: tuple[Any, ...] = (*readable, state, self._table)
+        self._to_predict: tuple[Any, ...] = (*readable, *states, self._table)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields = {
@@ -221,7 +236,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         require(np.isfinite(table).all(), "weights must be finite")
         settings = [array[:, kernels.SHARE].tolist() for array in (table, self._table)]
         require(settings[0] == settings[1], "shares must be those of the parameters")
-        shared = table[table[:, kernels.SHARE] > 0.0, _FIRST:]
+        require((table[-2] == self._table[-2]).all(), "the prior must be that of the parameters")
+        shared = table[:-2][table[:-2, kernels.SHARE] > 0.0, _FIRST:]
         require((shared >= 0.0).all() and shared.any(axis=1).all(), "weights must not be negative")
         counts = fields["n_learned"], fields["n_served"], fields["mean_delay"]
         require(all(0 <= count < math.inf for count in counts), "counts must not be negative")
@@ -262,8 +278,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     @property
     def share_weights(self) -> dict[float, float]:
         """The weight of each share."""
-        odds = np.exp(self._table[:-1, kernels.LOG_SHARE])
-        shares = self._table[:-1, kernels.SHARE].tolist()
+        odds = np.exp(self._table[:-2, kernels.LOG_SHARE])
+        shares = self._table[:-2, kernels.SHARE].tolist()
         return dict(zip(shares, (odds / odds.sum()).tolist(), strict=True))
 
     @property
@@ -452,14 +468,24 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
 def default_calibrators() -> list[Calibrator]:
     """Return what `HedgedCalibrator` mixes unless told otherwise."""
-    staircases = [IsotonicCalibrator(window=window) for window in (200, 2_000, None)]
-    return [IdentityCalibrator(), PlattCalibrator(), *staircases]
+    return [
+        IdentityCalibrator(),
+        PlattCalibrator(),
+        PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
+        PlattCalibrator(prior=10.0, half_life=100.0),
+        IsotonicCalibrator(window=200),
+        IsotonicCalibrator(window=2_000),
+        IsotonicCalibrator(),
+    ]
+
+
+DEFAULT_PRIOR = (1.0, 1.0, 0.1, 0.1, 1.0, 1.0, 1.0)
 
 
 def _team(calibrators: Sequence[Calibrator]) -> list[int]:
     """Return which calibrators the kernels can ask and teach, in their order."""
     identity = [i for i, c in enumerate(calibrators) if type(c) is IdentityCalibrator][:1]
-    platt = [i for i, c in enumerate(calibrators) if type(c) is PlattCalibrator][:1]
+    platts = [i for i, c in enumerate(calibrators) if type(c) is PlattCalibrator]
     stacks = [
         i
         for i, c in enumerate(calibrators)
@@ -468,7 +494,7 @@ def _team(calibrators: Sequence[Calibrator]) -> list[int]:
         and c._plain_values
         and not c._step
     ]
-    return identity + platt + stacks[: kernels.N_STACKS]
+    return identity + platts[: kernels.N_PLATTS] + stacks[: kernels.N_STACKS]
 
 
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
@@ -505,6 +531,15 @@ def _checked(calibrators: Any) -> list[Calibrator]:
                 f"`calibrators` must accept the labels 0 and 1, but at position {at} {error}"
             ) from None
     return checked
+
+
+def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
+    if isinstance(prior, str) or not isinstance(prior, Iterable):
+        raise TypeError(f"`prior` must be a sequence of weights, got {prior!r}")
+    weights = np.array([as_weight(weight, "prior") for weight in prior])
+    if len(weights) != n:
+        raise ValueError(f"`prior` must have one weight per calibrator ({n}), got {len(weights)}")
+    return weights
 
 
 def _check_shares(share: Any) -> tuple[float, ...]:

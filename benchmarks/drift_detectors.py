@@ -1,0 +1,98 @@
+"""Does a hedge need a drift detector? Log loss with and without, on streams that turn.
+
+    python benchmarks/drift_detectors.py DATA [--keep FOLDER]
+
+The Elec2 streams of ``hedge_streams.py`` (see there for ``DATA`` and ``--keep``), and three streams
+of 40,000 uniform scores whose meaning is known: the probability of a label is a logistic map of
+the score's log odds that changes at once every 10,000 samples, or turns slowly all the time, or
+stays. Labels come at once. "at the changes" starts the staircase anew where the map changes, which
+no detector can know; the entropy is what the true probabilities lose.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hedge_streams import MODELS, Vector, log_loss, read
+from river import base, drift
+
+from streamcal import CalibratedClassifier, Calibrator, HedgedCalibrator, IsotonicCalibrator
+
+N, SEGMENT = 40_000, 10_000
+MAPS = ((1.0, 0.0), (0.4, 1.0), (1.8, -1.5), (0.6, -0.5))  # slope and intercept of log odds
+DETECTORS = {"ADWIN": drift.ADWIN, "Page-Hinkley": drift.PageHinkley}
+
+
+class Says(base.Classifier):
+    """A model that says what it is told and learns nothing."""
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        """Learn nothing."""
+
+    def predict_proba_one(self, x: Any) -> Any:
+        """Return what the sample says."""
+        return x
+
+
+def generated(kind: str) -> tuple[Vector, Vector, Vector]:
+    """Return scores, labels and the true probabilities."""
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(0.02, 0.98, N)
+    t = np.arange(N)
+    if kind == "gradual":
+        slope, intercept = 1.0 + 0.6 * np.sin(t / 4_000.0), np.cos(t / 3_000.0)
+    else:
+        maps = MAPS if kind == "abrupt" else MAPS[1:2] * len(MAPS)
+        slope, intercept = np.array(maps)[t // SEGMENT].T
+    p = 1.0 / (1.0 + np.exp(-(slope * np.log(scores / (1.0 - scores)) + intercept)))
+    return scores, (rng.uniform(size=N) < p).astype(float), p
+
+
+def serve(
+    scores: Vector, y: Vector, calibrator: Calibrator, detector: Any, on_drift: str
+) -> tuple[float, int]:
+    """Return the log loss of what is served, and the number of alarms."""
+    model = CalibratedClassifier(Says(), calibrator, drift_detector=detector, on_drift=on_drift)
+    served = np.empty(len(y))
+    for t, (score, label) in enumerate(zip(scores.tolist(), (y == 1.0).tolist(), strict=True)):
+        x = {False: 1.0 - score, True: score}
+        served[t] = model.predict_proba_one(x)[True]
+        model.learn_one(x, label)
+    return log_loss(served, y), model.n_alarms
+
+
+def main() -> None:
+    """Print a table as Markdown: log losses, and in brackets the alarms."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--keep", type=Path)
+    arguments = parser.parse_args()
+    streams = {name: (*read(arguments.data, name, arguments.keep), None) for name in MODELS}
+    streams |= {kind: generated(kind) for kind in ("abrupt", "gradual", "stationary")}
+    ways = [("none", "none")] + [(name, what) for name in DETECTORS for what in ("reset", "shrink")]
+    heads = [name if name == "none" else f"{name}, {what}" for name, what in ways]
+    print("| stream | calibrator | " + " | ".join(heads) + " | at the changes | entropy |")
+    print("|---|---|" + "--:|" * (len(heads) + 2), flush=True)
+    for stream, (scores, y, p) in streams.items():
+        changes, entropy = "", ""
+        if p is not None:
+            entropy = f"{-np.mean(p * np.log(p) + (1.0 - p) * np.log1p(-p)):.4f}"
+        if stream == "abrupt":
+            parts = [slice(at, at + SEGMENT) for at in range(0, N, SEGMENT)]
+            anew = [IsotonicCalibrator().predict_learn_many(scores[a], y[a]) for a in parts]
+            changes = f"{log_loss(np.concatenate(anew), y):.4f}"
+        for calibrator in (IsotonicCalibrator(), HedgedCalibrator()):
+            cells = []
+            for name, what in ways:
+                detector = None if name == "none" else DETECTORS[name]()
+                loss, alarms = serve(scores, y, calibrator.clone(), detector, what)
+                cells.append(f"{loss:.4f}" + (f" ({alarms})" if detector else ""))
+            kind = "all samples" if isinstance(calibrator, IsotonicCalibrator) else "hedge"
+            print(
+                f"| {stream} | {kind} | {' | '.join(cells)} | {changes} | {entropy} |", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
