@@ -22,6 +22,7 @@ from scipy.special import expit, logit
 from streamcal import Calibrator
 
 Vector = NDArray[np.float64]
+CLIP = 1e-6  # a probability nearer to 0 or 1 is charged as if it were this near
 
 MODELS: dict[str, Callable[[], base.Classifier]] = {
     "naive Bayes": naive_bayes.GaussianNB,
@@ -135,7 +136,7 @@ def generated(kind: str, n: int = N) -> tuple[Vector, Vector, Vector]:
 
 def log_loss(p: Vector, y: Vector) -> float:
     """Return the mean log loss of clipped probabilities."""
-    p = p.clip(1e-6, 1.0 - 1e-6)
+    p = p.clip(CLIP, 1.0 - CLIP)
     return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))
 
 
