@@ -185,13 +185,15 @@ def drift(results: Results, entropies: dict[str, float]) -> str:
 
 
 def resources(results: Results) -> str:
-    """Return time per sample and memory of each method, on the largest stream of each kind."""
+    """Return time per sample and memory of each method, on the longest stream."""
     largest = max(results.streams, key=lambda name: results.best(name).n)
     n = results.best(largest).n
+    rows = [row for row in results.rows if row.stream == largest and row.kind != "oracle"]
     lines = []
-    for row in (row for row in results.rows if (row.stream, row.delay) == (largest, DELAYS[1])):
-        at_once = f"{results.get(largest, row.method).us:.1f}" if row.method != TOLD else ""
-        lines.append([row.method, at_once, f"{row.us:.1f}", f"{row.memory / 1e3:,.1f}"])
+    for name in dict.fromkeys(row.method for row in rows):
+        found = {row.delay: row for row in rows if row.method == name}
+        us = [f"{found[delay].us:.1f}" if delay in found else "" for delay in DELAYS[:2]]
+        lines.append([name, *us, f"{found[max(found)].memory / 1e3:,.1f}"])
     heads = ["method", "µs, at once", f"µs, {DELAYS[1]} late", "kB"]
     return f"{largest}, {n:,} samples:\n\n{markdown(heads, lines)}"
 
