@@ -6,7 +6,7 @@ Writes the tables and pictures of ``docs/study.md``, ``docs/study.csv`` and the 
 README quotes, each between its markers. ``DATA`` is the folder that ``streams.py`` describes;
 without it the streams that ship with river and the generated ones remain. ``--keep`` names a folder
 for the models' scores, to be read from there again. ``--parts`` measures some parts anew and leaves
-the rest as it stands. ``--quick`` takes generated streams of 2,000 samples, and writes only where
+the rest as it stands. ``--quick`` takes generated streams of 800 samples, and writes only where
 ``--root`` says. ``venn-abers`` and ``model-diagnostics`` take part if they are installed.
 
 *Serving.* A method is charged the log loss, in nats, of what it served; answers nearer to 0 or 1
@@ -102,7 +102,7 @@ from streamcal.calibration.corp import Decomposition, decompose
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERY = 100  # samples between two fits of a peer
-QUICK = 2_000  # samples of a stream
+QUICK = 800  # samples of a stream
 ROWS = ("calibrator", "peer", "hedge", "oracle")
 PARTS = (*ROWS, "multiclass", "corp", "costs")
 RIVER = (
@@ -198,9 +198,11 @@ class Method:
 def methods() -> list[Method]:
     """Return every method that can run here; say which cannot."""
     found = [Method(name, "calibrator", _online(make)) for name, make in CALIBRATORS.items()]
-    for window in (1_000, 5_000):
-        found.append(Method(f"scikit-learn isotonic {window}", "peer", _refit(_isotonic, window)))
-    found.append(Method("scikit-learn Platt 1000", "peer", _refit(_platt, 1_000)))
+    found += [
+        Method("scikit-learn isotonic 1000", "peer", _refit(_isotonic, 1_000)),
+        Method("scikit-learn isotonic 5000", "peer", _refit(_isotonic, 5_000)),
+        Method("scikit-learn Platt 1000", "peer", _refit(_platt, 1_000)),
+    ]
     if find_spec("venn_abers"):
         found.append(Method("venn-abers 1000", "peer", _refit(_venn_abers, 1_000)))
     else:
@@ -343,7 +345,7 @@ def many_labels(quick: bool) -> str:
         {} if quick else {f"ImageSegments, {m}": multiclass.segments(m) for m in multiclass.MODELS}
     )
     for kind in ("too sure", "too shy", "noise"):
-        answers[f"ten labels, {kind}"] = multiclass.logits(kind, 200 if quick else 5_000)
+        answers[f"ten labels, {kind}"] = multiclass.logits(kind, 60 if quick else 5_000)
     lines = []
     for name, stream in answers.items():
         samples = list(stream)
@@ -402,7 +404,7 @@ def costs(quick: bool) -> str:
     All take turns of 250 samples on river's SEA stream, and the least time of the turns in the
     second half counts, so that a shared machine tells on it as little as may be.
     """
-    n, turn = (1_000, 250) if quick else (10_000, 250)
+    n, turn = (500, 250) if quick else (10_000, 250)
     samples = list(datasets.synth.SEA(seed=1).take(n))
     ways: dict[str, Any] = {
         "the model alone": None,
