@@ -5,8 +5,8 @@
 The Elec2 streams of ``hedge_streams.py`` (see there for ``DATA`` and ``--keep``), and three streams
 of 40,000 uniform scores whose meaning is known: the probability of a label is a logistic map of
 the score's log odds that changes at once every 10,000 samples, or turns slowly all the time, or
-stays. Labels come at once. "at the changes" starts the staircase anew where the map changes, which
-no detector can know; the entropy is what the true probabilities lose.
+stays. Labels come at once. "at the changes" starts the calibrator anew where the map changes, which
+no detector can know; "the truth" is what the true probabilities lose.
 """
 
 import argparse
@@ -46,26 +46,23 @@ def main() -> None:
     streams |= {kind: generated(kind) for kind in ("abrupt", "gradual", "stationary")}
     ways = [("none", "none")] + [(name, what) for name in DETECTORS for what in ("reset", "shrink")]
     heads = [name if name == "none" else f"{name}, {what}" for name, what in ways]
-    print("| stream | calibrator | " + " | ".join(heads) + " | at the changes | entropy |")
+    print("| stream | calibrator | " + " | ".join(heads) + " | at the changes | the truth |")
     print("|---|---|" + "--:|" * (len(heads) + 2), flush=True)
     for stream, (scores, y, p) in streams.items():
-        changes, entropy = "", ""
-        if p is not None:
-            entropy = f"{-np.mean(p * np.log(p) + (1.0 - p) * np.log1p(-p)):.4f}"
-        if stream == "abrupt":
-            parts = [slice(at, at + SEGMENT) for at in range(0, N, SEGMENT)]
-            anew = [IsotonicCalibrator().predict_learn_many(scores[a], y[a]) for a in parts]
-            changes = f"{log_loss(np.concatenate(anew), y):.4f}"
+        truth = f"{log_loss(p, y):.4f}" if p is not None else ""
         for calibrator in (IsotonicCalibrator(), HedgedCalibrator()):
             cells = []
             for name, what in ways:
                 detector = None if name == "none" else DETECTORS[name]()
                 loss, alarms = serve(scores, y, calibrator.clone(), detector, what)
                 cells.append(f"{loss:.4f}" + (f" ({alarms})" if detector else ""))
+            changes = ""
+            if stream == "abrupt":
+                parts = [slice(at, at + SEGMENT) for at in range(0, N, SEGMENT)]
+                anew = [calibrator.clone().predict_learn_many(scores[a], y[a]) for a in parts]
+                changes = f"{log_loss(np.concatenate(anew), y):.4f}"
             kind = "all samples" if isinstance(calibrator, IsotonicCalibrator) else "hedge"
-            print(
-                f"| {stream} | {kind} | {' | '.join(cells)} | {changes} | {entropy} |", flush=True
-            )
+            print(f"| {stream} | {kind} | {' | '.join(cells)} | {changes} | {truth} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ STREAMS = (*MODELS, "MLB games", "make the playoffs")
 SINGLES: dict[str, Callable[[], Calibrator]] = {
     "raw": IdentityCalibrator,
     "Platt": PlattCalibrator,
+    "Platt, 500": lambda: PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
     "200": lambda: IsotonicCalibrator(window=200),
     "1000": lambda: IsotonicCalibrator(window=1_000),
     "2000": lambda: IsotonicCalibrator(window=2_000),

@@ -149,6 +149,20 @@ def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"`{name}` must be one of {listed}, got {value!r}")
 
 
+def check_bool(value: Any, name: str) -> None:
+    """Raise ``TypeError`` unless ``value`` is True or False.
+
+    Examples
+    --------
+    >>> check_bool("no", "background")
+    Traceback (most recent call last):
+    ...
+    TypeError: `background` must be True or False, got 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"`{name}` must be True or False, got {value!r}")
+
+
 def check_window(window: Any, name: str = "window") -> None:
     """Raise ``ValueError`` unless ``window`` is a positive int or None.
 

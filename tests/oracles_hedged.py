@@ -38,9 +38,8 @@ def mixtures(
                 logs = [powers[s] * log_likelihood(a, y[s]) for a in answers[s].tolist()]
                 if share:
                     v = _normal([math.log(a) + b for a, b in zip(v, logs, strict=True)])
-                    weights[k] = [
-                        (1.0 - share) * a + share * b for a, b in zip(v, start, strict=True)
-                    ]
+                    dealt = zip(v, start, strict=True)
+                    weights[k] = [(1.0 - share) * a + share * b for a, b in dealt]
                 else:
                     weights[k] = [a + b for a, b in zip(weights[k], logs, strict=True)]
         u = _normal(odds)

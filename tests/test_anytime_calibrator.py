@@ -126,7 +126,7 @@ def test_a_loss_without_a_derivative_is_told_and_the_map_goes_on():
     calibrator = AnytimeCalibrator(BROKEN, every=5)
     calibrator.learn_many([1, 2, 3], [0.0, 1.0, 2.0])
     answer = calibrator.predict_one(2)
-    with pytest.raises(ValueError, match="`loss` must have a derivative that is a number"):
+    with pytest.warns(RuntimeWarning, match="`loss` must have a derivative that is a number"):
         calibrator.learn_one(4, 200.0)
     assert calibrator.predict_one(2) == answer
     assert calibrator.n_samples == 4
@@ -213,3 +213,17 @@ def test_a_solve_that_fails_in_the_background_warns(recwarn):
     assert "the map before goes on serving" in message
     assert "`loss` must have a derivative that is a number" in message
     assert calibrator._staircase is None
+
+
+def test_a_solve_that_fails_between_samples_warns_and_learning_goes_on():
+    calibrator = AnytimeCalibrator(BROKEN, window=50, every=5)
+    with pytest.warns(RuntimeWarning, match="the map before goes on serving"):
+        calibrator.learn_many(np.arange(30.0), np.full(30, 200.0))
+    assert calibrator.n_samples == 30
+    with pytest.raises(ValueError, match="must have a derivative"):
+        calibrator.solve()
+
+
+def test_background_is_true_or_false():
+    with pytest.raises(TypeError, match="`background` must be True or False, got 'no'"):
+        AnytimeCalibrator("absolute", background="no")

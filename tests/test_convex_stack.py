@@ -315,3 +315,16 @@ def test_nan_from_a_loss_changes_nothing():
         stack.push_many([2.0, 3.0], [6.0, 1.0])
     assert pickle.dumps(stack) == before
     assert losses.get(stack.loss).name == "function"
+
+
+def test_a_sample_without_a_derivative_is_refused_at_once():
+    """One that nothing is pooled with yet would poison the stack if it were kept."""
+    broken = losses.from_function(
+        lambda z, y: jnp.where(y > 100.0, jnp.nan, 1.0) * (z - y) ** 2, check=False
+    )
+    stack = PAVStack(broken)
+    stack.push(1.0, 3.0)
+    with pytest.raises(ValueError, match="derivative"):
+        stack.push(2.0, 200.0)
+    stack.push(2.0, 5.0)
+    np.testing.assert_allclose(stack.staircase().values, [3.0, 5.0])

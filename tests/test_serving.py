@@ -84,7 +84,7 @@ def test_a_bad_ticket_is_refused_before_the_model_learns():
         model.learn_one({"x": i}, i % 3 == 0)
     served = model.serve_one({"x": 1})
     before = pickle.dumps(model)
-    for ticket in (5, (90, (0.5,) * 7), (3, (0.5,) * 2)):
+    for ticket in (5, (90, (0.5,) * 6), (3, (0.5,) * 2)):
         bad = Served(served.calibrated, served.raw, {True: ticket})
         with pytest.raises((ValueError, TypeError), match="`served`"):
             model.learn_one({"x": 1}, True, served=bad)

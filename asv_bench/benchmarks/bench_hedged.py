@@ -8,6 +8,7 @@ SAMPLES = 2_000
 
 
 def make(name: str) -> Any:
+    """Return a fresh calibrator."""
     import streamcal
 
     staircase = streamcal.IsotonicCalibrator

@@ -6,6 +6,9 @@ that goes on serving. The solve runs between two samples, within a deadline if t
 process of its own, so that no sample ever waits.
 """
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -19,6 +22,7 @@ from streamcal._validation import (
     as_score,
     as_vector,
     as_weight,
+    check_bool,
     check_choice,
     check_window,
 )
@@ -99,6 +103,7 @@ class AnytimeCalibrator(Calibrator):
             if value is None:
                 raise ValueError(f"`{name}` must be a positive int, got None")
         check_limits(None, tol, deadline)
+        check_bool(background, "background")
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         self.loss = loss
         self.window = window
@@ -261,20 +266,13 @@ class AnytimeCalibrator(Calibrator):
         worker = self._worker
         if worker is None:
             if self._due <= 0:
-                self.solve()
+                with _warned():
+                    self.solve()
             return
         if worker.done:
-            try:
+            found = None
+            with _warned():
                 found = worker.poll()
-            except Exception as error:
-                import warnings
-
-                warnings.warn(
-                    f"the map before goes on serving, for a solve failed: {error}",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
-                found = None
             if found is not None:
                 self._serve(found)
         if self._due <= 0:
@@ -313,6 +311,16 @@ class AnytimeCalibrator(Calibrator):
         labels = as_vector(y, "y", finite=False)
         self._loss.check_labels(labels)
         return labels
+
+
+@contextlib.contextmanager
+def _warned() -> Iterator[None]:
+    """Warn where a solve fails: its samples are learned, and the next solve may do better."""
+    try:
+        yield
+    except Exception as error:
+        message = f"the map before goes on serving, for a solve failed: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
 
 
 def _solve(

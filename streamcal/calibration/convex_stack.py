@@ -155,12 +155,16 @@ class ConvexPAVStack(PAVStack):
         self._samples[:, n_old : n_old + n_new] = samples  # not in use yet
         x = self._samples[0, self._open : n_old + n_new]
         changes = self._open + 1 + np.flatnonzero(x[1:] != x[:-1])
+        blocks, opens, minimiser = self._blocks, self._open, find_minimiser(self._convex)
         if len(changes):
-            starts = np.append(self._open, changes[:-1])
-            _, y, w = self._samples[:, : changes[-1]]
-            minimiser = find_minimiser(self._convex)
-            self._blocks = self._blocks.extended(minimiser, y, w, starts)  # or a search raises
-            self._open = int(changes[-1])
+            starts, opens = np.append(opens, changes[:-1]), int(changes[-1])
+            _, y, w = self._samples[:, :opens]
+            blocks = blocks.extended(minimiser, y, w, starts)  # or a search raises
+        if isinstance(self._convex, losses.FunctionLoss):
+            # A function may have no derivative at a label; samples behind it would be lost, too.
+            _, y, w = self._samples[:, : n_old + n_new]
+            blocks.extended(minimiser, y, w, np.array([opens]))
+        self._blocks, self._open = blocks, opens
         self._size, self._last, self._weight = n_old + n_new, float(samples[0, -1]), weight
         self._stairs = None
 

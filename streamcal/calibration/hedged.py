@@ -71,12 +71,11 @@ class HedgedCalibrator(ProbabilityCalibrator):
     ----------
     calibrators : sequence of Calibrator, optional
         Prototypes, cloned; they must accept scores and labels in [0, 1]. None means
-        `default_calibrators`: the score itself; Platt scaling of all samples, and with half-lives
-        of 500 and of 100; staircases over the last 200, the last 2,000 and all samples.
+        `default_calibrators`: the score itself; Platt scaling of all samples, and with a half-life
+        of 500; staircases over the last 200, the last 2,000 and all samples.
     prior : sequence of float, optional
         The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
-        by default, but in the default set the two Platt scalings that forget count a tenth: they
-        win often where labels come at once, and late labels make nonsense of them.
+        by default.
     share : float or tuple of float
         The share α of the weight that is dealt out by the prior after each sample, in [0, 1); of
         several, each runs and they are mixed in turn. 0 competes with the best single calibrator,
@@ -97,11 +96,11 @@ class HedgedCalibrator(ProbabilityCalibrator):
     -----
     Over any stream of labels that come at once, with N calibrators and K shares of which one is 0,
     the total log loss is at most that of the best calibrator in hindsight plus ln N + ln K (answers
-    clipped alike); with ``share=0`` plus ln N. With a prior π it is ln 1/π_i for ln N: in the
-    default set 1.7 for five of them and 4.0 for the two, and ln 3 for the shares. For each share α
-    it is at most that of any *sequence* that changes m times in n samples, plus ln K + (m + 1) ln N
-    − m ln α − (n − m − 1) ln(1 − α). Weights w ≤ 1 keep this for the weighted loss; a larger one
-    counts as w samples that were predicted at once.
+    clipped alike); with ``share=0`` plus ln N. By default that is 2.9, over the whole stream. With
+    a prior π put ln 1/π_i for ln N. For each share α it is at most that of any *sequence* that
+    changes m times in n samples, plus ln K + (m + 1) ln N − m ln α − (n − m − 1) ln(1 − α). Weights
+    w ≤ 1 keep this for the weighted loss; a larger one counts as w samples that were predicted at
+    once.
 
     *Labels d samples late.* By the time a label comes the calibrators have learned d others, and
     what they say now is not what they served. There are two ways to charge what was served:
@@ -109,8 +108,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     * Show `serve_one`, keep its ticket, and give it back: ``learn_one(score, y, served=ticket)``.
       Delays may then be anything, and are learned.
     * Say ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators
-      which learns them d samples late, and so answers as they did then. Learning costs twice as
-      much.
+      which learns them d samples late, and so answers as they did then. Learning costs about three
+      times as much.
 
     Either way a step is *tempered*: likelihoods are raised to the power 1 / (d + 1), the mean delay
     of late for d. Untempered weights would chase what was right d samples ago, which does harm:
@@ -157,10 +156,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         if delay is not None:
             check_count(delay, "delay", 0)
         prototypes = default_calibrators() if calibrators is None else _checked(calibrators)
-        if prior is None:
-            weights = np.array(DEFAULT_PRIOR if calibrators is None else [1.0] * len(prototypes))
-        else:
-            weights = _check_prior(prior, len(prototypes))
+        weights = _check_prior([1.0] * len(prototypes) if prior is None else prior, len(prototypes))
         self.calibrators = calibrators
         self.prior = prior
         self.share = share
@@ -472,14 +468,10 @@ def default_calibrators() -> list[Calibrator]:
         IdentityCalibrator(),
         PlattCalibrator(),
         PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
-        PlattCalibrator(prior=10.0, half_life=100.0),
         IsotonicCalibrator(window=200),
         IsotonicCalibrator(window=2_000),
         IsotonicCalibrator(),
     ]
-
-
-DEFAULT_PRIOR = (1.0, 1.0, 0.1, 0.1, 1.0, 1.0, 1.0)
 
 
 def _team(calibrators: Sequence[Calibrator]) -> list[int]:

@@ -338,6 +338,8 @@ from ... at z = ... to ... at z = ...; `check=False` skips this check
         raise TypeError(f"`domain` must be an Interval, got {domain!r}")
     if not isinstance(labels, Interval | TwoPoint):
         raise TypeError(f"`labels` must be an Interval or a TwoPoint, got {labels!r}")
+    if not isinstance(name, str):
+        raise TypeError(f"`name` must be a str, got {name!r}")
     from streamcal.losses._derivative import pointwise
 
     loss = FunctionLoss(function=f, name=name, z_range=domain, y_range=labels)

@@ -20,7 +20,7 @@ from river.base.typing import ClfTarget, FeatureName
 
 from streamcal._routing import Routing, last_step, name_of
 from streamcal._state import Arrays, Fields, Stateful, nest, pack, require, unpack
-from streamcal._validation import as_weight, check_window
+from streamcal._validation import as_weight, check_bool, check_window
 from streamcal._worker import Worker
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.losses import TaskLoss, get_task
@@ -157,6 +157,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             check_window(value, name)
             if value is None and name != "every":
                 raise ValueError(f"`{name}` must be a positive int, got None")
+        check_bool(background, "background")
         self.regressor = regressor
         self.labels = labels
         self.loss = loss
