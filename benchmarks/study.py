@@ -101,7 +101,7 @@ from streamcal import (
 from streamcal.calibration.corp import Decomposition, decompose
 
 ROOT = Path(__file__).resolve().parents[1]
-EVERY = 100  # samples between two fits of a peer
+EVERY = 200  # samples between two fits of a peer
 QUICK = 800  # samples of a stream
 ROWS = ("calibrator", "peer", "hedge", "oracle")
 PARTS = (*ROWS, "multiclass", "corp", "costs")
@@ -116,8 +116,8 @@ MARKERS = re.compile(r"(<!-- study: (\w+) -->)\n(.*?)(<!-- /study -->)", re.DOTA
 CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
     "raw": IdentityCalibrator,
     "Platt": PlattCalibrator,
-    "Platt, half-life 500": lambda: PlattCalibrator(half_life=500.0),
-    "Platt, half-life 100": lambda: PlattCalibrator(half_life=100.0),
+    "Platt, half-life 500": lambda: PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
+    "Platt, half-life 100": lambda: PlattCalibrator(prior=10.0, half_life=100.0),
     "Platt, calibeating": lambda: PlattCalibrator(calibeating=20),
     "beta": BetaCalibrator,
     "beta, half-life 500": lambda: BetaCalibrator(half_life=500.0),
