@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         anytime_isotonic,
         anytime_isotonic_refinements,
         isotonic_fit,
+        isotonic_fit_sharded,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
     from streamcal.keyed import KeyedCalibrator
@@ -78,6 +79,7 @@ __all__ = [
     "decision",
     "engine",
     "isotonic_fit",
+    "isotonic_fit_sharded",
     "losses",
     "maximize",
     "metrics",
@@ -116,6 +118,7 @@ _HOME = {
     "anytime_isotonic": "streamcal.calibration.anytime",
     "anytime_isotonic_refinements": "streamcal.calibration.anytime",
     "isotonic_fit": "streamcal.calibration.staircase",
+    "isotonic_fit_sharded": "streamcal.calibration.sharded",
     "maximize": "streamcal.decision.maximize",
     "optimal_thresholds": "streamcal.ordinal.thresholds",
 }

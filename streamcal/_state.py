@@ -15,6 +15,7 @@ an index or a loop will depend on, so that neither damage nor malice gets furthe
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -191,9 +192,7 @@ class Stateful:
 
     def _parameters(self) -> Fields:
         """Return the parameters of the constructor by name."""
-        _, *parameters = inspect.signature(type(self).__init__).parameters.values()
-        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        return {name: getattr(self, name) for name in named}
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}  # type: ignore[arg-type]
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         """Return the state beyond the parameters: small fields, and arrays by name."""
@@ -202,6 +201,13 @@ class Stateful:
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Take over what `_freeze` returned; ``ValueError`` if it can't have."""
         raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
+
+
+@functools.cache
+def _parameter_names(cls: type) -> tuple[str, ...]:
+    """Return the names of a constructor's parameters; looking at a signature takes its time."""
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def kind_of(cls: type) -> str:

@@ -14,14 +14,18 @@ A commit writes what has changed, and waits for the disk. While commits have tak
 quarter of the time, further ones are put off, so big states cost no more than that; what a restart
 does again is then more than one batch.
 
-Labels that come late. With a `LabelJoin` an event is either a score with an id (it is predicted,
-and nothing is learned) or a label with the same id: then the calibrator learns the score that was
-served. What waits for its label is committed with everything else.
+Labels that come late. With a `LabelJoin` an event may be a score with an id (it is predicted, and
+nothing is learned) or a label with the same id: then the calibrator learns the score that was
+served. What waits for its label is committed with everything else. Of the two events, weight and
+key are those of the score's.
 """
 
+import copy
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -30,13 +34,15 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, Stateful, pack, require, unpack
 from streamcal._validation import as_vector, check_window
 from streamcal.calibration.base import Calibrator
-from streamcal.keyed import KeyedCalibrator
+from streamcal.calibration.hedged import Ticket
+from streamcal.keyed import Groups, KeyedCalibrator, Vector, name_of
 from streamcal.store import Store
 
 MOST_SPENT = 0.25
 """The share of the time that commits may take."""
 
-_JOIN = "join"
+_JOIN = "join"  # its name among the states
+_SINK = "sink"  # and that of the sink's token among the notes
 
 
 class Event(NamedTuple):
@@ -53,7 +59,10 @@ class Event(NamedTuple):
     key : hashable
         Whose calibrator it belongs to.
     id : hashable
-        By what a label that comes late is known; None: it will not come.
+        By what a label that comes late is known: as keys are, a string, number, boolean or tuple;
+        None: it will not come.
+    ticket : Ticket, optional
+        What a `HedgedCalibrator` served of the score; `run` puts it here, for the label to find.
     """
 
     score: float
@@ -61,6 +70,7 @@ class Event(NamedTuple):
     w: float = 1.0
     key: Hashable = None
     id: Hashable = None
+    ticket: Ticket | None = None
 
 
 class Source(Protocol):
@@ -96,7 +106,8 @@ class LabelJoin(Stateful):
 
     Notes
     -----
-    An id may be used again a horizon after it was last seen.
+    An id may be used again a horizon after its first event. An event that has both score and label
+    is whole at once; its id is not looked at.
 
     Examples
     --------
@@ -109,14 +120,13 @@ class LabelJoin(Stateful):
     """
 
     def __init__(self, horizon: int = 100_000) -> None:
-        check_window(horizon, "horizon")
-        if horizon is None:
-            raise ValueError("`horizon` must be a positive int, got None")
+        _check_count(horizon, "horizon")
         self.horizon = horizon
         self.n_joined = self.n_expired = self.n_duplicates = 0
         self._now = 0
-        # By id, in the order of arrival; None: both have come.
-        self._seen: dict[Hashable, tuple[int, Event | None]] = {}
+        # By id, in the order of arrival; None: both have come. Of a plain dict the oldest would
+        # be found slower and slower.
+        self._seen: OrderedDict[Hashable, tuple[int, Event | None]] = OrderedDict()
         self._n_done = 0
 
     @property
@@ -128,21 +138,22 @@ class LabelJoin(Stateful):
         """Take an event in; return the whole sample if this completes one."""
         self._expire()
         self._now += 1
-        if event.id is None or (event.score == event.score and event.y == event.y):
-            return event if event.score == event.score and event.y == event.y else None
-        _, other = self._seen.get(event.id, (0, event))
+        has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
+        if has_score and has_label:
+            return event
+        if event.id is None or not (has_score or has_label):
+            return None  # nothing will come of it
         if event.id not in self._seen:
-            self._seen[event.id] = (self._now, event)
+            self._seen[event.id] = self._now, event
             return None
-        if other is None or math.isnan(other.score) == math.isnan(event.score):
+        arrived, other = self._seen[event.id]
+        if other is None or math.isnan(other.score) != has_score:
             self.n_duplicates += 1
             return None
-        served, labelled = (other, event) if math.isnan(event.score) else (event, other)
-        arrived, _ = self._seen[event.id]
-        self._seen[event.id] = (arrived, None)  # so that a second label is known for one
+        self._seen[event.id] = arrived, None  # so that a second label is known for one
         self._n_done += 1
         self.n_joined += 1
-        return served._replace(y=labelled.y)
+        return event._replace(y=other.y) if has_score else other._replace(y=event.y)
 
     def _expire(self) -> None:
         """Give up what has waited too long."""
@@ -165,6 +176,7 @@ class LabelJoin(Stateful):
             "counts": [self.n_joined, self.n_expired, self.n_duplicates],
             "ids": [pack(name) for name in self._seen],
             "keys": [pack(event.key) for event in events],
+            "tickets": [_pack_ticket(event.ticket) for event in events],
         }
         return fields, {
             "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
@@ -175,22 +187,24 @@ class LabelJoin(Stateful):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         arrived, done, numbers = arrays["arrived"], arrays["done"], arrays["numbers"]
         ids, keys = map(unpack, fields["ids"]), map(unpack, fields["keys"])
+        tickets = map(_unpack_ticket, fields["tickets"])
         require(len(arrived) == len(done) == len(numbers), "lengths differ")
         require((np.diff(arrived) > 0).all(), "events must be in order")
         self._now = int(fields["now"])
         self.n_joined, self.n_expired, self.n_duplicates = map(int, fields["counts"])
         self._n_done = int(done.sum())
-        for name, key, at, both, (score, y, w) in zip(
-            ids, keys, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
+        for name, key, ticket, at, both, (score, y, w) in zip(
+            ids, keys, tickets, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
         ):
-            self._seen[name] = (at, None if both else Event(score, y, w, key, name))
+            self._seen[name] = (at, None if both else Event(score, y, w, key, name, ticket))
 
 
-class _Exact(NamedTuple):
-    """The parts of a sink that make it exact, or nothing."""
+def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
+    return None if ticket is None else [ticket.n_learned, *ticket.answers]
 
-    commit: Callable[[], Any]
-    resume: Callable[[Any], Any]
+
+def _unpack_ticket(packed: list[float] | None) -> Ticket | None:
+    return None if packed is None else Ticket(int(packed[0]), tuple(map(float, packed[1:])))
 
 
 def run(
@@ -210,8 +224,10 @@ def run(
     source : Source or sequence
         Events (`Event`, or tuples that begin as it does), by offset.
     calibrators : Calibrator or KeyedCalibrator
-        What learns: one, or one per key. Its state is that of the store, if that has one: what is
-        given then says the parameters only. A `KeyedCalibrator` must have been made with ``store``.
+        What learns: one, or one per key. A `Calibrator` stays as it is: it says the parameters, and
+        where the store has no state yet, what to start from. A `KeyedCalibrator` must have been
+        made with ``store``; what it has learned and not saved is dropped, since it is not up to the
+        store's offset.
     sink : callable
         Told ``(offset, predictions)``: the offset of a batch's first event, and an array of shape
         ``(n_events,)`` with the calibrated value of each, NaN where an event is only a label. With
@@ -221,7 +237,7 @@ def run(
     batch : int
         How many events are taken at a time. The predictions do not depend on it.
     join : LabelJoin, optional
-        For labels that come late; its state is kept in the store.
+        For labels that come late; its state becomes that of the store.
     stop : callable
         Asked between batches; once it is true the loop commits and returns.
 
@@ -235,8 +251,8 @@ def run(
     StoreError
         If a commit fails; the store is as after the last one.
     ValueError, TypeError
-        If an argument or an event is out of range; what came before the event's batch is
-        committed.
+        If an argument or an event is out of range, or the store's states have other parameters;
+        what came before the event's batch is committed.
 
     Examples
     --------
@@ -253,31 +269,27 @@ def run(
     5
     >>> folder.cleanup()
     """
-    check_window(batch, "batch")
+    _check_count(batch, "batch")
     read = source.read if hasattr(source, "read") else lambda at, n: source[at : at + n]
     keyed = calibrators
     if isinstance(keyed, Calibrator):
-        keyed = KeyedCalibrator(keyed, store=store)
+        keyed = KeyedCalibrator(partial(copy.deepcopy, keyed), store=store)
     if not isinstance(keyed, KeyedCalibrator):
         raise TypeError(f"`calibrators` must be a Calibrator or KeyedCalibrator, got {keyed!r}")
     if keyed.store is not store:
         raise ValueError("`calibrators` must have been made with this `store`")
-    if join is not None and _JOIN in store:
-        restored = store.get(_JOIN)
-        if restored.horizon != join.horizon:
-            raise ValueError(f"`join` must have the store's horizon ({restored.horizon})")
-        join.__dict__.update(restored.__dict__)
+    _restore_join(join, store)
+    keyed.revert()
 
-    exact = None
-    if hasattr(sink, "commit") and hasattr(sink, "resume"):
-        exact = _Exact(sink.commit, sink.resume)
-        exact.resume(store.notes.get("sink"))
+    exact: Any = sink if hasattr(sink, "commit") and hasattr(sink, "resume") else None
+    if exact is not None:
+        exact.resume(store.notes.get(_SINK))
     offset, pace = store.offset, Pace()
     whole = True  # whether all that is learned is up to the offset
 
     def commit() -> None:
         with pace:
-            notes = None if exact is None else {**store.notes, "sink": exact.commit()}
+            notes = None if exact is None else {**store.notes, _SINK: exact.commit()}
             states: dict[str, Any] = dict(keyed.states())
             if join is not None:
                 states[_JOIN] = join
@@ -289,9 +301,13 @@ def run(
             events = [Event(*event) for event in read(offset, batch)]
             if not events:
                 break
-            _check(events, keyed, join)
+            checked = _check(events, keyed, join)
             whole = False
-            sink(offset, _learn(events, keyed, join))
+            if join is None:
+                values = keyed.predict_learn_groups(*checked)
+            else:
+                values = np.array([_learn_one(event, keyed, join) for event in events])
+            sink(offset, values)
             offset, whole = offset + len(events), True
             if pace.is_due():
                 commit()
@@ -301,38 +317,56 @@ def run(
     return offset
 
 
-def _check(events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None) -> None:
-    """Raise unless all events can be learned."""
-    scores, y, w, keys, ids = zip(*events, strict=True)
+def _restore_join(join: LabelJoin | None, store: Store) -> None:
+    """Give a join the state that the store has, or none."""
     if join is None:
-        keyed.check(keys, scores, y, w)
+        if _JOIN in store:
+            raise ValueError("`join` must be given: scores and labels wait in the store, got None")
         return
-    served = ~np.isnan(as_vector(scores, "scores", finite=False))
-    # A label that comes alone is checked with a score that any calibrator takes.
-    keyed.check(keys, np.where(served, scores, 0.5), y, w)
-    for name in ids:
-        pack(name)
+    stored = store.get(_JOIN) if _JOIN in store else LabelJoin(join.horizon)
+    if stored.horizon != join.horizon:
+        raise ValueError(
+            f"`join` must have the store's horizon, {stored.horizon}, got {join.horizon}"
+        )
+    vars(join).update(vars(stored))
 
 
-def _learn(
+def _check(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
-) -> NDArray[np.float64]:
-    """Predict and learn some events in order."""
-    if join is not None:
-        return np.array([_learn_one(event, keyed, join) for event in events])
-    scores, y, w, keys, _ = zip(*events, strict=True)
-    return keyed.predict_learn_many(keys, scores, y, w)
+) -> tuple[Groups, Vector, Vector, Vector]:
+    """Return the events as `KeyedCalibrator.check` does; raise unless all can be learned."""
+    scores, y, w, keys, ids, _ = zip(*events, strict=True)
+    if join is None:
+        return keyed.check(keys, scores, y, w)
+    served = ~np.isnan(as_vector(scores, "scores", finite=False))
+    labelled = ~np.isnan(as_vector(y, "y", finite=False))
+    for at, name in enumerate(ids):
+        name_of(name)  # or it raises
+        if not served[at] and not (labelled[at] and name is not None):
+            raise ValueError(
+                f"an event must have a score, or a label and an id, got {events[at]} at {at}"
+            )
+    # A label that comes alone is checked with a score that any calibrator takes.
+    return keyed.check(keys, np.where(served, scores, 0.5), y, w)
 
 
 def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
     """Predict an event's score, if it has one, and learn the sample that it completes."""
     value = math.nan
-    if event.score == event.score:
-        value = keyed.predict_one(event.key, float(event.score))
+    if not math.isnan(event.score):
+        value, ticket = keyed.serve_one(event.key, float(event.score))
+        event = event._replace(ticket=ticket)
     whole = join.add(event)
     if whole is not None:
-        keyed.learn_one(whole.key, whole.score, whole.y, whole.w)
+        keyed.learn_one(whole.key, whole.score, whole.y, whole.w, served=whole.ticket)
     return value
+
+
+def _check_count(n: Any, name: str) -> None:
+    """Raise ``ValueError`` unless ``n`` is a positive int."""
+    if n is None:
+        raise ValueError(f"`{name}` must be a positive int, got None")
+    check_window(n, name)
 
 
 class Pace:

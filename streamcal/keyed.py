@@ -13,15 +13,18 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._state import pack, unpack
+from streamcal._state import pack
 from streamcal._validation import as_vector, as_weights, check_same_length, check_window
 from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.snapshot import Snapshot
+from streamcal.losses import Loss
 from streamcal.store import Store
 
 _PREFIX = "key:"
@@ -43,7 +46,8 @@ class KeyedCalibrator:
         How many calibrators are in use at most; None: all. The least recently used one is parked:
         in memory as compressed bytes or, when a `save` has written it, in the store alone.
     store : Store or None
-        Where states are kept. Those of an earlier run are found there, key by key when needed.
+        Where states are kept. Those of an earlier run are found there, key by key when needed; they
+        must have the parameters that ``make`` gives.
 
     Attributes
     ----------
@@ -55,12 +59,14 @@ class KeyedCalibrator:
     TypeError
         If ``make`` makes no calibrators.
     ValueError
-        If ``max_keys`` is not a positive int.
+        If ``max_keys`` is not a positive int, or what the store has is of other parameters.
 
     Notes
     -----
-    Keys are strings, numbers, booleans, None, or tuples of these. Asking for a value changes
-    nothing that is learned; it may change what is parked.
+    Keys are strings, numbers, booleans, None, or tuples of these. Those that are equal in Python
+    are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is no key.
+
+    Asking for a value changes nothing that is learned; it may change what is parked.
 
     Examples
     --------
@@ -93,6 +99,10 @@ class KeyedCalibrator:
         self._live: OrderedDict[Hashable, Calibrator] = OrderedDict()
         self._parked: dict[Hashable, bytes] = {}
         self._news: set[Hashable] = set()  # what the store does not know yet
+        self._parameters = _parameters(self._fresh)
+        if store is not None:
+            for name in islice(self._stored_names(), 1):
+                self._restore(store.get_bytes(name))  # or it raises, before the first sample does
 
     # Keys ----------------------------------------------------------------------------------------
 
@@ -100,24 +110,22 @@ class KeyedCalibrator:
         """Return the number of keys that have a calibrator, wherever it is."""
         if self.store is None:
             return len(self._live) + len(self._parked)
-        stored = sum(key.startswith(_PREFIX) for key in self.store.keys())  # noqa: SIM118
-        here = {*self._live, *self._parked}
-        return stored + sum(_name(key) not in self.store for key in here)
+        stored = sum(1 for _ in self._stored_names())
+        return stored + sum(name_of(key) not in self.store for key in self._news)
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys, those of the store included."""
         here = dict.fromkeys([*self._live, *self._parked])
         yield from here
-        if self.store is not None:
-            for name in self.store.keys():  # noqa: SIM118
-                if name.startswith(_PREFIX):
-                    key = unpack(json.loads(name.removeprefix(_PREFIX)))
-                    if key not in here:
-                        yield key
+        for name in self._stored_names():
+            key = _key_of(name)
+            if key not in here:
+                yield key
 
     def __contains__(self, key: Hashable) -> bool:
-        stored = self.store is not None and _name(key) in self.store
-        return key in self._live or key in self._parked or stored
+        if key in self._live or key in self._parked:
+            return True
+        return self.store is not None and name_of(key) in self.store
 
     @property
     def n_live(self) -> int:
@@ -142,16 +150,35 @@ class KeyedCalibrator:
         calibrator = self._find(key)
         return (self._fresh if calibrator is None else calibrator).predict_one(score)
 
-    def learn_one(self, key: Hashable, score: float, y: float, w: float = 1.0) -> None:
-        """Learn a sample of a key.
+    def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
+        """Return `predict_one`, and the ticket that a `HedgedCalibrator` wants with the label."""
+        calibrator = self._find(key)
+        calibrator = self._fresh if calibrator is None else calibrator
+        if isinstance(calibrator, HedgedCalibrator):
+            return calibrator.serve_one(score)
+        return calibrator.predict_one(score), None
+
+    def learn_one(
+        self,
+        key: Hashable,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: Ticket | None = None,
+    ) -> None:
+        """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
 
         Raises
         ------
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        calibrator = self._find(key) or self._make()
-        calibrator.learn_one(score, y, w)
+        calibrator = self._find_or_make(key)
+        if served is not None and isinstance(calibrator, HedgedCalibrator):
+            calibrator.learn_one(score, y, w, served=served)
+        else:
+            calibrator.learn_one(score, y, w)
         self._learned(key, calibrator)
 
     def learn_many(
@@ -194,9 +221,8 @@ class KeyedCalibrator:
         self._fresh._check_samples(vector[known], labels[known], weights[known])
         self._fresh.predict_many(vector[~known])  # or it raises
         groups = group(keys)
-        if self.store is not None:
-            for key in groups:
-                _name(key)  # or it raises
+        for key in groups:
+            name_of(key)  # or it raises
         return groups, vector, labels, weights
 
     def predict_learn_groups(
@@ -209,9 +235,10 @@ class KeyedCalibrator:
         """Predict and learn samples whose positions by key are known, and whose values are good."""
         values = np.empty(len(scores))
         for key, at in groups.items():
-            calibrator = self._find(key) or self._make()
+            calibrator = self._find_or_make(key)
             values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
-            self._learned(key, calibrator)
+            if not np.isnan(y[at]).all():
+                self._learned(key, calibrator)
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
@@ -223,19 +250,48 @@ class KeyedCalibrator:
 
     def _find(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator of a key, in use from now on; None if it has none."""
-        calibrator = self._live.get(key)
+        try:
+            calibrator = self._live.get(key)
+        except TypeError:
+            raise _no_key(key) from None
         if calibrator is not None:
             if self.max_keys is not None:
                 self._live.move_to_end(key)
             return calibrator
         if key in self._parked:
-            calibrator = Calibrator.from_bytes(zlib.decompress(self._parked.pop(key)))
-        elif self.store is not None and _name(key) in self.store:
-            calibrator = Calibrator.from_bytes(self.store.get_bytes(_name(key)))
+            calibrator = self._restore(zlib.decompress(self._parked[key]))
+            del self._parked[key]
+        elif self.store is not None and name_of(key) in self.store:
+            calibrator = self._restore(self.store.get_bytes(name_of(key)))
         else:
             return None
         self._keep(key, calibrator)
         return calibrator
+
+    def _find_or_make(self, key: Hashable) -> Calibrator:
+        calibrator = self._find(key)
+        if calibrator is None:
+            name_of(key)  # or it raises
+            return self._make()
+        return calibrator
+
+    def _restore(self, data: bytes) -> Calibrator:
+        """Return a calibrator from its bytes; those of other parameters are refused."""
+        loss = getattr(self._fresh, "loss", None)
+        given = {"loss": loss} if isinstance(loss, Loss) else {}  # it may be a user's own
+        calibrator = Calibrator.from_bytes(data, **given)
+        parameters = _parameters(calibrator)
+        if parameters != self._parameters:
+            raise ValueError(
+                f"`make` must give the parameters that the states have: {parameters},"
+                f" got {self._parameters}"
+            )
+        return calibrator
+
+    def _stored_names(self) -> Iterator[str]:
+        """Iterate over the names of keys in the store."""
+        names = [] if self.store is None else self.store.keys()
+        return (name for name in names if name.startswith(_PREFIX))
 
     def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
         self._live[key] = calibrator
@@ -255,9 +311,9 @@ class KeyedCalibrator:
         for key in self._news:
             calibrator = self._live.get(key)
             if calibrator is None:
-                changed[_name(key)] = zlib.decompress(self._parked[key])
+                changed[name_of(key)] = zlib.decompress(self._parked[key])
             else:
-                changed[_name(key)] = calibrator.to_bytes()
+                changed[name_of(key)] = calibrator.to_bytes()
         return changed
 
     def saved(self) -> None:
@@ -265,6 +321,13 @@ class KeyedCalibrator:
         self._news.clear()
         if self.store is not None:
             self._parked.clear()
+
+    def revert(self) -> None:
+        """Forget what has been learned since the last `save`; without a store, everything."""
+        for key in self._news:
+            self._live.pop(key, None)
+            self._parked.pop(key, None)
+        self._news.clear()
 
     def save(self, offset: int | None = None) -> None:
         """Write all news and the offset to the store, in one transaction.
@@ -295,10 +358,60 @@ def group(keys: Iterable[Hashable]) -> Groups:
     """
     places: dict[Any, list[int]] = {}
     for at, key in enumerate(np.asarray(keys).tolist() if hasattr(keys, "dtype") else keys):
-        places.setdefault(key, []).append(at)
+        try:
+            places.setdefault(key, []).append(at)
+        except TypeError:
+            raise _no_key(key) from None
     return {key: np.array(at, np.intp) for key, at in places.items()}
 
 
-def _name(key: Hashable) -> str:
-    """Return the name of a key in the store; ``TypeError`` if it is of another kind."""
-    return _PREFIX + json.dumps(pack(key))
+def name_of(key: Hashable) -> str:
+    """Return the name of a key in the store: the same for keys that are equal.
+
+    Raises
+    ------
+    TypeError
+        If it is no string, number, boolean, None, or tuple of these.
+    ValueError
+        If it is NaN.
+
+    Examples
+    --------
+    >>> name_of(("a", True, None)), name_of(("a", 1.0, None)), name_of("1")
+    ('key:["a", 1, null]', 'key:["a", 1, null]', 'key:"1"')
+    """
+    return _PREFIX + json.dumps(_plain(key))
+
+
+def _plain(key: Any) -> Any:
+    """Return what JSON can hold of a key: tuples as lists, whole numbers as ints."""
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, tuple):
+        return [_plain(part) for part in key]
+    if isinstance(key, float) and key != key:
+        raise ValueError("`keys` must be equal to themselves, got nan")
+    if isinstance(key, bool) or (isinstance(key, float) and key.is_integer()):
+        return int(key)
+    if key is None or isinstance(key, str | int | float):
+        return key
+    raise _no_key(key)
+
+
+def _key_of(name: str) -> Any:
+    """Return the key of a name, or one that is equal to it."""
+    return _as_key(json.loads(name.removeprefix(_PREFIX)))
+
+
+def _as_key(plain: Any) -> Any:
+    return tuple(map(_as_key, plain)) if isinstance(plain, list) else plain
+
+
+def _no_key(key: Any) -> TypeError:
+    return TypeError(f"`keys` must be strings, numbers, booleans, None or tuples, got {key!r}")
+
+
+def _parameters(calibrator: Calibrator) -> dict[str, Any]:
+    """Return class and parameters of a calibrator, to be compared and shown."""
+    packed = {name: pack(value) for name, value in calibrator._parameters().items()}
+    return {"class": type(calibrator).__name__, **packed}

@@ -16,8 +16,9 @@ not get past that.
     states      place, bytes
 
 A second writer is refused: the first holds an exclusive lock on a file beside the store, which
-ends with its process. Readers (``read_only=True``) come and go meanwhile, in any process, and see
-the last `save`. The file system must have locks that work, which some network drives don't.
+ends with its process; the file itself stays. Readers (``read_only=True``) come and go meanwhile, in
+any process, and see the last `save`. The file system must have locks that work, which some network
+drives don't.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import DIGEST, Stateful, check, restore
 
@@ -39,6 +40,9 @@ CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB
 CREATE TABLE directory (key TEXT PRIMARY KEY, digest BLOB, place INTEGER) WITHOUT ROWID;
 CREATE TABLE states (place INTEGER PRIMARY KEY, data BLOB);
 """
+
+
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database
 
 
 class StoreError(ValueError):
@@ -68,8 +72,9 @@ class Store:
     path : str or Path
         The file; it is made if it does not exist.
     read_only : bool
-        Only read. Any number of readers may do so beside the one writer, and see what was saved
-        when they were opened or last asked to `refresh`.
+        Only read. Any number of readers may do so beside the one writer. Offset, notes and keys are
+        those of when the reader was opened or last did `refresh`; `load` does so by itself, and
+        `get` does when the state it finds is a newer one.
 
     Attributes
     ----------
@@ -84,6 +89,11 @@ class Store:
     StoreError
         If the file is damaged, no store, of a newer version, in use by another writer, or can't be
         read or made.
+
+    Notes
+    -----
+    Threads may share a store; one waits for the other. Processes may not: a store that a fork
+    brings along is refused there, and it can't be pickled. Open the file again instead.
 
     Examples
     --------
@@ -106,15 +116,19 @@ class Store:
         self.path = Path(path)
         self.read_only = read_only
         self._mutex = threading.RLock()
+        self._process = os.getpid()
         self._directory: dict[str, tuple[bytes, int]] = {}  # digest and place
         self._sum = 0
         self._next_place = 1
+        self._in_doubt = False  # whether the file may hold what is not known here
         self.offset = 0
         self.notes: dict[str, Any] = {}
         self._lock: sqlite3.Connection | None = None
         self._database: sqlite3.Connection | None = None
         try:
             with self._faults("opened"):
+                if not self.path.parent.is_dir():
+                    raise StoreError(f"{self.path} can't be opened: there is no such folder")
                 if not read_only:
                     self._lock = _take_lock(self.path)
                     if not self.path.exists():
@@ -129,23 +143,29 @@ class Store:
 
     def refresh(self) -> None:
         """Read head and directory again; a reader sees what has been saved since."""
-        with self._faults("read"), self._reading() as database:
-            head = database.execute("SELECT text, digest FROM head").fetchall()
-            rows = database.execute("SELECT key, digest, place FROM directory").fetchall()
-        with self._damage():
-            ((text, digest),) = head
-            if _hash(text.encode()) != digest:
-                raise StoreError(f"{self.path} is damaged: its head does not fit its checksum")
-            fields = json.loads(text)
-            directory = {key: (bytes(digest), int(place)) for key, digest, place in rows}
-            total = 0
-            for key, (state_digest, _) in directory.items():
-                total ^= _line(key, state_digest)
-            if len(directory) != fields["n_states"] or f"{total:x}" != fields["sum"]:
-                raise StoreError(f"{self.path} is damaged: its directory does not fit its head")
-            self.offset, self.notes = int(fields["offset"]), dict(fields["notes"])
-        self._directory, self._sum = directory, total
-        self._next_place = 1 + max((place for _, place in directory.values()), default=0)
+        as_int, blake2b = int.from_bytes, hashlib.blake2b
+        with self._mutex:
+            with self._faults("read"), self._reading() as database:
+                head = database.execute("SELECT text, digest FROM head").fetchall()
+                rows = database.execute("SELECT key, digest, place FROM directory").fetchall()
+            with self._damage():
+                ((text, digest),) = head
+                if _hash(text.encode()) != digest:
+                    raise StoreError(f"{self.path} is damaged: its head does not fit its checksum")
+                fields = json.loads(text)
+                if any(type(line[1]) is not bytes or type(line[2]) is not int for line in rows):
+                    raise StoreError(f"{self.path} is damaged: a line of its directory is none")
+                directory = {key: (state_digest, place) for key, state_digest, place in rows}
+                last = max((place for _, _, place in rows), default=0)
+                total = 0
+                for key, state_digest, _ in rows:  # `_line`, without a call for each
+                    line = key.encode() + b"\0" + state_digest
+                    total ^= as_int(blake2b(line, digest_size=DIGEST).digest(), "little")
+                if len(directory) != fields["n_states"] or f"{total:x}" != fields["sum"]:
+                    raise StoreError(f"{self.path} is damaged: its directory does not fit its head")
+                self.offset, self.notes = int(fields["offset"]), dict(fields["notes"])
+            self._directory, self._sum, self._next_place = directory, total, last + 1
+            self._in_doubt = False
 
     def load(self) -> Saved:
         """Return all learners by key, and the offset.
@@ -157,7 +177,7 @@ class Store:
         ValueError
             If one needs what bytes do not hold; see `get`.
         """
-        with self._faults("read"), self._mutex, self._reading():
+        with self._mutex, self._faults("read"), self._reading():
             if self.read_only:
                 self.refresh()
             return Saved({key: self.get(key) for key in self._directory}, self.offset)
@@ -246,41 +266,41 @@ class Store:
         """
         if self.read_only:
             raise StoreError(f"{self.path} was opened to be read only")
-        offset = self.offset if offset is None else _as_offset(offset)
-        notes = self.notes if notes is None else dict(notes)
         with self._mutex:
-            changed: dict[str, tuple[bytes, int, bytes]] = {}
-            places: dict[str, int] = {}
-            total = self._sum
+            if self._in_doubt:
+                self.refresh()
+            offset = self.offset if offset is None else _as_offset(offset)
+            notes = self.notes if notes is None else dict(notes)
+            changed: list[tuple[str, bytes, int, bytes]] = []  # key, digest, place, data
+            total, next_place = self._sum, self._next_place
             for key, state in states.items():
-                if not isinstance(key, str):
-                    raise TypeError(f"`states` must have str for keys, got {key!r}")
-                data = state.to_bytes() if isinstance(state, Stateful) else bytes(state)
-                if data is state:
-                    check(data)
-                digest, place = data[-DIGEST:], self._next_place + len(places)
+                data = _as_bytes(key, state)
+                digest = data[-DIGEST:]
                 if key in self._directory:
-                    total ^= _line(key, self._directory[key][0])
-                    place = self._directory[key][1]
+                    old, place = self._directory[key]
+                    total ^= _line(key, old)
                 else:
-                    places[key] = place
+                    place, next_place = next_place, next_place + 1
                 total ^= _line(key, digest)
-                changed[key] = (digest, place, data)
-            gone = [key for key in forget if key in self._directory and key not in changed]
+                changed.append((key, digest, place, data))
+            gone = {key for key in forget if key in self._directory} - set(states)
             for key in gone:
                 total ^= _line(key, self._directory[key][0])
-            n_states = len(self._directory) + len(places) - len(gone)
+            n_new = next_place - self._next_place
+            n_states = len(self._directory) + n_new - len(gone)
             text = json.dumps(
                 {"offset": offset, "notes": notes, "n_states": n_states, "sum": f"{total:x}"}
             )
+            # An interrupt may come between the end of the transaction and that of this method.
+            self._in_doubt = True
             with self._faults("written"), self._writing() as database:
                 database.executemany(
                     "INSERT OR REPLACE INTO states VALUES (?, ?)",
-                    [(place, data) for _, place, data in changed.values()],
+                    [(place, data) for _, _, place, data in changed],
                 )
                 database.executemany(
                     "INSERT OR REPLACE INTO directory VALUES (?, ?, ?)",
-                    [(key, digest, place) for key, (digest, place, _) in changed.items()],
+                    [(key, digest, place) for key, digest, place, _ in changed],
                 )
                 for key in gone:
                     place = self._directory[key][1]
@@ -289,43 +309,36 @@ class Store:
                 database.execute(
                     "UPDATE head SET text = ?, digest = ?", (text, _hash(text.encode()))
                 )
-            self._directory.update((key, line[:2]) for key, line in changed.items())
+            self._directory.update((key, (digest, place)) for key, digest, place, _ in changed)
             for key in gone:
                 del self._directory[key]
-            self._next_place += len(places)
-            self._sum, self.offset, self.notes = total, offset, json.loads(text)["notes"]
+            self._sum, self._next_place = total, next_place
+            self.offset, self.notes = offset, json.loads(text)["notes"]
+            self._in_doubt = False
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy what was last saved to another file, while learning and saving go on.
+        """Copy what was last saved to another file, while learning goes on.
 
-        The copy bears its name only when it is whole; an older file of that name is replaced.
+        The copy bears its name only when it is whole; an older file of that name is replaced. A
+        `save` in another thread waits meanwhile; the backup of a store that was opened to be read
+        only makes nobody wait.
 
         Raises
         ------
         StoreError
-            If it can't be written.
+            If it can't be written, or the other file is a store in use.
         """
         target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        with self._faults(f"copied to {target}"), self._mutex:
-            partial.unlink(missing_ok=True)
-            with contextlib.closing(sqlite3.connect(partial)) as copy:
-                self._open().backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")
-            _sync(partial)
-            partial.replace(target)
+        with self._mutex, self._faults(f"copied to {target}"), _replacing(target) as copy:
+            self._open().backup(copy)
 
     def close(self) -> None:
         """Let go of the file; nothing needs to be saved by this."""
         with self._mutex:
-            if self._database is not None:
-                self._database.close()
-                self._database = None
-            if self._lock is not None:
-                with contextlib.suppress(OSError):
-                    _lock_path(self.path).unlink()
-                self._lock.close()
-                self._lock = None
+            for connection in (self._database, self._lock):
+                if connection is not None and self._process == os.getpid():
+                    connection.close()
+            self._database = self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -336,7 +349,12 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, n_states={len(self)}, offset={self.offset})"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} can't be pickled or copied: open the file again")
+
     def _open(self) -> sqlite3.Connection:
+        if self._process != os.getpid():
+            raise StoreError(f"{self.path} was opened by another process: open it again in this")
         if self._database is None:
             raise StoreError(f"{self.path} is closed")
         return self._database
@@ -358,8 +376,8 @@ class Store:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """All that is written inside, or nothing."""
         database = self._open()
-        database.execute("BEGIN IMMEDIATE")
         try:
+            database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")
         except BaseException:
@@ -372,11 +390,13 @@ class Store:
         """Say in one line what the file system or SQLite said."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except UnicodeDecodeError as error:  # names that SQLite wanted to complain about
+            raise StoreError(f"{self.path} is damaged or no store: {error}") from error
+        except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
             name = getattr(error, "sqlite_errorname", "")
             if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
                 raise StoreError(f"{self.path} is damaged or no store: {error}") from error
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = getattr(error, "strerror", None) or str(error) or "not enough memory"
             raise StoreError(f"{self.path} can't be {what}: {reason}") from error
 
     @contextlib.contextmanager
@@ -392,8 +412,8 @@ class Store:
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     """Open a store that exists."""
-    if not path.exists():
-        raise FileNotFoundError(2, "there is no such file", str(path))
+    if not path.is_file():
+        raise StoreError(f"{path} can't be opened: there is no such file")
     if not path.stat().st_size:
         raise StoreError(f"{path} is empty: it is no store")
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
@@ -421,22 +441,48 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Make an empty store that appears under its name all at once."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
-        text = json.dumps({"offset": 0, "notes": {}, "n_states": 0, "sum": "0"})
+    text = json.dumps({"offset": 0, "notes": {}, "n_states": 0, "sum": "0"})
+    with _replacing(path) as database:
         database.executescript(
             f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; {_SCHEMA}"
         )
         database.execute("INSERT INTO head VALUES (0, ?, ?)", (text, _hash(text.encode())))
-    # What is left of an older file of that name must not be read into this one.
-    for rest in ("-wal", "-shm"):
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
+    """Fill a database that then takes the place of a file, whole and on the disk.
+
+    Nobody may have the old one open for writing, and its log goes too: it would be read into the
+    new one.
+    """
+    in_use = path.exists() and _lock_path(path).exists()
+    with contextlib.closing(_take_lock(path)) if in_use else contextlib.nullcontext():
+        partial = path.with_name(path.name + ".partial")
+        _remove(partial)
+        try:
+            with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
+                yield database
+                database.execute("PRAGMA journal_mode = DELETE").fetchone()
+            _sync(partial)
+            for rest in _BESIDE:
+                path.with_name(path.name + rest).unlink(missing_ok=True)
+            partial.replace(path)
+            _sync(path.parent)
+        except BaseException:
+            _remove(partial)
+            raise
+
+
+def _remove(path: Path) -> None:
+    """Remove a database, or what is left of one."""
+    for rest in ("", *_BESIDE):
         path.with_name(path.name + rest).unlink(missing_ok=True)
-    partial.replace(path)
 
 
 def _lock_path(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
+    real = path.resolve()  # a link to a store is that store
+    return real.with_name(real.name + "-lock")
 
 
 def _take_lock(path: Path) -> sqlite3.Connection:
@@ -453,9 +499,14 @@ def _take_lock(path: Path) -> sqlite3.Connection:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # there is no such thing
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _hash(data: bytes) -> bytes:
@@ -465,6 +516,16 @@ def _hash(data: bytes) -> bytes:
 def _line(key: str, digest: bytes) -> int:
     """Return the hash of a line of the directory."""
     return int.from_bytes(_hash(key.encode() + b"\0" + digest), "little")
+
+
+def _as_bytes(key: Any, state: Any) -> bytes:
+    """Return what is to be kept under a key, or raise."""
+    if not isinstance(key, str):
+        raise TypeError(f"`states` must have str for keys, got {key!r}")
+    if isinstance(state, Stateful):
+        return state.to_bytes()
+    check(state)
+    return bytes(state)
 
 
 def _as_offset(offset: Any) -> int:

@@ -35,6 +35,10 @@ SETTINGS = {
 }
 
 
+# However this process ends, the pipe does too, and with it the whole group.
+_ENDS_WITH_US = '"$@" </dev/null & read -r _; kill -9 0'
+
+
 def session(master: str = "local[2]", java_options: str = QUICK_START) -> SparkSession:
     """Return a session with little to say; the one there is, if there is one."""
     os.environ |= ENVIRONMENT
@@ -103,8 +107,9 @@ class Cluster:
         command += [f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0"]
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [*command, *arguments],
+                ["sh", "-c", _ENDS_WITH_US, "sh", *command, *arguments],
                 env=os.environ | ENVIRONMENT,
+                stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
@@ -116,7 +121,7 @@ class Cluster:
     def _kill(process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
 
 
 @contextlib.contextmanager

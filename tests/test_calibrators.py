@@ -59,6 +59,17 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
     return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))
 
 
+@pytest.mark.parametrize("bad", [(1.5, 1, 1.0), (0.5, 2, 1.0), (0.5, 1, 0.0), ("0.5", 1, 1.0)])
+def test_the_identity_checks_what_it_does_not_learn(bad):
+    calibrator = IdentityCalibrator()
+    calibrator.learn_one(0.5, 1, 2.0)
+    with pytest.raises((ValueError, TypeError)):
+        calibrator.learn_one(*bad)
+    assert calibrator.predict_one(1.0 + 1e-12) == 1.0
+    assert calibrator.predict_learn_many([0.25, 1.0], [0, 1]).tolist() == [0.25, 1.0]
+    assert repr(calibrator.clone()) == repr(calibrator)
+
+
 # Beta -------------------------------------------------------------------------------------------
 
 

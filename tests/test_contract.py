@@ -14,7 +14,12 @@ from river import (
     tree,
 )
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    TemperatureCalibrator,
+)
 from tests.contract import calibrator_contract, classifier_contract
 
 
@@ -79,6 +84,7 @@ RIVER_MODELS = [
     CalibratedClassifier(scaled(linear_model.LogisticRegression())),
     CalibratedClassifier(naive_bayes.GaussianNB()),
     CalibratedClassifier(tree.HoeffdingTreeClassifier(), PlattCalibrator()),
+    CalibratedClassifier(naive_bayes.GaussianNB(), TemperatureCalibrator()),
     CalibratedClassifier(
         multiclass.OneVsRestClassifier(scaled(linear_model.LogisticRegression())),
         IsotonicCalibrator(window=100),

@@ -20,7 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_routing", "_validation", "_worker"},
+    {"_pool", "_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
     {"_state", "store"},

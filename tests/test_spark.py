@@ -12,13 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
+import streamcal
 import streamcal.spark
-from streamcal import IsotonicCalibrator, PlattCalibrator
+from streamcal import AnytimeCalibrator, IsotonicCalibrator, PlattCalibrator, losses
 from tests.spark_cluster import cluster_session, session, states, wait_for
 
 
@@ -36,6 +38,7 @@ needs_java = pytest.mark.skipif(
     java_version() < 17, reason="Spark needs Java 17 or newer, and there is none (JAVA_HOME, PATH)"
 )
 
+ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = "id long, key string, score double, label double, weight double"
 
 
@@ -121,7 +124,11 @@ def by_id(table: pa.Table) -> dict:
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_stream_is_what_one_process_learns(spark, tmp_path, ordered):
     rows = make_rows(6_000)
-    make = lambda: IsotonicCalibrator(window=200)  # noqa: E731  (sent to the workers by value)
+
+    def isotonic():  # it is sent to the workers by value
+        return IsotonicCalibrator(window=200)
+
+    make = isotonic if ordered else PlattCalibrator
     batches = [rows.slice(0, 2_500), rows.slice(2_500, 1_500), rows.slice(4_000)]
     if ordered:  # within a micro-batch the rows come in any order
         shuffle = np.random.default_rng(1).permutation
@@ -292,8 +299,8 @@ def arguments(spark):
         ({"order": "list"}, TypeError, "`order` must be .*, got 'list' of type array<bigint>"),
         ({"output": "score"}, ValueError, "`output` must be a new column, got 'score'"),
         ({"output": ""}, TypeError, "`output` must be the name of a column, got ''"),
-        ({"make": 3}, TypeError, "`make` must be a calibrator or a function .*, got 3"),
-        ({"make": dict}, TypeError, "`make` must make a calibrator, got dict"),
+        ({"make": 3}, TypeError, "`make` must be a Calibrator or a function .*, got 3"),
+        ({"make": dict}, TypeError, "`make` must be a Calibrator or make one, got dict"),
     ],
 )
 def test_bad_arguments(arguments, changes, error, message):
@@ -303,11 +310,9 @@ def test_bad_arguments(arguments, changes, error, message):
 
 @needs_java
 def test_calibrators_must_become_bytes(arguments):
-    class Forgetful(PlattCalibrator):
-        to_bytes = property()
-
-    with pytest.raises(TypeError, match="with to_bytes and from_bytes, got Forgetful"):
-        streamcal.spark.calibrate(**arguments | {"make": Forgetful})
+    own = losses.from_function(lambda z, y: (z - y) ** 2, name="own")
+    with pytest.raises(TypeError, match=r"must make calibrators that bytes hold: .* got 'own'"):
+        streamcal.spark.calibrate(**arguments | {"make": AnytimeCalibrator(own, window=10)})
 
 
 @needs_java
@@ -339,6 +344,9 @@ def same(found, wanted, *, exactly: bool) -> None:
 @pytest.mark.parametrize("n_ranges", [None, 1, 7])
 def test_a_fit_in_ranges_is_that_of_one_machine(spark, n_ranges):
     rows = make_rows(5_000, seed=3)
+    zeros = pa.array(np.where(np.arange(5_000) % 2, -0.0, 0.0))
+    often = pa.array(np.arange(5_000) % 3 < 1)
+    rows = rows.set_column(2, "score", pc.if_else(often, zeros, rows["score"]))
     frame = spark.createDataFrame(rows).repartition(3)
     used = rows.to_pandas().dropna(subset=["score", "label", "weight"])
     found = streamcal.spark.isotonic_fit(
@@ -353,7 +361,7 @@ def test_a_fit_in_ranges_is_that_of_one_machine(spark, n_ranges):
     wanted = streamcal.isotonic_fit(
         used["score"], used["label"], used["weight"], loss="log", interpolation="step"
     )
-    assert len(wanted) > 10
+    assert len(wanted) > 5
     same(found, wanted, exactly=True)
     assert found.interpolation == "step"
 
@@ -389,6 +397,31 @@ def test_bad_arguments_of_a_fit(spark, arguments):
     ]:
         with pytest.raises(error, match=message):
             streamcal.spark.isotonic_fit(df, **names | changes)
+
+
+@needs_java
+def test_the_document_does_what_it_says(spark, tmp_path, capfd):
+    random = np.random.default_rng(0)
+    rows = pa.table(
+        {
+            "time": pa.array(np.arange(300).astype("datetime64[s]"), pa.timestamp("us", "UTC")),
+            "campaign": ["a", "b", "c"] * 100,
+            "p": random.random(300),
+            "clicked": random.random(300) < 0.5,
+        }
+    )
+    write(tmp_path / "events", [rows])
+    text = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for code in re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        # Java has a working directory of its own.
+        exec(re.sub(r'"(events|checkpoint|calibrated)"\)', rf'"{tmp_path}/\1")', code), names)
+    assert "a 100 0." in capfd.readouterr().out
+    out = pq.read_table(tmp_path / "calibrated")
+    assert out.column_names == ["time", "campaign", "p", "clicked", "calibrated"]
+    assert len(out) == 300
+    wanted = streamcal.isotonic_fit(rows["p"].to_numpy(), rows["clicked"].to_numpy(), loss="log")
+    same(names["stairs"], wanted, exactly=True)
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pandas", "pyarrow", "google.protobuf"])

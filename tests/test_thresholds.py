@@ -123,7 +123,8 @@ def test_thresholds_alone_are_those_of_cumulative_sums():
     labels = rng.integers(0, 6, 2_000)
     table = losses.CostTable(rng.integers(0, 9, (6, 6))).table(6)
     differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-    found = jobs_module.solve(labels.astype(np.uint16), np.empty(0), differences, block=700)
+    where = jobs_module.Where(block=700)
+    found = jobs_module.solve(labels.astype(np.uint16), np.empty(0), differences, where)
     np.testing.assert_array_equal(found, independent_cuts(labels, table))
 
 

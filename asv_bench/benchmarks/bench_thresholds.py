@@ -103,15 +103,16 @@ class Jobs:
     def setup(self, n_jobs: int) -> None:
         from benchmarks.threshold_peers import samples
         from streamcal import losses
+        from streamcal.ordinal.jobs import Where
         from streamcal.ordinal.thresholds import Samples, find_cuts
 
-        self.find_cuts = find_cuts
+        self.find_cuts, self.where = find_cuts, Where
         self.table = losses.get_task("absolute").table(55)
         self.samples = Samples.of(*samples(5_000_000, 55), 55, None, None)
         self.time_io(n_jobs)
 
     def time_io(self, n_jobs: int) -> None:
-        self.find_cuts(self.samples, self.table, "io", n_jobs)
+        self.find_cuts(self.samples, self.table, "io", self.where(n_jobs))
 
     def teardown(self, n_jobs: int) -> None:
         from streamcal.ordinal import close_jobs

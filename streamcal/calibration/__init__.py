@@ -14,6 +14,7 @@ from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.platt import PlattCalibrator
+from streamcal.calibration.sharded import isotonic_fit_sharded
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import Staircase, isotonic_fit
 from streamcal.calibration.temperature import TemperatureCalibrator
@@ -37,4 +38,5 @@ __all__ = [
     "anytime_isotonic",
     "anytime_isotonic_refinements",
     "isotonic_fit",
+    "isotonic_fit_sharded",
 ]

@@ -10,7 +10,7 @@ from river import base
 
 from streamcal._state import Stateful
 from streamcal._validation import as_vector, as_weights, check_same_length
-from streamcal.calibration.snapshot import Snapshot
+from streamcal.calibration.snapshot import OneAtATime, Snapshot
 
 
 class Calibrator(Stateful, base.Base, ABC):
@@ -68,7 +68,8 @@ class Calibrator(Stateful, base.Base, ABC):
 
         Here that is a copy of the whole state; a calibrator whose map is a staircase gives that.
         """
-        return Snapshot(copy.deepcopy(self).predict_many, getattr(self, "n_samples", None))
+        predict = OneAtATime(copy.deepcopy(self).predict_many)
+        return Snapshot(predict, getattr(self, "n_samples", None))
 
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None

@@ -551,7 +551,10 @@ class IsotonicCalibrator(Calibrator):
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 
     def snapshot(self) -> Snapshot:
-        """Return an immutable view of the map as it is now: its staircase; O(n_scores)."""
+        """Return an immutable view of the map as it is now: its staircase; O(n_scores).
+
+        With a half-life its values may differ from the calibrator's in the last digit.
+        """
         if self.output == "venn-abers" or not self.n_scores:
             return super().snapshot()
         return Snapshot(self.staircase().__call__, self.n_samples)

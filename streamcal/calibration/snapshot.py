@@ -1,5 +1,6 @@
 """What a calibrator knows at one moment, for other threads to read while it learns on."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -55,3 +56,19 @@ class Snapshot:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Snapshot, (self._predict, self.n_samples)
+
+
+class OneAtATime:
+    """A function that threads take turns to call, since it has arrays to work in."""
+
+    def __init__(self, function: Callable[[NDArray[np.float64]], Any]) -> None:
+        self._function = function
+        self._mutex = threading.Lock()
+
+    def __call__(self, scores: NDArray[np.float64]) -> Any:
+        """Return the function's answer."""
+        with self._mutex:
+            return self._function(scores)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OneAtATime, (self._function,)

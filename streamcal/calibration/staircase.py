@@ -211,15 +211,22 @@ def isotonic_fit(
     x, weights, sums = as_samples(scores, y, w, mean_loss)
     if not len(x):
         raise ValueError("`scores` must hold at least one score, got none")
+    stack = as_stack(x, weights, sums)
+    return from_stack(stack, len(stack), mean_loss, interpolation, outside)
+
+
+def as_stack(
+    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the stack of `streamcal.kernels.pav` of samples in any order, the last one open."""
     order = pav.order_of(x)
     if order == pav.UNSORTED:
-        by_score = np.argsort(as_vector(x, "scores"), kind="stable")
+        by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
         x, weights, sums = x[by_score], weights[by_score], sums[by_score]
     if order != pav.INCREASING:
         x, weights, sums = pool_ties(x, weights, sums)
     stack = np.empty((len(x), pav.COLUMNS))
-    size = pav.extend(stack, 0, x, weights, sums)
-    return from_stack(stack, size, mean_loss, interpolation, outside)
+    return stack[: pav.extend(stack, 0, x, weights, sums)]
 
 
 def as_samples(

@@ -113,6 +113,20 @@ def close(stack: Matrix, size: int) -> int:
     return row + 1
 
 
+@kernel("int64(float64[:, ::1], int64)")
+def pool(stack: Matrix, n_blocks: int) -> int:
+    """Pool blocks that stand in score order, their MEAN still to be found; return how many remain.
+
+    What is left where each lay is written over. O(n_blocks).
+    """
+    size = 0
+    for i in range(n_blocks):
+        lower, upper, weight = stack[i, LOWER], stack[i, UPPER], stack[i, WEIGHT]
+        put(stack, size, lower, upper, weight, stack[i, SUM], stack[i, MOMENT])
+        size = close(stack, size + 1)
+    return size
+
+
 @kernel("int64(float64[:, ::1], int64, float64, float64, float64)")
 def push(stack: Matrix, size: int, x: float, w: float, s: float) -> int:
     """Add a sample (score, weight, weighted statistic) whose score is not below the open one.

@@ -4,22 +4,24 @@ A job takes a range of boundaries and a block of samples and returns its *summar
 each boundary the sum of its differences, the least prefix sum, and where that ends. Summaries of
 neighbouring blocks combine associatively (`combine`), those of different boundaries stand side by
 side, so jobs can run anywhere and in any order: here in processes spawned by `multiprocess`, which
-find labels and weights in shared memory and stay for the next call; on a cluster later.
+find labels and weights in shared memory and stay for the next call, or in a pool of the caller's,
+to which each block is sent once.
 
-Nothing of the arrays is pickled. A worker that dies is replaced and its job done again; one that
-dies of the same job time and again is an error. Where no processes may be had, because this is a
-background process itself, jobs run in threads: the kernels let go of the interpreter.
+In processes of its own nothing of the arrays is pickled. A worker that dies is replaced and its job
+done again; one that dies of the same job time and again is an error. Where no processes may be had,
+because this is a background process itself, jobs run in threads: kernels let go of the interpreter.
 """
 
 import atexit
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._pool import Pool, run_in, size_of
 from streamcal._worker import Worker
 
 Summary = NDArray[np.float64]
@@ -88,17 +90,37 @@ def combine(left: Summary, right: Summary) -> Summary:
     )
 
 
+class Where(NamedTuple):
+    """Where jobs run, and how many samples each takes (None: as many as suits)."""
+
+    n_jobs: int = 1
+    block: int | None = None
+    pool: Pool | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether all is done in this process."""
+        return self.n_jobs == 1 and self.pool is None
+
+
 def solve(
     labels: NDArray[np.uint16],
     w: NDArray[np.float64],
     differences: NDArray[np.float64],
-    n_jobs: int = 1,
-    block: int | None = None,
+    where: Where = Where(),  # noqa: B008  (a tuple)
 ) -> NDArray[np.int64]:
     """Return the best cut of each boundary alone, by jobs over boundaries and blocks."""
+    n_jobs, block, pool = where
+    if pool is not None and block is None:
+        block = -(-len(labels) // size_of(pool))
     n, n_boundaries = len(labels), differences.shape[1]
     blocks = [(first, min(n, first + (block or n))) for first in range(0, n, block or n)]
-    if n_jobs == 1:
+    if pool is not None:
+        pieces = [(labels[i:j], w[i:j] if len(w) else w, differences) for i, j in blocks]
+        found = run_in(pool, _summarise_piece, pieces)
+        # Cuts are counted from the start of a piece.
+        parts = [[s + np.array([[0], [0], [i]]) for s, (i, _) in zip(found, blocks, strict=True)]]
+    elif n_jobs == 1:
         parts = [[summarise(labels, w, differences, *samples) for samples in blocks]]
     else:
         step = -(-n_boundaries // (_LANES * n_jobs)) * _LANES
@@ -114,6 +136,13 @@ def solve(
         summaries.append(whole)
     _, least, cuts = np.concatenate(summaries, axis=1)
     return np.where(least < 0.0, cuts, 0).astype(np.int64)
+
+
+def _summarise_piece(
+    piece: tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.float64]],
+) -> Summary:
+    """Do a job of a caller's pool."""
+    return summarise(*piece)
 
 
 # Processes ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._pool import Pool, check_pool
 from streamcal._validation import (
     as_vector,
     as_weights,
@@ -39,6 +40,7 @@ from streamcal._validation import (
 from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal import jobs
+from streamcal.ordinal.jobs import Where
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 KAPPA = "quadratic-kappa"
@@ -115,6 +117,7 @@ def optimal_thresholds(
     method: str = "auto",
     n_jobs: int = 1,
     block: int | None = None,
+    pool: Pool | None = None,
 ) -> Thresholds:
     """Find the thresholds that label scores at the least summed task loss.
 
@@ -145,6 +148,11 @@ def optimal_thresholds(
     block : int, optional
         How many samples "blocked-io" takes at a time, and jobs of "io"; by default 16,384 for
         "blocked-io" in one process, all samples otherwise.
+
+    pool : object with ``map``, optional
+        Where "io" and "blocked-io" run instead of in processes of their own: a
+        `multiprocess.Pool`, ``ray.util.multiprocessing.Pool``, an executor, on this machine or on
+        many. Each block goes there once; by default there is one for each process.
 
     Returns
     -------
@@ -179,11 +187,15 @@ def optimal_thresholds(
     check_choice(method, "method", METHODS)
     check_window(n_jobs, "n_jobs")
     check_window(block, "block")
+    check_pool(pool)
     if n_jobs is None:
         raise ValueError("`n_jobs` must be a positive int, got None")
+    if pool is not None and n_jobs != 1:
+        raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
+    where = Where(n_jobs, block, pool)
     samples = Samples.of(scores, labels, n_labels, w, class_weight)
     if isinstance(loss, str) and loss == KAPPA:
-        return _maximise_kappa(samples, method, n_jobs, block)
+        return _maximise_kappa(samples, method, where)
     task = get_task(loss)
     table = task.table(samples.n_labels)
     convex = task.is_convex(samples.n_labels)
@@ -196,13 +208,13 @@ def optimal_thresholds(
         if zero_one:
             method = "subsequence"
         else:
-            method = "divide" if convex and n_jobs == 1 else "io"
-        cuts = find_cuts(samples, table, method, n_jobs, block)
+            method = "divide" if convex and where.alone else "io"
+        cuts = find_cuts(samples, table, method, where)
         if (np.diff(cuts) < 0).any() and not convex:
             method = "dp"
-            cuts = find_cuts(samples, table, method, n_jobs, block)
+            cuts = find_cuts(samples, table, method, where)
     else:
-        cuts = find_cuts(samples, table, method, n_jobs, block)
+        cuts = find_cuts(samples, table, method, where)
     # With a convex loss rounding alone can unsort them, and sorting costs no more than that.
     certified = convex or not (np.diff(cuts) < 0).any()
     cuts.sort()
@@ -353,8 +365,7 @@ def find_cuts(
     samples: Samples,
     table: NDArray[np.float64],
     method: str,
-    n_jobs: int = 1,
-    block: int | None = None,
+    where: Where = Where(),  # noqa: B008  (a tuple)
 ) -> NDArray[np.int64]:
     """Return the cut of each boundary that a method finds for a table of costs."""
     from streamcal.kernels import thresholds as kernels
@@ -371,16 +382,16 @@ def find_cuts(
         kernels.divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
     else:
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-        if method == "blocked-io" and block is None:
-            block = -(-n // n_jobs) if n_jobs > 1 else _BLOCK
-        cuts = jobs.solve(samples.labels, samples.w, differences, n_jobs, block)
+        if method == "blocked-io" and where.block is None and where.pool is None:
+            where = where._replace(block=_BLOCK if where.alone else -(-n // where.n_jobs))
+        cuts = jobs.solve(samples.labels, samples.w, differences, where)
     return cuts
 
 
-def _maximise_kappa(samples: Samples, method: str, n_jobs: int, block: int | None) -> Thresholds:
+def _maximise_kappa(samples: Samples, method: str, where: Where) -> Thresholds:
     """Maximise quadratic weighted kappa by Dinkelbach's method."""
     if method == "auto":
-        method = "divide" if n_jobs == 1 else "io"
+        method = "divide" if where.alone else "io"
     check_choice(method, "method", ("dp", "io", "blocked-io", "divide"))
     error = SquaredError().table(samples.n_labels)
     expected = np.repeat((error @ (samples.totals / samples.totals.sum()))[:, None], len(error), 1)
@@ -390,7 +401,7 @@ def _maximise_kappa(samples: Samples, method: str, n_jobs: int, block: int | Non
         quotient = 0.0
         cuts[int(np.argmax(samples.totals)) :] = len(samples.labels)
     while quotient > 0.0:
-        better = np.sort(find_cuts(samples, error - quotient * expected, method, n_jobs, block))
+        better = np.sort(find_cuts(samples, error - quotient * expected, method, where))
         by_chance = samples.risk(expected, better)
         found = samples.risk(error, better) / by_chance if by_chance > 0.0 else quotient
         if not found < quotient:

@@ -1,10 +1,8 @@
 """An isotonic fit of a frame that is too large for one machine, exactly.
 
-Pooling adjacent violators may begin anywhere: a block that pooling finds among the samples of a
-range of scores is part of one block of the whole (Kearsley, Tapia & Trosset, *An Approach to
-Parallelizing Isotonic Regression*, 1996). So Spark sorts the samples into ranges, each range is
-fitted where it lies, and the blocks of all ranges, few as they are, are pooled on the driver. Equal
-scores lie in one range. Parts of a frame that are no ranges could not be put together so.
+Spark sorts the samples into ranges of scores, each range is fitted where it lies, and the blocks of
+all ranges, few as they are, are pooled on the driver. Why this is exact, and why parts that are no
+ranges would not do, says `streamcal.calibration.blocks`.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,24 +10,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from streamcal import losses
-from streamcal._validation import as_vector, check_choice, check_window
+from streamcal._validation import check_choice, check_window
 from streamcal.calibration import Staircase
-from streamcal.calibration.staircase import (
-    INTERPOLATIONS,
-    OUTSIDE,
-    as_samples,
-    from_stack,
-    pool_ties,
-)
-from streamcal.kernels import pav
+from streamcal.calibration.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
+from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE
 from streamcal.spark.columns import check_frame, check_samples
-
-_COLUMNS = ["lower", "upper", "weight", "sum", "moment", "mean"]  # of `streamcal.kernels.pav`
 
 
 def isotonic_fit(
@@ -90,13 +79,12 @@ def isotonic_fit(
         ranges = samples.repartitionByRange("score")
     else:
         ranges = samples.repartitionByRange(n_ranges, "score")
-    schema = ", ".join(f"{name} double" for name in _COLUMNS)
+    schema = ", ".join(f"{name} double" for name in BLOCK_COLUMNS)
     found = ranges.mapInPandas(_fit_range(mean_loss), schema).toArrow()
     if not len(found):
         raise ValueError("`df` must hold at least one row with a score, a label and a weight")
-    blocks = np.column_stack([found[name].to_numpy() for name in _COLUMNS])
-    stack = _pool(blocks[np.argsort(blocks[:, pav.LOWER], kind="stable")])
-    return from_stack(stack, len(stack), mean_loss, interpolation, outside)
+    blocks = np.column_stack([found[name].to_numpy() for name in BLOCK_COLUMNS])
+    return fit_blocks(blocks, loss=mean_loss, interpolation=interpolation, outside=outside)
 
 
 def _quoted(name: str) -> str:
@@ -112,31 +100,7 @@ def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]
         if not parts:
             return
         samples = pd.concat(parts)
-        scores = as_vector(samples["score"], "scores")
-        order = np.argsort(scores, kind="stable")
-        labels = samples["label"].to_numpy()[order]
-        w = samples["weight"].to_numpy()[order] if "weight" in samples else None
-        x, weights, sums = as_samples(scores[order], labels, w, loss)
-        yield pd.DataFrame(_blocks(*pool_ties(x, weights, sums)), columns=_COLUMNS)
+        blocks = blocks_of(samples["score"], samples["label"], samples.get("weight"), loss=loss)
+        yield pd.DataFrame(blocks, columns=BLOCK_COLUMNS)
 
     return fit
-
-
-def _blocks(
-    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the blocks of samples with increasing scores."""
-    stack = np.empty((len(x), pav.COLUMNS))
-    size = pav.extend(stack, 0, x, weights, sums)
-    return stack[: pav.close(stack, size)]
-
-
-def _pool(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the blocks that pooling makes of blocks in score order."""
-    lower, weights, sums = np.ascontiguousarray(blocks[:, [pav.LOWER, pav.WEIGHT, pav.SUM]].T)
-    pooled = _blocks(lower, weights, sums)
-    first = np.searchsorted(lower, pooled[:, pav.LOWER])
-    last = np.r_[first[1:], len(blocks)] - 1
-    pooled[:, pav.UPPER] = blocks[last, pav.UPPER]
-    pooled[:, pav.MOMENT] = np.add.reduceat(blocks[:, pav.MOMENT], first)
-    return pooled

@@ -77,8 +77,9 @@ def calibrate(
         The column of labels, numbers in the range of the calibrator's loss, or booleans.
     make : Calibrator or callable
         A calibrator to start every key from (a clone of it, without what it has learned), or a
-        function without arguments that returns a new one. The calibrator must have ``to_bytes``
-        and ``from_bytes``. A function is sent to the workers by value, a class by name.
+        function without arguments that returns a new one. Its ``to_bytes`` must hold it, which
+        excludes losses of the user's own. A function is sent to the workers by value, a class of
+        an installed module by name.
     weight : str, optional
         The column of weights, numbers from 1e-60 to 1e60; all 1 by default.
     order : str, optional
@@ -98,7 +99,7 @@ def calibrate(
     ------
     TypeError
         If ``stream_df`` is not a data frame, a column is not of a usable type, or ``make`` is
-        neither a calibrator nor a function that makes one with ``to_bytes`` and ``from_bytes``.
+        neither a calibrator nor a function that makes one, one that bytes hold.
     ValueError
         If ``stream_df`` is not a stream, a column is missing or ``output`` is there already, or the
         session keeps its state elsewhere than in RocksDB.
@@ -126,10 +127,9 @@ def calibrate(
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
     _check_output(schema, output)
-    maker = _Maker(make)
     bundled = stream_df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
     learned = bundled.groupBy("key").transformWithStateInPandas(
-        _Learner(maker, score, label, weight, order, output),
+        _Learner(_maker(make), score, label, weight, order, output),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
         outputMode="Append",
         timeMode="None",
@@ -173,32 +173,19 @@ def _is_order(kind: DataType) -> bool:
     return is_number(kind) or isinstance(kind, times) or kind == StringType()
 
 
-class _Maker:
-    """Makes and restores calibrators; raises unless ``make`` makes one that bytes can hold."""
-
-    def __init__(self, make: Any) -> None:
-        if isinstance(make, Calibrator):
-            prototype = make.clone()
-            make = prototype.clone
-        if not callable(make):
-            raise TypeError(
-                f"`make` must be a calibrator or a function that makes one, got {make!r}"
-            )
-        self.make = make
-        first = make()
-        if not isinstance(first, Calibrator):
-            raise TypeError(f"`make` must make a calibrator, got {type(first).__name__}")
-        self.kind: Any = type(first)
-        if not (hasattr(first, "to_bytes") and hasattr(first, "from_bytes")):
-            raise TypeError(
-                "`make` must make a calibrator with to_bytes and from_bytes,"
-                f" got {self.kind.__name__}"
-            )
-        self.restore(first.to_bytes())  # a loss of the user's own may be lost, and better now
-
-    def restore(self, data: bytes) -> Any:
-        """Return the calibrator that wrote ``data``."""
-        return self.kind.from_bytes(data)
+def _maker(make: Any) -> Callable[[], Calibrator]:
+    """Return what makes new calibrators; raise unless they are, and bytes hold them."""
+    maker = make.clone().clone if isinstance(make, Calibrator) else make
+    if not callable(maker):
+        raise TypeError(f"`make` must be a Calibrator or a function that makes one, got {make!r}")
+    first = maker()
+    if not isinstance(first, Calibrator):
+        raise TypeError(f"`make` must be a Calibrator or make one, got {type(first).__name__}")
+    try:
+        Calibrator.from_bytes(first.to_bytes())
+    except (TypeError, ValueError) as error:  # such as a loss of the user's own
+        raise TypeError(f"`make` must make calibrators that bytes hold: {error}") from error
+    return maker
 
 
 class _Learner(StatefulProcessor):
@@ -206,14 +193,14 @@ class _Learner(StatefulProcessor):
 
     def __init__(
         self,
-        maker: _Maker,
+        make: Callable[[], Calibrator],
         score: str,
         label: str,
         weight: str | None,
         order: str | None,
         output: str,
     ) -> None:
-        self.maker = maker
+        self.make = make
         self.score = score
         self.label = label
         self.weight = weight
@@ -230,7 +217,7 @@ class _Learner(StatefulProcessor):
         """Predict and learn what a micro-batch has of one key."""
         table = self._join(list(rows))
         stored = self.state.get()
-        calibrator = self.maker.restore(bytes(stored[0])) if stored else self.maker.make()
+        calibrator = Calibrator.from_bytes(bytes(stored[0])) if stored else self.make()
         try:
             values, learned = self._predict_learn(calibrator, table)
         except ValueError as error:

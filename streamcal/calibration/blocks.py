@@ -1,0 +1,152 @@
+"""Blocks of samples, to be fitted again: how parts of a fit are put together.
+
+The samples of a *range* of scores, pooled, are blocks: ``blocks_of`` finds them. Blocks of ranges
+that do not overlap, laid side by side, have the staircase of all their samples: ``fit_blocks``
+pools them on. This is exact because pooling adjacent violators may be done in any order, and a
+block of a mean-type loss is told wholly by its weight and its weighted sum of statistics.
+
+It holds for ranges of scores and for nothing else. Samples dealt out at random, or by a key, make
+blocks that lie across each other; those have lost where inside them their samples lay, and neither
+pooling them nor averaging their maps gives the staircase of all samples. `fit_blocks` refuses them.
+
+Blocks are rows of plain numbers, so that they travel through any engine:
+
+=========  ================================================================
+lower      the least score
+upper      the greatest score
+weight     Σ w
+sum        Σ w · statistic(y)
+moment     Σ w · score, for the center; may be infinite where it overflows
+=========  ================================================================
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal import losses
+from streamcal._validation import SMALLEST, check_choice
+from streamcal.calibration.staircase import (
+    INTERPOLATIONS,
+    OUTSIDE,
+    Staircase,
+    as_samples,
+    as_stack,
+    from_stack,
+)
+from streamcal.kernels import pav
+
+BLOCK_COLUMNS = ("lower", "upper", "weight", "sum", "moment")
+
+
+def blocks_of(
+    scores: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None = None,
+    *,
+    loss: str | losses.Loss = "squared",
+) -> NDArray[np.float64]:
+    """Return the blocks of the staircase of some samples.
+
+    Parameters
+    ----------
+    scores, y, w : array_like of shape (n_samples,)
+        As in `isotonic_fit`; there may be none.
+    loss : str or MeanLoss
+        What is minimised.
+
+    Returns
+    -------
+    ndarray of shape (n_blocks, 5)
+        In score order; the columns are ``BLOCK_COLUMNS``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `isotonic_fit`.
+
+    Examples
+    --------
+    >>> blocks_of([1, 2, 3, 4], [0.0, 2.0, 1.0, 4.0])
+    array([[1., 1., 1., 0., 1.],
+           [2., 3., 2., 3., 5.],
+           [4., 4., 1., 4., 4.]])
+    """
+    return pooled(*as_samples(scores, y, w, losses.get_mean(loss)))
+
+
+def pooled(
+    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the blocks of what `as_samples` returned."""
+    if not len(x):
+        return np.empty((0, len(BLOCK_COLUMNS)))
+    stack = as_stack(x, weights, sums)
+    return stack[: pav.close(stack, len(stack)), : pav.MEAN].copy()
+
+
+def fit_blocks(
+    blocks: ArrayLike,
+    *,
+    loss: str | losses.Loss = "squared",
+    interpolation: str = "linear",
+    outside: str = "clip",
+) -> Staircase:
+    """Return the staircase of samples of which blocks are known; O(n_blocks log n_blocks).
+
+    Parameters
+    ----------
+    blocks : array_like of shape (n_blocks, 5)
+        What `blocks_of` has found for ranges of scores that do not overlap, in any order.
+    loss : str or MeanLoss
+        The loss that they were found with.
+    interpolation, outside : str
+        See `Staircase`.
+
+    Raises
+    ------
+    ValueError
+        If there are no blocks, a number is not one a block may have, blocks overlap, or their sums
+        overflow.
+    TypeError
+        If the loss is not a mean-type loss.
+
+    Examples
+    --------
+    >>> low, high = blocks_of([1, 2], [0.0, 2.0]), blocks_of([3, 4], [1.0, 4.0])
+    >>> fit_blocks(np.concatenate([low, high])).values
+    array([0. , 1.5, 4. ])
+    """
+    mean_loss = losses.get_mean(loss)
+    check_choice(interpolation, "interpolation", INTERPOLATIONS)
+    check_choice(outside, "outside", OUTSIDE)
+    stack = _as_stack(blocks)
+    return from_stack(stack, pav.pool(stack, len(stack)), mean_loss, interpolation, outside)
+
+
+def _as_stack(blocks: ArrayLike) -> NDArray[np.float64]:
+    """Return blocks in score order, as rows of a stack; raise unless they are disjoint."""
+    rows = np.asarray(blocks, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != len(BLOCK_COLUMNS) or not len(rows):
+        raise ValueError(
+            f"`blocks` must have shape (n_blocks, {len(BLOCK_COLUMNS)}), at least one block,"
+            f" got shape {rows.shape}"
+        )
+    stack = np.empty((len(rows), pav.COLUMNS))
+    stack[:, : pav.MEAN] = rows[np.argsort(rows[:, pav.LOWER], kind="stable")]
+    lower, upper, weight = stack[:, pav.LOWER], stack[:, pav.UPPER], stack[:, pav.WEIGHT]
+    good = np.isfinite(stack[:, : pav.MOMENT]).all(axis=1) & (lower <= upper)
+    good &= weight >= SMALLEST
+    if not good.all():
+        bad = stack[int(np.argmin(good)), : pav.MEAN]
+        raise ValueError(
+            "`blocks` must have finite ends, lower <= upper, positive weights and finite sums,"
+            f" got {dict(zip(BLOCK_COLUMNS, bad.tolist(), strict=True))}"
+        )
+    apart = upper[:-1] < lower[1:]
+    if not apart.all():
+        at = int(np.argmin(apart))
+        raise ValueError(
+            "`blocks` must not overlap, as those of ranges of scores do not, got one from"
+            f" {lower[at]} to {upper[at]} and one from {lower[at + 1]} to {upper[at + 1]}"
+        )
+    return stack

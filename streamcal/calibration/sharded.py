@@ -1,0 +1,176 @@
+"""The isotonic regression of samples in parts, found part by part and in parallel, exactly.
+
+1. *Cut points.* Scores of every shard are sampled; their quantiles cut the scores into ranges.
+2. *Range by range.* What each shard has in a range is gathered, sorted and pooled into blocks.
+3. *Together.* The blocks of all ranges, few as they are, are pooled once more.
+
+Ranges may be solved alone because pooling adjacent violators may be done in any order
+(`streamcal.calibration.blocks`); equal scores fall into one range. Fitting the *shards* and putting
+their maps together is another matter, and wrong: two samples that one block should hold may lie in
+two shards, and neither shard knows that they violate the order.
+
+A shard in files need not pass through the caller: who works on a range maps the files into memory
+and takes what lies in the range.
+"""
+
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal import losses
+from streamcal._pool import Pool, check_pool, run_in, size_of
+from streamcal._validation import as_vector, check_choice, check_window
+from streamcal.calibration.blocks import fit_blocks, pooled
+from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
+
+Column: TypeAlias = "ArrayLike | os.PathLike[str]"
+Shard: TypeAlias = "Sequence[Column]"
+
+_SAMPLED = 4096  # scores of a shard, at most, that decide on the cut points
+
+
+def isotonic_fit_sharded(
+    shards: Sequence[Shard],
+    *,
+    loss: str | losses.Loss = "squared",
+    interpolation: str = "linear",
+    outside: str = "clip",
+    pool: Pool | None = None,
+    n_ranges: int | None = None,
+) -> Staircase:
+    """Return the isotonic regression of samples that lie in several places.
+
+    It is that of `isotonic_fit` on all of them: the same where sums are exact (labels 0 and 1,
+    weights that are integers), else up to rounding.
+
+    Parameters
+    ----------
+    shards : sequence of (scores, y) or (scores, y, w)
+        Each an array of shape ``(n_samples,)``, or the path (a `pathlib.Path`) of a ``.npy`` file
+        that holds one and that whoever works for the pool can read. Shards may be empty.
+    loss, interpolation, outside
+        As for `isotonic_fit`: a mean-type loss.
+    pool : object with ``map``, optional
+        Where ranges are fitted: a `multiprocess.Pool`, Ray's, an executor. None: here.
+    n_ranges : int, optional
+        How many ranges, by default one for each process of the pool. Each is in the memory of one
+        process: some 100 bytes a sample.
+
+    Returns
+    -------
+    Staircase
+
+    Raises
+    ------
+    ValueError
+        If there are no samples, lengths differ, or a value is out of range; it names the shard.
+    TypeError
+        If the loss is not a mean-type loss, or ``pool`` has no ``map``.
+
+    Notes
+    -----
+    Arrays are cut into ranges here and travel to the pool once. Files are read by each range's
+    worker as a whole, which costs far less than sorting.
+
+    Examples
+    --------
+    >>> shards = [([1, 3], [0.0, 1.0]), ([2, 4], [2.0, 4.0]), ([], [])]
+    >>> isotonic_fit_sharded(shards).values
+    array([0. , 1.5, 4. ])
+    """
+    mean_loss = losses.get_mean(loss)
+    check_choice(interpolation, "interpolation", INTERPOLATIONS)
+    check_choice(outside, "outside", OUTSIDE)
+    check_pool(pool)
+    check_window(n_ranges, "n_ranges")
+    columns = [_columns(shard, at) for at, shard in enumerate(shards)]
+    n = sum(len(_open(shard[0])) for shard in columns)
+    if not n:
+        raise ValueError("`shards` must hold at least one sample, got none")
+    cuts = _cut_points(columns, n, size_of(pool) if n_ranges is None else n_ranges)
+    tasks = [
+        ([_select(shard, low, high) for shard in columns], low, high, mean_loss)
+        for low, high in pairwise([-np.inf, *cuts, np.inf])
+    ]
+    blocks = np.concatenate(run_in(pool, _fit_range, tasks))
+    return fit_blocks(blocks, loss=mean_loss, interpolation=interpolation, outside=outside)
+
+
+def _columns(shard: Any, at: int) -> list[Any]:
+    """Return scores, labels and weights of a shard: arrays or paths; raise if they are none."""
+    if isinstance(shard, str | os.PathLike) or not 2 <= len(shard) <= 3:
+        raise ValueError(f"`shards` must hold (scores, y) or (scores, y, w), got {shard!r} at {at}")
+    columns = [c if isinstance(c, os.PathLike) else np.asarray(c) for c in shard]
+    lengths = {np.shape(_open(column)) for column in columns}
+    if len(lengths) > 1 or len(next(iter(lengths))) != 1:
+        shapes = [np.shape(_open(column)) for column in columns]
+        raise ValueError(f"`shards` must hold equally long vectors, got shapes {shapes} at {at}")
+    return columns
+
+
+def _open(column: Any) -> NDArray[Any]:
+    """Return a column as an array, that of a file without reading it."""
+    if isinstance(column, os.PathLike):
+        array: NDArray[Any] = np.load(column, mmap_mode="r", allow_pickle=False)
+        return array
+    return np.asarray(column)
+
+
+def _cut_points(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.float64]:
+    """Return scores that cut all samples into about equally full ranges, ascending."""
+    sampled = []
+    for shard in columns:
+        scores = _open(shard[0])
+        step = max(1, len(scores) // _SAMPLED)
+        sampled.append(np.asarray(scores[::step], dtype=np.float64))
+    scores = np.sort(np.concatenate(sampled))
+    scores = scores[np.isfinite(scores)]  # those that are not are refused when they are fitted
+    if not len(scores):
+        return np.empty(0)
+    places = np.arange(1, n_ranges) * len(scores) // n_ranges
+    return np.unique(scores[places])
+
+
+def _select(shard: list[Any], low: float, high: float) -> list[Any]:
+    """Return what a range's worker needs of a shard: its rows of arrays; files as they are."""
+    if any(isinstance(column, os.PathLike) for column in shard):
+        return shard
+    inside = _inside(shard[0], low, high)
+    return [column[inside] for column in shard]
+
+
+def _inside(scores: NDArray[Any], low: float, high: float) -> Any:
+    """Return where scores are in [low, high); NaN is in the lowest range, to be refused there."""
+    if low == -np.inf:
+        return slice(None) if high == np.inf else np.flatnonzero(~(scores >= high))
+    inside = scores >= low
+    # Places are taken three times as fast as marks are followed, and there are several columns.
+    return np.flatnonzero(inside if high == np.inf else inside & (scores < high))
+
+
+def _fit_range(
+    task: tuple[list[list[Any]], float, float, losses.MeanLoss],
+) -> NDArray[np.float64]:
+    """Return the blocks of the samples in a range."""
+    shards, low, high, loss = task
+    parts: list[tuple[NDArray[np.float64], ...]] = []
+    for at, shard in enumerate(shards):
+        columns = [_open(column) for column in shard]
+        inside = _inside(columns[0], low, high)
+        rows = [np.asarray(column[inside]) for column in columns]
+        if not len(rows[0]):
+            continue
+        try:
+            as_vector(rows[0], "scores")
+            x, w, s = as_samples(rows[0], rows[1], rows[2] if len(rows) == 3 else None, loss)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"in shard {at}: {error}") from None
+        parts.append((x, w, s))
+    if not parts:
+        parts = [(np.empty(0),) * 3]
+    x, w, s = map(np.concatenate, zip(*parts, strict=True))
+    return pooled(x, w, s)

@@ -1,0 +1,515 @@
+"""The loop: crashed at any instant and started again, it has learned and told each event once."""
+
+import itertools
+import math
+import os
+import random
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamcal import (
+    AnytimeCalibrator,
+    Calibrator,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    KeyedCalibrator,
+    PlattCalibrator,
+)
+from streamcal.engine import Event, LabelJoin, Pace, run
+from streamcal.keyed import name_of
+from streamcal.store import Store, StoreError
+
+NAN = math.nan
+RNG = np.random.default_rng(3)
+EVENTS = [
+    Event(score, float(y), w, key)
+    for score, y, w, key in zip(
+        RNG.random(20).round(2).tolist(),
+        RNG.integers(0, 2, 20).tolist(),
+        RNG.integers(1, 3, 20).tolist(),
+        RNG.choice(["a", "b", "c"], 20).tolist(),
+        strict=True,
+    )
+]
+EVENTS[7] = EVENTS[7]._replace(y=NAN)
+
+
+def late(events: Sequence[Event]) -> list[Event]:
+    """The same as scores and labels, the labels up to five events later; some first or twice."""
+    halves: list[tuple[float, Event]] = []
+    draw = random.Random(4)
+    for at, event in enumerate(events):
+        halves.append((at, event._replace(y=NAN, id=at)))
+        if at != 5:  # whose label never comes
+            halves.append((at + 5 * draw.random() - 0.5, Event(NAN, event.y, id=at)))
+        if at % 6 == 0:
+            halves.append((at + 6 * draw.random(), Event(NAN, event.y, id=at)))
+    return [half for _, half in sorted(halves, key=lambda pair: pair[0]) if half[:2] != (NAN, NAN)]
+
+
+LATE = [e for e in late(EVENTS) if not (math.isnan(e.score) and math.isnan(e.y))]
+
+
+class CrashError(Exception):
+    """What stands for the end of a process."""
+
+
+class Bomb:
+    """Goes off at the ``at``-th time that it is asked, whoever asks."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def tick(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise CrashError
+
+
+class Replay:
+    """A source that is no sequence."""
+
+    def __init__(self, events: Sequence[Event], bomb: Bomb) -> None:
+        self.events, self.bomb = events, bomb
+
+    def read(self, offset: int, n: int) -> list[tuple[Any, ...]]:
+        self.bomb.tick()
+        return [tuple(event) for event in self.events[offset : offset + n]]
+
+
+class Told:
+    """A sink that keeps predictions by offset; what it is told twice must be the same."""
+
+    def __init__(self, bomb: Bomb) -> None:
+        self.bomb = bomb
+        self.values: dict[int, float] = {}
+
+    def __call__(self, offset: int, values: np.ndarray) -> None:
+        self.bomb.tick()
+        for at, value in enumerate(values.tolist(), offset):
+            assert repr(self.values.setdefault(at, value)) == repr(value)
+        self.bomb.tick()
+
+
+class File:
+    """A sink that is exact: a list that can be cut back."""
+
+    def __init__(self, bomb: Bomb) -> None:
+        self.bomb = bomb
+        self.lines: list[tuple[int, float]] = []
+
+    def __call__(self, offset: int, values: np.ndarray) -> None:
+        for at, value in enumerate(values.tolist(), offset):
+            self.lines.append((at, value))
+            self.bomb.tick()
+
+    def commit(self) -> int:
+        self.bomb.tick()
+        return len(self.lines)
+
+    def resume(self, token: int | None) -> None:
+        self.bomb.tick()
+        del self.lines[token or 0 :]
+
+
+class Fragile(Store):
+    """A store whose saves may fail, before or after they are done."""
+
+    bomb = Bomb(0)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self.bomb.tick()
+        super().save(*args, **kwargs)
+        self.bomb.tick()
+
+
+def make(calibrator: Calibrator, keyed: bool, store: Store) -> Calibrator | KeyedCalibrator:
+    return KeyedCalibrator(calibrator, max_keys=2, store=store) if keyed else calibrator
+
+
+def contents(path: Path) -> tuple[int, dict[str, bytes]]:
+    with Store(path, read_only=True) as store:
+        return store.offset, {key: store.get_bytes(key) for key in store.keys()}  # noqa: SIM118
+
+
+def undisturbed(path: Path, calibrator: Calibrator, keyed: bool, join: LabelJoin | None) -> File:
+    """Predictions of a run that nothing disturbs, one event at a time."""
+    sink = File(Bomb(0))
+    events = EVENTS if join is None else LATE
+    with Store(path) as store:
+        assert run(events, make(calibrator, keyed, store), sink, store, batch=1, join=join) == len(
+            events
+        )
+    return sink
+
+
+@pytest.mark.parametrize("sink_kind", [Told, File])
+@pytest.mark.parametrize("keyed", [False, True], ids=["one", "keyed"])
+@pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
+@pytest.mark.parametrize("batch", [1, 3, 7])
+def test_a_crash_at_every_instant(
+    tmp_path: Path, sink_kind: Callable[[Bomb], Any], keyed: bool, joined: bool, batch: int
+) -> None:
+    """Each crash is the first of a run that then has more; all first instants by STREAMCAL_SOAK."""
+    calibrator = IsotonicCalibrator(window=5)
+    horizon = LabelJoin(12) if joined else None
+    straight = undisturbed(tmp_path / "straight.db", calibrator, keyed, horizon)
+    wanted = contents(tmp_path / "straight.db")
+    events = LATE if joined else EVENTS
+    for first in itertools.count(1, 1 if "STREAMCAL_SOAK" in os.environ else 13):
+        path = tmp_path / f"{first}.db"
+        bomb = Bomb(first)
+        sink = sink_kind(bomb)
+        crashed = 0
+        while True:
+            with Fragile(path) as store:
+                store.bomb = bomb
+                join = LabelJoin(12) if joined else None
+                try:
+                    offset = run(
+                        Replay(events, bomb),
+                        make(calibrator, keyed, store),
+                        sink,
+                        store,
+                        batch=batch,
+                        join=join,
+                    )
+                except CrashError:
+                    crashed += 1
+                    bomb.left = first + 3 * crashed
+                    continue
+            break
+        assert offset == len(events)
+        assert contents(path) == wanted
+        if isinstance(sink, File):
+            assert repr(sink.lines) == repr(straight.lines)
+        else:
+            assert repr(sorted(sink.values.items())) == repr(straight.lines)
+        if not crashed:
+            break
+    assert calibrator.n_samples == 0
+
+
+def test_the_same_objects_after_an_error(tmp_path: Path) -> None:
+    """What was learned and not committed is dropped before it is learned again."""
+    undisturbed(tmp_path / "straight.db", PlattCalibrator(), True, LabelJoin(12))
+    bomb = Bomb(0)
+    sink = Told(bomb)
+    join = LabelJoin(12)
+    with Fragile(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(PlattCalibrator(), max_keys=2, store=store)
+        store.bomb = bomb
+        for first in itertools.count(2, 3):
+            bomb.left = first
+            try:
+                run(LATE, keyed, sink, store, batch=4, join=join)
+                break
+            except CrashError:
+                pass
+    assert contents(tmp_path / "run.db") == contents(tmp_path / "straight.db")
+
+
+def test_what_it_learns_is_what_a_calibrator_would(tmp_path: Path) -> None:
+    twins = {key: IsotonicCalibrator(window=5) for key in "abc"}
+    told: list[float] = []
+    with Store(tmp_path / "run.db") as store:
+        run(EVENTS, IsotonicCalibrator(window=5), lambda at, p: told.extend(p), store, batch=6)
+        for event, value in zip(EVENTS, told, strict=True):
+            twin = twins[str(event.key)]
+            assert value == twin.predict_one(event.score)
+            if event.y == event.y:
+                twin.learn_one(event.score, event.y, event.w)
+        for key, twin in twins.items():
+            assert store.get_bytes(name_of(key)) == twin.to_bytes()
+
+
+def test_a_calibrator_that_has_learned_is_the_start(tmp_path: Path) -> None:
+    calibrator = PlattCalibrator()
+    calibrator.learn_many([0.1, 0.9] * 10, [1, 0] * 10)
+    twin = PlattCalibrator.from_bytes(calibrator.to_bytes())
+    told: list[float] = []
+    events = [(0.3, 1.0), (0.4, 0.0), (0.3, 1.0)]
+    with Store(tmp_path / "run.db") as store:
+        for stop in (2, 3):
+            run(events[:stop], calibrator, lambda at, p: told.extend(p), store)
+        assert store.get(name_of(None)).slope != calibrator.slope
+    for (score, y), value in zip(events, told, strict=True):
+        assert value == twin.predict_one(score)
+        twin.learn_one(score, y)
+
+
+def test_stop_is_asked_between_batches(tmp_path: Path) -> None:
+    told: list[int] = []
+    with Store(tmp_path / "run.db") as store:
+        args = EVENTS, PlattCalibrator(), lambda at, p: told.append(len(p)), store
+        assert run(*args, batch=6, stop=lambda: len(told) == 2) == store.offset == 12
+        assert run(*args, batch=6, stop=lambda: True) == 12
+        assert run(*args, batch=6) == run(*args, batch=6) == 20
+    assert told == [6, 6, 6, 2]
+
+
+def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
+    told: list[int] = []
+    join = LabelJoin(5)
+    bad: list[tuple[Any, type[Exception], str, LabelJoin | None]] = [
+        ((NAN, 1.0), ValueError, "`scores` must be finite", None),
+        ((0.5, 7.0), ValueError, "`y` must", None),
+        ((0.5, 1.0, -1.0), ValueError, "`w` must", None),
+        ((0.5, 1.0, 1.0, ["a"]), TypeError, "`keys` must", None),
+        ((0.5, 1.0, 1.0, len), TypeError, "`keys` must", None),
+        (("x", 1.0), TypeError, "`scores` must hold real numbers", None),
+        ((NAN, NAN, 1.0, None, "id"), ValueError, "a score, or a label and an id", join),
+        ((NAN, 1.0), ValueError, "a score, or a label and an id", join),
+        ((NAN, 7.0, 1.0, None, "id"), ValueError, "`y` must", join),
+        ((math.inf, NAN, 1.0, None, "id"), ValueError, "`scores` must be finite", join),
+        ((0.5, NAN, 1.0, None, ["id"]), TypeError, "must be strings, numbers", join),
+        ((0.5, NAN, 1.0, None, len), TypeError, "must be strings, numbers", join),
+    ]
+    for n, (event, error, message, joined) in enumerate(bad):
+        told.clear()
+        events = [*EVENTS[:4], event, *EVENTS[4:]]
+        with Store(tmp_path / f"{n}.db") as store:
+            for _ in range(2):
+                with pytest.raises(error, match=message):
+                    run(
+                        events,
+                        PlattCalibrator(),
+                        lambda at, p: told.append(at),
+                        store,
+                        batch=3,
+                        join=joined,
+                    )
+                assert store.offset == 3
+        assert told == [0]
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    def sink(at: int, p: Any) -> None:
+        raise AssertionError
+
+    anything: Any
+    with Store(tmp_path / "run.db") as store, Store(tmp_path / "other.db") as other:
+        for anything in (0, None, 2.5):
+            with pytest.raises(ValueError, match="`batch` must be a positive int"):
+                run(EVENTS, PlattCalibrator(), sink, store, batch=anything)
+            with pytest.raises(ValueError, match="`horizon` must be a positive int"):
+                LabelJoin(anything)
+        anything = dict
+        with pytest.raises(TypeError, match="`calibrators` must be a Calibrator or Keyed"):
+            run(EVENTS, anything, sink, store)
+        with pytest.raises(ValueError, match="must have been made with this `store`"):
+            run(EVENTS, KeyedCalibrator(PlattCalibrator(), store=other), sink, store)
+        assert len(store) == len(other) == 0
+
+
+def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        run(LATE[:9], IsotonicCalibrator(window=5), lambda at, p: None, store, join=LabelJoin(9))
+        with pytest.raises(ValueError, match="`make` must give the parameters that the states"):
+            run(LATE, IsotonicCalibrator(), print, store, join=LabelJoin(9))
+        with pytest.raises(ValueError, match="`join` must have the store's horizon, 9, got 8"):
+            run(LATE, IsotonicCalibrator(window=5), print, store, join=LabelJoin(8))
+        with pytest.raises(ValueError, match="`join` must be given"):
+            run(LATE, IsotonicCalibrator(window=5), print, store)
+        assert store.offset == 9
+
+
+def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
+    undisturbed(tmp_path / "straight.db", PlattCalibrator(), True, None)
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(PlattCalibrator(), max_keys=2, store=store)
+        run(EVENTS[:4], keyed, lambda at, p: None, store)
+        database = store._open()
+        database.execute("PRAGMA query_only = 1")  # stands for the disk
+        with pytest.raises(StoreError, match="can't be written"):
+            run(EVENTS, keyed, lambda at, p: None, store, batch=5)
+        assert store.offset == 4
+        database.execute("PRAGMA query_only = 0")
+        assert run(EVENTS, keyed, lambda at, p: None, store, batch=5) == len(EVENTS)
+    assert contents(tmp_path / "run.db") == contents(tmp_path / "straight.db")
+
+
+# Late labels -------------------------------------------------------------------------------------
+
+
+def score(name: Any, value: float = 0.5, w: float = 1.0, key: Any = None) -> Event:
+    return Event(value, NAN, w, key, name)
+
+
+def label(name: Any, y: float = 1.0) -> Event:
+    return Event(NAN, y, 9.0, "unknown", name)
+
+
+def test_the_score_that_was_served_is_learned() -> None:
+    for first_label in (False, True):
+        join = LabelJoin(10)
+        halves = [score("a", 0.7, 2.0, "k"), label("a", 0.0)]
+        if first_label:
+            halves.reverse()
+        assert join.add(halves[0]) is None
+        assert (join.n_waiting, join.n_joined) == (1, 0)
+        assert join.add(halves[1]) == Event(0.7, 0.0, 2.0, "k", "a")
+        assert (join.n_waiting, join.n_joined) == (0, 1)
+
+
+def test_what_comes_twice_counts_once() -> None:
+    join = LabelJoin(10)
+    answers = [join.add(e) for e in (score(1, 0.2), score(1, 0.3), label(1), label(1), score(1))]
+    assert [answer.score if answer else None for answer in answers] == [None, None, 0.2, None, None]
+    assert (join.n_joined, join.n_duplicates, join.n_waiting) == (1, 3, 0)
+
+
+def test_what_waits_in_vain_is_given_up() -> None:
+    join = LabelJoin(3)
+    join.add(score("never"))
+    join.add(score("just in time"))
+    join.add(score(None))
+    assert join.n_waiting == 2
+    assert join.add(label("just in time")) is not None
+    assert join.add(label("never")) is None  # too late; it waits for a score by that name now
+    assert (join.n_waiting, join.n_expired) == (1, 1)
+    for _ in range(4):
+        join.add(score(None))
+    assert (join.n_waiting, join.n_expired, len(join._seen)) == (0, 2, 0)
+    join.add(score("never", 0.9))  # an id may be used again
+    again = join.add(label("never"))
+    assert again is not None
+    assert again.score == 0.9
+
+
+def test_whole_events_and_empty_ones() -> None:
+    join = LabelJoin(3)
+    whole = Event(0.5, 1.0, id="a")
+    assert join.add(whole) is whole
+    assert join.add(Event(NAN, NAN, id="a")) is None
+    assert join.add(Event(NAN, 1.0)) is None
+    assert join.n_waiting == 0
+
+
+@pytest.mark.parametrize("horizon", [1, 4, 30])
+def test_the_join_against_a_list(horizon: int) -> None:
+    """Random halves; the oracle looks through all that came before."""
+    rng = np.random.default_rng(horizon)
+    join = LabelJoin(horizon)
+    opened: dict[int, tuple[int, Event, bool]] = {}  # by id: when, the half, whether it is joined
+    expired = 0
+    for now in range(1_500):
+        for name in [n for n, (at, _, _) in opened.items() if now - at > horizon]:
+            expired += not opened.pop(name)[2]
+        name = int(rng.integers(0, 12))
+        half = score(name, float(now)) if rng.random() < 0.5 else label(name, float(now))
+        wanted = None
+        if name not in opened:
+            opened[name] = now, half, False
+        else:
+            at, other, joined = opened[name]
+            if not joined and math.isnan(other.score) != math.isnan(half.score):
+                opened[name] = at, other, True
+                pair = (half, other) if half.score == half.score else (other, half)
+                wanted = pair[0]._replace(y=pair[1].y)
+        assert join.add(half) == wanted
+        if now % 100 == 0:
+            join = LabelJoin.from_bytes(join.to_bytes())
+        assert join.n_expired == expired
+        assert join.n_waiting == sum(not joined for _, _, joined in opened.values())
+
+
+# Pace and snapshots ------------------------------------------------------------------------------
+
+
+def test_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    pace = Pace(most=0.25)
+    assert pace.is_due()
+    with pace:
+        now += 1.0
+    assert not pace.is_due()
+    now += 2.5
+    assert not pace.is_due()
+    now += 0.5
+    assert pace.is_due()
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        IsotonicCalibrator(window=50),
+        IsotonicCalibrator(half_life=20.0, interpolation="step"),
+        IsotonicCalibrator("squared", interpolation="centered"),
+        IsotonicCalibrator(output="venn-abers"),
+        PlattCalibrator(),
+        AnytimeCalibrator("absolute", window=20),
+    ],
+    ids=lambda calibrator: f"{type(calibrator).__name__}",
+)
+def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> None:
+    grid = np.linspace(0.0, 1.0, 23)
+    rng = np.random.default_rng(8)
+    calibrator = calibrator.clone()
+    shared = [(calibrator.snapshot(), calibrator.predict_many(grid))]
+    done = threading.Event()
+    errors: list[BaseException] = []
+    n_read = [0, 0]
+
+    def read(who: int) -> None:
+        try:
+            while not done.is_set():
+                snapshot, values = shared[-1]
+                np.testing.assert_allclose(snapshot.predict_many(grid), values, rtol=1e-14)
+                assert snapshot.predict_one(grid[3]) == pytest.approx(values[3], rel=1e-14)
+                n_read[who] += 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read, args=(who,)) for who in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(4 if isinstance(calibrator, AnytimeCalibrator) else 40):
+            scores = rng.random(7)
+            calibrator.learn_many(scores, rng.random(7) < scores)
+            shared.append((calibrator.snapshot(), calibrator.predict_many(grid)))
+    finally:
+        while min(n_read) < 5 and not errors:
+            threads[0].join(0.001)
+        done.set()
+        for thread in threads:
+            thread.join(60)
+    assert errors == []
+    for snapshot, values in shared:
+        np.testing.assert_allclose(snapshot.predict_many(grid), values, rtol=1e-14)
+    with pytest.raises(AttributeError, match="a snapshot does not change"):
+        shared[0][0].n_samples = 3
+
+
+def test_a_hedge_is_charged_what_it_served(tmp_path: Path) -> None:
+    """Labels 20 events late, with restarts: tickets wait with their scores."""
+    rng = np.random.default_rng(5)
+    scores = rng.random(120)
+    y = (rng.random(120) < scores**2).astype(float)
+    events: list[Event] = []
+    for i in range(140):
+        if i < 120:
+            events.append(Event(scores[i], id=i))
+        if i >= 20:
+            events.append(Event(math.nan, y[i - 20], id=i - 20))
+    expected, waiting = HedgedCalibrator(), []
+    for i in range(140):
+        if i < 120:
+            waiting.append(expected.serve_one(scores[i])[1])
+        if i >= 20:
+            expected.learn_one(scores[i - 20], y[i - 20], served=waiting[i - 20])
+    for stop in (50, 51, 170, len(events)):
+        with Store(tmp_path / "run.db") as store:
+            run(events[:stop], HedgedCalibrator(), lambda *_: None, store, join=LabelJoin(100))
+    with Store(tmp_path / "run.db") as store:
+        (name,) = (name for name in store if name.startswith("key:"))
+        found = store.get(name)
+    assert found.weights == expected.weights
+    assert found.mean_delay == expected.mean_delay > 10

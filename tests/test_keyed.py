@@ -1,0 +1,332 @@
+"""Keyed calibrators are a dict of calibrators, whatever is parked, saved, and opened again."""
+
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcal import (
+    AnytimeCalibrator,
+    Calibrator,
+    IsotonicCalibrator,
+    KeyedCalibrator,
+    PlattCalibrator,
+    losses,
+)
+from streamcal.keyed import group, name_of
+from streamcal.store import Store, StoreError
+
+KEYS = ["a", "b", 3, None, True, ("a", 2), ("a", (None, 0.5)), 0.25]
+
+
+def make() -> Calibrator:
+    return IsotonicCalibrator(window=6)
+
+
+class Plain:
+    """The oracle: a dict, and a copy of it as it was at the last save."""
+
+    def __init__(self) -> None:
+        self.held: dict[Any, Calibrator] = {}
+        self.saved: dict[Any, bytes] = {}
+
+    def predict_learn(self, key: Any, score: float, y: float) -> float:
+        calibrator = self.held.get(key)
+        value = (make() if calibrator is None else calibrator).predict_one(score)
+        if y == y:
+            self.held.setdefault(key, make()).learn_one(score, y)
+        return value
+
+    def states(self) -> dict[Any, bytes]:
+        return {key: calibrator.to_bytes() for key, calibrator in self.held.items()}
+
+    def save(self) -> None:
+        self.saved = self.states()
+
+    def reopen(self) -> None:
+        self.held = {key: Calibrator.from_bytes(data) for key, data in self.saved.items()}
+
+
+def states(keyed: KeyedCalibrator) -> dict[Any, bytes]:
+    found = {}
+    for key in list(keyed):
+        calibrator = keyed._find(key)
+        assert calibrator is not None
+        found[key] = calibrator.to_bytes()
+    return found
+
+
+SAMPLES = st.lists(
+    st.tuples(
+        st.sampled_from(KEYS),
+        st.integers(0, 8).map(lambda n: n / 8),
+        st.sampled_from([0.0, 1.0, float("nan")]),
+    ),
+    max_size=8,
+)
+STEPS = st.lists(
+    st.one_of(SAMPLES, st.sampled_from(["save", "reopen", "ask", "one", "bad", "revert"])),
+    max_size=14,
+)
+
+
+@given(STEPS, st.sampled_from([None, 1, 2, 3, 5]), st.booleans(), st.randoms())
+def test_as_a_dict_of_calibrators(
+    steps: list[Any], max_keys: int | None, with_store: bool, random: Any
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.db")
+        store = Store(path) if with_store else None
+        keyed, plain = KeyedCalibrator(make, max_keys=max_keys, store=store), Plain()
+        n_learned = 0
+        for step in steps:
+            if step == "save" and store is not None:
+                keyed.save(n_learned)
+                plain.save()
+                assert keyed.n_parked == 0
+                assert (len(store), store.offset) == (len(plain.held), n_learned)
+            elif step == "reopen" and store is not None:  # what was not saved is lost
+                store.close()
+                store = Store(path)
+                keyed = KeyedCalibrator(make, max_keys=max_keys, store=store)
+                plain.reopen()
+            elif step == "revert" and store is not None:
+                keyed.revert()
+                plain.reopen()
+            elif step == "ask":
+                for key in KEYS:
+                    calibrator = plain.held.get(key) or make()
+                    assert keyed.predict_one(key, 0.4) == calibrator.predict_one(0.4)
+                    assert keyed.snapshot(key).predict_one(0.4) == calibrator.predict_one(0.4)
+                    assert (key in keyed) == (key in plain.held)
+            elif step == "one":
+                key = random.choice(KEYS)
+                keyed.learn_one(key, 0.3, 1)
+                plain.predict_learn(key, 0.3, 1.0)
+            elif step == "bad":
+                with pytest.raises(ValueError, match="`y` must"):
+                    keyed.learn_many([*KEYS, "new"], [0.5] * 9, [1] * 8 + [3])
+                with pytest.raises(TypeError, match="`keys` must"):
+                    keyed.learn_many([*KEYS, ["new"]], [0.5] * 9, [1] * 9)
+            elif isinstance(step, list):
+                answers = [plain.predict_learn(*sample) for sample in step]
+                keys, scores, y = zip(*step, strict=True) if step else ((), (), ())
+                np.testing.assert_array_equal(keyed.predict_learn_many(keys, scores, y), answers)
+                n_learned += len(step)
+            assert len(keyed) == len(plain.held) == len(set(keyed))
+            assert keyed.n_live <= (max_keys or len(KEYS))
+        if store is None:
+            assert keyed.n_live + keyed.n_parked == len(plain.held)
+        assert states(keyed) == plain.states()
+        if store is not None:
+            store.close()
+
+
+# Keys --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keys", [(1, True, 1.0, np.int64(1)), (("a", 0), ("a", False), ("a", -0.0))]
+)
+def test_equal_keys_are_one(tmp_path: Path, keys: tuple[Any, ...]) -> None:
+    with Store(tmp_path / "run.db") as store:
+        for n, key in enumerate(keys):
+            keyed = KeyedCalibrator(PlattCalibrator(), store=store)
+            assert len(keyed) == min(n, 1)
+            keyed.learn_one(key, 0.5, 1)
+            keyed.save()
+            assert all(other in keyed for other in keys)
+        assert len(store) == len(keyed) == len(list(keyed)) == 1
+
+
+def test_different_keys_are_different(tmp_path: Path) -> None:
+    keys = [1, "1", None, "null", ("a",), "a", "", (), ((),), 0.1, float("inf"), 2**80, "\ud800"]
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(PlattCalibrator(), store=store)
+        for n, key in enumerate(keys):
+            keyed.learn_many([key] * (n + 1), [0.5] * (n + 1), [1] * (n + 1))
+        keyed.save()
+        again = KeyedCalibrator(PlattCalibrator(), store=store)
+        assert sorted(map(repr, again)) == sorted(map(repr, keys))
+        for key in keys:
+            assert again.predict_one(key, 0.5) == keyed.predict_one(key, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        (["a"], TypeError),
+        ({"a": 1}, TypeError),
+        (b"a", TypeError),
+        (len, TypeError),
+        (("a", [1]), TypeError),
+        (frozenset(), TypeError),
+        (float("nan"), ValueError),
+        (("a", float("nan")), ValueError),
+    ],
+)
+@pytest.mark.parametrize("with_store", [False, True])
+def test_what_is_no_key(tmp_path: Path, key: Any, error: type[Exception], with_store: bool) -> None:
+    store = Store(tmp_path / "run.db") if with_store else None
+    keyed = KeyedCalibrator(PlattCalibrator(), store=store)
+    keyed.learn_one("a", 0.5, 1)
+    before = states(keyed)
+    for use in (
+        lambda: keyed.learn_one(key, 0.5, 1),
+        lambda: keyed.learn_many(["a", key], [0.5, 0.5], [1, 1]),
+    ):
+        with pytest.raises(error, match="`keys` must"):
+            use()
+    assert states(keyed) == before
+    if store is not None:
+        store.close()
+
+
+def test_keys_of_columns() -> None:
+    import pandas as pd
+    import polars as pl
+
+    for keys in (["b", "a", "b"], np.array(["b", "a", "b"]), pd.Series(["b", "a", "b"])):
+        assert [(key, at.tolist()) for key, at in group(keys).items()] == [
+            ("b", [0, 2]),
+            ("a", [1]),
+        ]
+    assert list(group(pl.Series([2, 1, 2]))) == [2, 1]
+    assert name_of(np.str_("a")) == name_of("a")
+
+
+# Input -------------------------------------------------------------------------------------------
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"keys": ["a"]}, "`keys` must have one per score"),
+    ({"scores": [0.5, np.nan]}, "`scores` must be finite"),
+    ({"scores": [[0.5, 0.5]]}, "`scores` must be one-dimensional"),
+    ({"y": [1]}, "`y` must have one value per score"),
+    ({"y": [1, 7]}, "`y` must"),
+    ({"w": [1, -1]}, "`w` must"),
+    ({"w": [1]}, "`w` must have one value per score"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_samples_change_nothing(change: dict[str, Any], message: str) -> None:
+    keyed = KeyedCalibrator(make, max_keys=2)
+    keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
+    before, live = states(keyed), keyed.n_live
+    with pytest.raises(ValueError, match=message):
+        keyed.predict_learn_many(
+            **{"keys": ["a", "new"], "scores": [0.5, 0.5], "y": [1, 1], **change}
+        )
+    with pytest.raises(ValueError, match="`y` must"):
+        keyed.learn_one("new", 0.5, 3)
+    assert (states(keyed), keyed.n_live) == (before, live)
+    assert "new" not in keyed
+
+
+def test_labels_that_are_not_known() -> None:
+    keyed = KeyedCalibrator(IsotonicCalibrator("squared"))
+    values = keyed.predict_learn_many(
+        ["a", "a", "b", "a"], [0.5, 0.5, 0.7, 0.5], [1, np.nan, np.nan, 0]
+    )
+    np.testing.assert_array_equal(values, [0.5, 1.0, 0.7, 1.0])
+    assert list(keyed) == ["a"]
+
+
+def test_bad_constructors(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`max_keys` must be a positive int or None, got 0"):
+        KeyedCalibrator(make, max_keys=0)
+    bad: Callable[[], Any] = dict
+    with pytest.raises(TypeError, match="`make` must be a Calibrator or make one, got dict"):
+        KeyedCalibrator(bad)
+    with pytest.raises(ValueError, match="`store` must be given to save to, got None"):
+        KeyedCalibrator(make).save()
+
+
+# Store -------------------------------------------------------------------------------------------
+
+
+def test_other_parameters_than_the_stores(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(make, store=store)
+        keyed.learn_one("a", 0.5, 1)
+        keyed.save(1)
+        for other in (IsotonicCalibrator(window=7), PlattCalibrator()):
+            with pytest.raises(ValueError, match="`make` must give the parameters that the states"):
+                KeyedCalibrator(other, store=store)
+        KeyedCalibrator(make, store=store)
+
+
+def test_a_loss_of_ones_own_is_parked_too(tmp_path: Path) -> None:
+    loss = losses.from_function(lambda z, y: (z - y) ** 4, name="fourth")
+    with Store(tmp_path / "run.db") as store:
+        for _ in range(2):
+            keyed = KeyedCalibrator(AnytimeCalibrator(loss, window=9), max_keys=1, store=store)
+            keyed.learn_many(["a", "b", "a"], [0.1, 0.2, 0.3], [0, 1, 0])
+            assert keyed.predict_one("a", 0.3) < 0.2
+            keyed.save()
+        assert keyed.predict_one("a", 0.3) < 0.2
+
+
+def test_a_save_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(make, max_keys=1, store=store)
+        keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
+        before = states(keyed)
+
+        def fail(*args: Any, **kwargs: Any) -> None:
+            raise StoreError("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "save", fail)
+            with pytest.raises(StoreError, match="full"):
+                keyed.save(3)
+        assert states(keyed) == before
+        keyed.save(3)
+        assert keyed.n_parked == 0
+        assert states(keyed) == before
+
+
+def test_only_news_is_written(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(make, store=store)
+        keyed.learn_many(["a", "b"], [0.1, 0.2], [0, 1])
+        assert set(keyed.states()) == {name_of("a"), name_of("b")}
+        keyed.save()
+        keyed.predict_one("a", 0.3)
+        keyed.learn_many(["a", "b"], [0.1, 0.2], [np.nan, 1])
+        assert set(keyed.states()) == {name_of("b")}
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    n_keys, n = 60, 2_000
+    keys, scores = rng.integers(0, n_keys, n).tolist(), rng.random(n)
+    sizes = {}
+    with Store(tmp_path / "run.db") as store:
+        for name, keyed in {
+            "free": KeyedCalibrator(make),
+            "parked": KeyedCalibrator(make, max_keys=5),
+            "stored": KeyedCalibrator(make, max_keys=5, store=store),
+        }.items():
+            keyed.learn_many(keys, scores, rng.random(n) < scores)
+            if keyed.store is not None:
+                keyed.save()
+            assert len(keyed) == n_keys
+            sizes[name] = keyed.memory_usage
+            shown = f"KeyedCalibrator({n_keys} keys, {keyed.n_live} live, {keyed.n_parked} parked)"
+            assert repr(keyed) == shown
+        assert (keyed.n_live, keyed.n_parked) == (5, 0)
+    assert sizes["stored"] * 10 < sizes["free"]
+    assert sizes["stored"] < sizes["parked"] < sizes["free"] / 3
+
+
+def test_pickling_keeps_what_is_learned() -> None:
+    keyed = KeyedCalibrator(IsotonicCalibrator(window=6), max_keys=2)
+    keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
+    assert states(pickle.loads(pickle.dumps(keyed))) == states(keyed)
