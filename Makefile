@@ -12,13 +12,15 @@ BIN := .venv/bin
 ASV = HOME="$(CURDIR)/.asv/home" $(BIN)/asv
 ASV_RUN = $(ASV) run --config asv_bench/asv.conf.json -E existing:$(CURDIR)/$(BIN)/python --show-stderr
 
-.PHONY: help demo test asv bench bench-quick bench-compare readme-table clean
+.PHONY: help demo test asv bench bench-quick bench-compare docs pictures readme-table clean
 
 help:
 	@echo "make demo                         calibrate real streams: a table and a picture in demo/"
 	@echo "make test                         every gate: style, types, wheel, benchmarks once, tests"
 	@echo "make bench [BENCH=regex]          the benchmarks in full"
 	@echo "make bench-compare BASE=revision  this tree against a revision; fails on a regression"
+	@echo "make docs                         the documentation as a site in site/"
+	@echo "make pictures                     the pictures in docs/pictures/ anew"
 	@echo "make readme-table                 the README's table anew, from the demo's own output"
 	@echo "make clean                        remove everything that is made here"
 
@@ -47,10 +49,19 @@ bench-compare:
 	@$(MAKE) --no-print-directory asv
 	HOME="$(CURDIR)/.asv/home" $(BIN)/python asv_bench/compare.py "$(BASE)" --bench "$(BENCH)"
 
+# Strict: what a reader would find broken fails. The environment is kept outside the site.
+docs:
+	@.ci/venv docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/docs docs site
+
+pictures:
+	@.ci/venv docs
+	$(BIN)/python docs/pictures.py
+
 readme-table:
 	@.ci/venv test
 	$(BIN)/python docs/readme_table.py
 
 clean:
-	rm -rf .venv .asv build dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .asv build dist demo site docs/reference .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -39,8 +39,10 @@ def size_of(pool: Pool | None) -> int:
     """Return how many jobs run at a time, as far as can be told: else one for each core here."""
     if pool is None:
         return 1
-    for name in ("_processes", "_max_workers"):  # of Pool, here and Ray's; of executors
+    # None of them tells: this is where `multiprocess.Pool`, executors and Ray's pool keep it.
+    for name in ("_processes", "_max_workers", "_actor_pool"):
         size = getattr(pool, name, None)
+        size = len(size) if isinstance(size, list) else size
         if isinstance(size, int) and size > 0:
             return size
     return os.cpu_count() or 1

@@ -5,7 +5,7 @@ import os
 import sys
 from importlib.util import find_spec
 
-_NEEDED = ("typer", "rich", "pyarrow", "matplotlib")
+_NEEDED = ("typer", "rich", "pyarrow", "matplotlib", "bokeh")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from streamcal.decision import Decision, Metric
     from streamcal.keyed import Groups, KeyedCalibrator
     from streamcal.losses import Loss, MeanLoss
+    from streamcal.report.content import Report
+    from streamcal.report.sections import Scored
     from streamcal.resume import Checkpoint
     from streamcal.tables import Chunk, Fault, Output, Reader
 
@@ -661,6 +663,120 @@ def decide(
             _draw_utility(picture, p, metric)
 
 
+_SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STORE|TABLE",
+        help="What `calibrate --state` keeps, or a calibrated table (CSV, NDJSON, Parquet).",
+        show_default=False,
+    ),
+]
+_ScoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--score",
+        metavar="COLUMN",
+        help="The scores before. A store knows.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+_KnownLabelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="COLUMN",
+        help="What came true: 0 and 1, true and false. Empty: not known. A store knows.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+_CalibratedOption = Annotated[
+    str,
+    typer.Option(
+        "--column",
+        metavar="NAME",
+        help="The probabilities after. A store knows.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+
+
+@app.command(
+    epilog=_examples(
+        "streamcal report calibrated.csv --score p --label y --out report.html",
+        "streamcal report run.db --out report.html",
+    )
+)
+def report(
+    source: _SourceArgument,
+    score: _ScoreOption = None,
+    label: _KnownLabelOption = None,
+    column: _CalibratedOption = "calibrated",
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="HTML", help="The page.", rich_help_panel=_RUN),
+    ] = Path("report.html"),
+    file_format: _FormatOption = None,
+    on_error: _OnErrorOption = _OnError.stop,
+) -> None:
+    """Write a page about a calibrated stream: one file, which loads nothing from anywhere.
+
+    Reliability before and after, scores and their parts, miscalibration over time; of a store also
+    what each of its learners holds, and its output table as far as it is written.
+    """
+    with _usage_errors():
+        if not out.parent.is_dir():
+            raise ValueError(f"there is no folder {out.parent} for {out.name}")
+        if out.exists() and source.exists() and out.samefile(source):
+            raise ValueError(f"--out {out} is what the report is of: the page would replace it")
+        build, _ = _reporter(source, score, label, column, file_format, on_error)
+    with _data_errors(source):
+        from streamcal.report import page
+        from streamcal.tables import Output
+
+        html = page.render(build()).encode()
+        with Output(out) as file:
+            file.write(html)
+        _say(f"{out}: {len(html) / 1e6:.1f} MB")
+
+
+@app.command(epilog=_examples("streamcal watch run.db", "streamcal watch run.db --port 8080"))
+def watch(
+    source: _SourceArgument,
+    score: _ScoreOption = None,
+    label: _KnownLabelOption = None,
+    column: _CalibratedOption = "calibrated",
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.", rich_help_panel=_RUN),
+    ] = 8765,
+    file_format: _FormatOption = None,
+    on_error: _OnErrorOption = _OnError.stop,
+) -> None:
+    """Serve the same page on this machine, up to date while a stream runs; Ctrl-C ends it.
+
+    The store is only read. No other machine can see the page.
+    """
+    from streamcal.tables import is_standard
+
+    with _usage_errors():
+        if is_standard(source):
+            raise ValueError("standard input can't be watched: it is read once")
+        build, stamp = _reporter(source, score, label, column, file_format, on_error)
+    with _data_errors(source):
+        from streamcal.report.watch import HOST, Server, Source
+
+        pages = Source(build, stamp)
+        pages.report()
+        try:
+            server = Server(pages, port)
+        except OSError as error:
+            raise _fail(f"--port {port} of {HOST} can't be used: {error.strerror}", 2) from None
+        with server:
+            _say(f"{server.url} shows {source}; Ctrl-C ends")
+            with contextlib.suppress(KeyboardInterrupt):
+                server.serve_forever(poll_interval=0.2)
+
+
 @app.command(epilog=_examples("streamcal demo --out pictures"))
 def demo(
     out: Annotated[
@@ -702,6 +818,7 @@ class _Run:
     on_error: _OnError
     binary: bool = False
     ordinal: bool = False
+    raw: str = ""  # of binary ones the column of scores that need not be probabilities
     checkpoint: "Checkpoint | None" = None
     row: int = 0
     written: int = 0
@@ -719,7 +836,7 @@ class _Run:
         for name in names:
             values, _ = _numbers(chunk, name)
             scores.append(values)
-            if self.binary:
+            if self.binary and name != self.raw:
                 checks.append((name, "a probability in [0, 1]", (values >= 0.0) & (values <= 1.0)))
             else:
                 checks.append((name, "a finite number", np.isfinite(values)))
@@ -940,6 +1057,114 @@ class _Sample:
             self._limit = float(rows[:, 0].max())
         self._parts = [rows]
         return rows
+
+
+def _reporter(
+    source: Path,
+    score: str | None,
+    label: str | None,
+    column: str,
+    file_format: _Format | None,
+    on_error: _OnError,
+) -> tuple[Callable[[], "Report"], Callable[[], Hashable]]:
+    """Return what computes a report, and what returns a stamp that changes when that would."""
+    from streamcal import tables
+    from streamcal.report.content import Report, Section
+    from streamcal.report.sections import of_store, of_table
+    from streamcal.store import Store, is_store
+
+    _check_there(source)
+
+    def of_source() -> Report:
+        scored = _read_scored(source, kind, score or "", column, label or "", on_error)
+        return Report(
+            f"Calibration of {source.name}",
+            f"{source}: {score} before, {column} after, {label} came true",
+            tuple(of_table(scored, score or "", column)),
+        )
+
+    def of_run() -> Report:
+        with Store(source, read_only=True) as store:
+            found, notes = of_store(store), store.notes
+        told = f"{source}"
+        if "table" in notes and "out" in notes:
+            state = "finished" if notes["finished"] else "not finished yet"
+            told = f"{source}: the run over {notes['table']}, {state}, at row {notes['row']:,}"
+            options, path = notes["options"], Path(notes["out"])
+            if not notes["finished"]:
+                path = path.with_name(f"{path.name}.partial")
+            try:
+                scored = _read_scored(
+                    path,
+                    tables.format_of(Path(notes["out"]), Path(notes["table"])),
+                    options["--score"],
+                    options["--column"],
+                    options["--label"],
+                    _OnError(options["--on-error"]),
+                    limit=notes["sums"]["counts"][0],
+                )
+                parts = of_table(scored, options["--score"], options["--column"])
+                found = [*parts, *found]
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                found.insert(0, Section("output", "Output", f"{path} is not shown: {reason}."))
+        return Report(f"Calibration: {source.name}", told, tuple(found))
+
+    if is_store(source):
+        return of_run, lambda: _stamps(source, source.with_name(f"{source.name}-wal"))
+    if score is None or label is None:
+        raise ValueError("a table needs --score and --label")
+    kind = tables.format_of(source, given=file_format)
+    return of_source, lambda: _stamps(source)
+
+
+def _stamps(*paths: Path) -> Hashable:
+    """Return what changes when one of these files is written."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+def _read_scored(
+    table: Path,
+    kind: str,
+    score: str,
+    column: str,
+    label: str,
+    on_error: _OnError,
+    limit: int | None = None,
+) -> "Scored":
+    """Return the labelled ones of the first ``limit`` rows of a table."""
+    from streamcal import losses, tables
+    from streamcal.report.sections import Scored
+
+    run = _Run(
+        losses.get_mean("log"), [score, column], label, None, None, on_error, binary=True, raw=score
+    )
+    parts, left = [np.empty((0, 4))], limit
+    with (
+        tables.open_table(table, [score, column, label], format=kind) as source,
+        _progress(source, "reading") as show,
+    ):
+        for chunk in source:
+            rows = run.examine(chunk)
+            run.raise_fault()
+            numbers = chunk.rows if rows.keep is None else chunk.rows[rows.keep]
+            part = np.column_stack([rows.scores, rows.labels, numbers])[:left]
+            parts.append(part[~np.isnan(part[:, 2])])
+            show()
+            if left is not None:
+                left -= len(part)
+                if left <= 0:
+                    break
+    if not sum(map(len, parts)):
+        raise tables.TableError("has no labelled rows: there is nothing to report")
+    if limit is None:
+        _tell_skipped(run)
+    return Scored(*np.concatenate(parts).T)
 
 
 def _check_there(table: Path) -> None:

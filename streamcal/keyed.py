@@ -27,7 +27,8 @@ from streamcal.calibration.snapshot import Snapshot
 from streamcal.losses import Loss
 from streamcal.store import Store
 
-_PREFIX = "key:"
+PREFIX = "key:"
+"""What the names of calibrators in a store begin with; the rest is the key as JSON."""
 _LEVEL = 1  # of compression: more takes longer and gains little
 
 Vector = NDArray[np.float64]
@@ -118,7 +119,7 @@ class KeyedCalibrator:
         here = dict.fromkeys([*self._live, *self._parked])
         yield from here
         for name in self._stored_names():
-            key = _key_of(name)
+            key = key_of(name)
             if key not in here:
                 yield key
 
@@ -291,7 +292,7 @@ class KeyedCalibrator:
     def _stored_names(self) -> Iterator[str]:
         """Iterate over the names of keys in the store."""
         names = [] if self.store is None else self.store.keys()
-        return (name for name in names if name.startswith(_PREFIX))
+        return (name for name in names if name.startswith(PREFIX))
 
     def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
         self._live[key] = calibrator
@@ -380,7 +381,7 @@ def name_of(key: Hashable) -> str:
     >>> name_of(("a", True, None)), name_of(("a", 1.0, None)), name_of("1")
     ('key:["a", 1, null]', 'key:["a", 1, null]', 'key:"1"')
     """
-    return _PREFIX + json.dumps(_plain(key))
+    return PREFIX + json.dumps(_plain(key))
 
 
 def _plain(key: Any) -> Any:
@@ -398,9 +399,9 @@ def _plain(key: Any) -> Any:
     raise _no_key(key)
 
 
-def _key_of(name: str) -> Any:
+def key_of(name: str) -> Any:
     """Return the key of a name, or one that is equal to it."""
-    return _as_key(json.loads(name.removeprefix(_PREFIX)))
+    return _as_key(json.loads(name.removeprefix(PREFIX)))
 
 
 def _as_key(plain: Any) -> Any:

@@ -234,6 +234,14 @@ class Store:
         """Return the keys."""
         return list(self._directory)
 
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes each state takes, by key; the states are not read."""
+        with self._mutex, self._faults("read"), self._reading() as database:
+            rows = database.execute(
+                "SELECT key, length(data) FROM directory JOIN states USING (place)"
+            ).fetchall()
+        return {key: size for key, size in rows if key in self._directory}
+
     # Writing -------------------------------------------------------------------------------------
 
     def save(
@@ -408,6 +416,21 @@ class Store:
             raise
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise StoreError(f"{self.path} is damaged: {error}") from error
+
+
+def is_store(path: Path) -> bool:
+    """Return whether a file is an SQLite database, as a store is; never raises for one that isn't.
+
+    Examples
+    --------
+    >>> is_store(Path("pyproject.toml"))
+    False
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
 
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:

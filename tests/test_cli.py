@@ -209,7 +209,7 @@ def test_keys_of_parquet_may_be_any_plain_type(tmp_path):
             "p": [0.5] * 4,
             "y": [True, False, None, True],
             "int": [1, 2, 1, None],
-            "nan": [float("nan"), float("nan"), 1.0, None],
+            "nan": [float("nan"), 1.0, float("nan"), None],
             "word": pa.array(["a", "b", "a", None]).dictionary_encode(),
             "when": pa.array([1, 2, 1, None], pa.timestamp("ns")),
             "list": [[1], [2], [1], None],

@@ -509,7 +509,6 @@ def test_a_hedge_is_charged_what_it_served(tmp_path: Path) -> None:
         with Store(tmp_path / "run.db") as store:
             run(events[:stop], HedgedCalibrator(), lambda *_: None, store, join=LabelJoin(100))
     with Store(tmp_path / "run.db") as store:
-        (name,) = (name for name in store if name.startswith("key:"))
-        found = store.get(name)
+        found = store.get(name_of(None))
     assert found.weights == expected.weights
     assert found.mean_delay == expected.mean_delay > 10

@@ -22,6 +22,7 @@ def test_every_example_has_a_test_and_is_short() -> None:
         "cusum_network",
         "decide_on_a_stream",
         "delayed_labels",
+        "durable_stream",
         "ordinal_labels",
         "quantiles",
         "quickstart",
@@ -49,6 +50,17 @@ def test_delayed_labels(capsys: pytest.CaptureFixture[str]) -> None:
     raw, asked_again, served = printed_numbers("delayed_labels", capsys)
     assert served < asked_again - 0.05
     assert served < raw - 0.05
+
+
+def test_durable_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    path = next(path for path in EXAMPLES if path.stem == "durable_stream")
+    runpy.run_path(str(path), run_name="__main__")
+    out = capsys.readouterr().out
+    assert "stopped after 2500 events, went on to 5800" in out
+    assert "without a stop: True" in out
+    _, north, south = map(float, NUMBER.findall(out))
+    assert north == pytest.approx(0.25, abs=0.1)
+    assert south == pytest.approx(0.71, abs=0.1)
 
 
 def test_quantiles(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ def history():
 
 def test_areas_are_the_weights_from_below(history):
     display = HedgeWeightsDisplay.from_history(history, ax=Figure().subplots())
-    assert len(display.areas_) == len(display.names) == 6
+    assert len(display.areas_) == len(display.names) == 7
     below = np.zeros(40)
     for area, name in zip(display.areas_, display.names, strict=True):
         top = below + np.array([weights[name] for weights in history])

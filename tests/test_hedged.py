@@ -17,7 +17,7 @@ from streamcal import (
     IsotonicCalibrator,
     PlattCalibrator,
 )
-from streamcal.calibration.hedged import Ticket, default_calibrators
+from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrators
 from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
 from tests.contract import calibrator_contract
 from tests.oracles_hedged import mixtures, sequences, total_loss
@@ -177,7 +177,9 @@ def test_the_team_in_one_call_is_its_members_one_by_one(calibrators):
     answers = np.array([c.clone().predict_learn_many(scores, y, w) for c in members]).T
     hedge, batch = HedgedCalibrator(calibrators), HedgedCalibrator(calibrators)
     served = serve(hedge, scores, y, w)
-    assert served[1:] == pytest.approx(mixtures(answers, y, SHARES, w)[1:], rel=1e-9)
+    prior = None if calibrators else DEFAULT_PRIOR
+    expected = mixtures(answers, y, SHARES, w, prior=prior)
+    assert served[1:] == pytest.approx(expected[1:], rel=1e-9)
     assert batch.predict_learn_many(scores, y, w) == pytest.approx(served, rel=1e-12)
     assert list(batch.weights.values()) == pytest.approx(list(hedge.weights.values()), abs=1e-9)
     assert batch.predict_many(scores).tolist() == [batch.predict_one(s) for s in scores.tolist()]
@@ -205,11 +207,15 @@ def test_weights_can_be_read():
         "IdentityCalibrator()",
         "PlattCalibrator()",
         "PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0)",
+        "PlattCalibrator(prior=10.0, half_life=100.0)",
         "IsotonicCalibrator(window=200)",
-        "IsotonicCalibrator(window=2000)",
-        "IsotonicCalibrator()",
+        "IsotonicCalibrator(window=1000)",
+        "IsotonicCalibrator(window=10000)",
     )
-    assert list(hedge.weights.values()) == pytest.approx([1.0 / 6.0] * 6)
+    even = HedgedCalibrator(default_calibrators())
+    assert list(even.weights.values()) == pytest.approx([1.0 / 7.0] * 7)
+    first, *_, short, middle, last = hedge.weights.values()
+    assert short < middle < last == first
     assert hedge.share_weights == pytest.approx(dict.fromkeys(SHARES, 1.0 / 3.0))
     rng = np.random.default_rng(1)
     scores = rng.uniform(size=2_000)
@@ -297,7 +303,7 @@ def test_what_was_served_is_charged():
                 calibrator.learn_one(scores[t - delay], y[t - delay])
         answers.append(said)
     powers = np.full(400, 1.0 / (delay + 1))
-    expected = mixtures(np.array(answers).T, y, SHARES, powers, delay)
+    expected = mixtures(np.array(answers).T, y, SHARES, powers, delay, prior=DEFAULT_PRIOR)
     assert by_ticket[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
 
 
@@ -349,7 +355,7 @@ def test_tempered_weights_lack_the_guarantee_of_interleaved_ones():
         ((1, "abc"), TypeError, "`served` must be a ticket"),
         ((4, (0.5,) * 6), ValueError, "has learned 3 samples, got one after 4"),
         ((-1, (0.5,) * 6), ValueError, "got one after -1"),
-        ((1, (0.5,) * 5), ValueError, r"`served` must hold 6 answers in \[0, 1\]"),
+        ((1, (0.5,) * 5), ValueError, r"`served` must hold 7 answers in \[0, 1\]"),
         ((1, (0.5,) * 5 + (math.nan,)), ValueError, r"answers in \[0, 1\]"),
         ((1, (0.5,) * 5 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
     ],
@@ -371,7 +377,7 @@ def test_bad_ticket(served, error, message):
         ({"share": ()}, ValueError, "`share`"),
         ({"share": "0.1"}, TypeError, "`share`"),
         ({"share": math.nan}, ValueError, "`share`"),
-        ({"prior": (1.0, 2.0)}, ValueError, r"one weight per calibrator \(6\), got 2"),
+        ({"prior": (1.0, 2.0)}, ValueError, r"one weight per calibrator \(7\), got 2"),
         ({"prior": (0.0,) * 6}, ValueError, "`prior` must be a positive finite number, got 0.0"),
         ({"prior": 1.0}, TypeError, "`prior` must be a sequence of weights, got 1.0"),
         ({"delay": -1}, ValueError, "`delay` must be an int of at least 0, got -1"),

@@ -31,13 +31,16 @@ LAYERS = [
     {"keyed"},
     {"engine"},
     {"plot"},
-    {"tables", "demo", "spark"},
+    {"tables", "demo", "report", "spark"},
     {"cli", "commands", "resume"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
-OPTIONAL = {"google", "matplotlib", "pandas", "pyarrow", "pyspark", "rich", "typer"}
+OPTIONAL = {
+    *("bokeh", "google", "jinja2", "markupsafe", "matplotlib", "pandas"),
+    *("pyarrow", "pyspark", "rich", "typer"),
+}
 # What takes its time to import, required or not.
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
 
@@ -178,6 +181,27 @@ def test_java_that_cannot_be_had_is_said(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert "Java 17 or newer is not here (but 1.8)" in done.stderr
     assert "apt install openjdk-17-jre-headless" in done.stderr
+
+
+@pytest.mark.parametrize("npm", [None, "exit 1"])
+def test_a_browser_that_cannot_be_had_is_said(npm, tmp_path):
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "mkdir", "rm", "uname"):
+        (tools / name).symlink_to(shutil.which(name))
+    if npm:
+        (tools / "npm").write_text(f"#!/bin/sh\n{npm}\n")
+        (tools / "npm").chmod(0o755)
+    done = subprocess.run(
+        [shutil.which("bash"), tmp_path / ".ci" / "browser"],
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "the report is not tested in a browser" in done.stderr
+    assert "apt install chromium" in done.stderr
 
 
 @pytest.mark.parametrize(

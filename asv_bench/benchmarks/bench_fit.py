@@ -1,4 +1,4 @@
-"""`isotonic_fit` and `PAVStack` against SciPy's isotonic regression, on presorted scores."""
+"""`isotonic_fit`, whole and in parts, and `PAVStack`; SciPy's regression on presorted scores."""
 
 from typing import Any
 
@@ -27,6 +27,39 @@ class Fit:
 
     def time_scipy(self, n: int, labels: str) -> None:
         self.peer(self.y)
+
+
+class Sharded:
+    """Samples in any order, in two shards: on one core, by ranges there, by ranges in a pool."""
+
+    params = (1_000_000,)
+    param_names = ("n",)
+
+    def setup(self, n: int) -> None:
+        import multiprocess
+
+        from streamcal import isotonic_fit, isotonic_fit_sharded
+
+        rng = np.random.default_rng(1)
+        scores = rng.random(n)
+        y = (rng.random(n) < scores).astype(np.float64)
+        self.shards = [(scores[::2], y[::2]), (scores[1::2], y[1::2])]
+        self.fit: Any = isotonic_fit
+        self.fit_sharded: Any = isotonic_fit_sharded
+        self.pool = multiprocess.get_context("spawn").Pool(2)
+        self.fit_sharded(self.shards, pool=self.pool)  # its processes have loaded their kernels
+
+    def teardown(self, n: int) -> None:
+        self.pool.terminate()
+
+    def time_one_core(self, n: int) -> None:
+        self.fit(*map(np.concatenate, zip(*self.shards, strict=True)))
+
+    def time_ranges_on_one_core(self, n: int) -> None:
+        self.fit_sharded(self.shards, n_ranges=2)
+
+    def time_two_processes(self, n: int) -> None:
+        self.fit_sharded(self.shards, pool=self.pool)
 
 
 class Stack:

@@ -319,6 +319,23 @@ class IsotonicCalibrator(Calibrator):
         keep[gone] = False
         self._rebuild(scores[keep], sums[:, keep], counts[keep])
 
+    def samples(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return distinct scores, ascending, the weight of each and its weighted sum; O(n_scores).
+
+        Arrays of shape ``(n_scores,)``. With binary labels the sums are the weights of the
+        positive ones. The prior is no part of it.
+
+        Examples
+        --------
+        >>> calibrator = IsotonicCalibrator()
+        >>> calibrator.learn_many([0.4, 0.3, 0.4], [0, 1, 1])
+        >>> calibrator.samples()
+        (array([0.3, 0.4]), array([1., 2.]), array([1., 1.]))
+        """
+        scores, sums, _ = self._slots()
+        weights, totals = sums / self._data[kernels.GROWTH]
+        return scores, weights, totals
+
     def _slots(
         self,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:

@@ -1,5 +1,6 @@
 """River metrics: how good, calibrated and sharp probabilities are, and how far off ranks are."""
 
+from streamcal.metrics.bands import Band
 from streamcal.metrics.brier import BrierScore
 from streamcal.metrics.corp import CORP
 from streamcal.metrics.ece import ECE
@@ -11,15 +12,23 @@ from streamcal.metrics.ordinal import (
     QuadraticKappa,
     RankedProbabilityScore,
 )
+from streamcal.metrics.rolling_corp import RollingCORP
+from streamcal.metrics.smooth_ece import SmoothECE, smooth_ece
+from streamcal.metrics.spiegelhalter import SpiegelhalterZ
 
 __all__ = [
     "CORP",
     "ECE",
     "MAE",
     "MZE",
+    "Band",
     "BrierScore",
     "MacroMAE",
     "OneOffAccuracy",
     "QuadraticKappa",
     "RankedProbabilityScore",
+    "RollingCORP",
+    "SmoothECE",
+    "SpiegelhalterZ",
+    "smooth_ece",
 ]

@@ -3,9 +3,11 @@
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import ClassificationMetric
 
-from streamcal._validation import as_number, as_weight
+from streamcal._validation import as_number, as_vector, as_weight, check_same_length
 
 # Probabilities renormalised in floating point may leave [0, 1] by some rounding errors.
 _ROUNDING = 1e-9
@@ -125,3 +127,39 @@ def check_label_kind(label: Any, pos_val: Any) -> None:
     """Refuse names where ``pos_val`` is no name: every sample would silently count as negative."""
     if isinstance(label, str) != isinstance(pos_val, str):
         raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
+
+
+def check_int(name: str, value: Any, least: int) -> None:
+    """Raise ``ValueError`` unless ``value`` is an int of at least ``least``."""
+    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_int or value < least:
+        raise ValueError(f"`{name}` must be an int of at least {least}, got {value!r}")
+
+
+def as_events(
+    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return whether the positive label came true (0.0 or 1.0), and its probability, or raise.
+
+    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample.
+    """
+    p = as_vector(y_prob, "y_prob")
+    if not len(p):
+        raise ValueError("`y_prob` must hold at least one prediction, got none")
+    rounded = np.array([as_probability(p.min(), "y_prob"), as_probability(p.max(), "y_prob")])
+    labels = np.asarray(y_true)
+    if labels.ndim != 1:
+        raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
+    distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
+    if len(distinct) > 2:
+        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
+    if any(label != label for label in distinct):
+        raise ValueError("`y_true` must not hold NaN")
+    for label in distinct:
+        check_label_kind(label, pos_val)
+    if len(distinct) == 2 and pos_val not in distinct:
+        listed = sorted(distinct, key=str)
+        raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")
+    happened = np.asarray(labels == pos_val, dtype=np.float64)
+    check_same_length(happened, len(p), "y_true")
+    return happened, np.clip(p, *rounded)

@@ -12,6 +12,7 @@ S(p) is a running mean, so the split of a stream costs a walk over the blocks.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics.bands import Band, corp_band
 
 SCORES = ("brier", "log")
 
@@ -80,7 +82,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     def get(self) -> float:
         """Return the miscalibration MCB."""
-        return self._split().mcb
+        return self.split().mcb
 
     @property
     def mean_score(self) -> float:
@@ -90,28 +92,85 @@ class CORP(ProbabilityMetric, BinaryMetric):
     @property
     def mcb(self) -> float:
         """Miscalibration S(p) − S(C(p)) ≥ 0: what the best monotone recalibration would gain."""
-        return self._split().mcb
+        return self.split().mcb
 
     @property
     def dsc(self) -> float:
         """Discrimination S(ȳ) − S(C(p)) ≥ 0: what is known beyond the overall frequency."""
-        return self._split().dsc
+        return self.split().dsc
 
     @property
     def unc(self) -> float:
         """Uncertainty S(ȳ) ≥ 0: the score of the overall frequency, whatever the model."""
-        return self._split().unc
+        return self.split().unc
 
     def staircase(self) -> Staircase:
         """Return the recalibration C, the CORP reliability curve."""
         return self._calibrator.staircase()
+
+    def band(
+        self,
+        kind: str = "consistency",
+        *,
+        method: str = "resampling",
+        level: float = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+    ) -> Band:
+        """Return a pointwise band for the reliability curve; see `streamcal.metrics.bands`.
+
+        Weights count samples here: those of equal predictions must add up to whole numbers.
+
+        Parameters
+        ----------
+        kind
+            ``"consistency"``: around the diagonal, where the curve of calibrated predictions would
+            lie. ``"confidence"``: around the curve, where the true frequencies lie.
+        method
+            ``"resampling"`` or ``"asymptotic"``.
+        level
+            The probability at each score, in (0, 1).
+        n_resamples, seed
+            Sets of labels that are drawn where resampling, and the seed.
+
+        Returns
+        -------
+        band : Band
+            ``(scores, lower, upper)``, arrays of shape ``(n_points,)``, at most 1000 points.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range, nothing was added, or weights are no counts.
+
+        Examples
+        --------
+        >>> from streamcal.metrics import CORP
+        >>> metric = CORP()
+        >>> for i in range(100):
+        ...     metric.update(i % 10 < 3, 0.2)
+        >>> band = metric.band(method="asymptotic")
+        >>> print(f"{band.lower[0]:.3f} to {band.upper[0]:.3f}")
+        0.134 to 0.266
+        """
+        if not self._calibrator.n_samples:
+            raise ValueError("`band` needs at least one prediction, got none")
+        return corp_band(
+            *self._calibrator.samples(),
+            kind=kind,
+            method=method,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
 
     def _mean_score(self) -> float:
         if not self._calibrator.n_samples:
             return 0.0
         return math.inf if self._n_infinite else self._sum / self._weight
 
-    def _split(self) -> Decomposition:
+    def split(self) -> Decomposition:
+        """Return mean score, MCB, DSC and UNC by one walk over the blocks."""
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
         return decompose(self.staircase(), self._mean_score(), self.score)
@@ -132,12 +191,29 @@ class CORP(ProbabilityMetric, BinaryMetric):
             self._n_infinite = 0
             return
         self._weight += sign * w
-        if self.score == "brier":
-            self._sum += sign * w * (p - happened) ** 2
-        elif p == 1.0 - happened:
+        if self.score == "log" and p == 1.0 - happened:
             self._n_infinite += sign
         else:
-            self._sum -= sign * w * (math.log(p) if happened else math.log1p(-p))
+            self._sum += sign * w * _score_of(p, happened, self.score)
+
+    def renew_sums(self, samples: Iterable[tuple[bool, float, float]]) -> None:
+        """Sum the samples (label, prediction, weight) that are here again, without the rounding.
+
+        A window calls this now and then: its sums would else drift, by one rounding a sample.
+        """
+        kept = list(samples)
+        self._weight = math.fsum(w for _, _, w in kept)
+        self._sum = math.fsum(
+            w * _score_of(p, happened, self.score)
+            for happened, p, w in kept
+            if self.score == "brier" or p != 1.0 - happened
+        )
+
+
+def _score_of(p: float, happened: bool, score: str) -> float:
+    if score == "brier":
+        return (p - happened) ** 2
+    return -(math.log(p) if happened else math.log1p(-p))
 
 
 def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], score: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice
-from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
 
 _TOP = 1 << 64  # above every bit pattern of a float
 
@@ -72,8 +72,8 @@ class ECE(ProbabilityMetric, BinaryMetric):
         max_scores: int = 10_000,
     ) -> None:
         check_choice(strategy, "strategy", ("width", "mass"))
-        _check_int("n_bins", n_bins, 1)
-        _check_int("max_scores", max_scores, 2)
+        check_int("n_bins", n_bins, 1)
+        check_int("max_scores", max_scores, 2)
         self.n_bins = n_bins
         self.strategy = strategy
         self.pos_val = pos_val
@@ -149,11 +149,6 @@ class ECE(ProbabilityMetric, BinaryMetric):
                 kept[i] += amount
         self._cells = cells
         self._dropped_bits += drop
-
-
-def _check_int(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be an int of at least {least}, got {value!r}")
 
 
 def _drop(key: int, bits: int) -> int:

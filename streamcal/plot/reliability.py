@@ -2,8 +2,8 @@
 
 The curve is the isotonic regression of the labels on the predictions (CORP), so it needs no choice
 of bins and its distance from the diagonal is the miscalibration MCB that the corner quotes. How far
-a curve may stray by chance is shown by resampling: labels are drawn from the predictions
-themselves, as if these were calibrated, and the band holds the middle of the curves that come out.
+a curve may stray by chance is shown by a band, around the diagonal or around the curve; see
+`streamcal.metrics.bands`.
 
 Scores are histogrammed under the diagonal, below the zero line of the same axes, so that a diagram
 fits into any axes of any layout.
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_vector, check_choice, check_same_length
+from streamcal._validation import check_choice
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import Staircase, isotonic_fit
-from streamcal.metrics._base import as_probability, check_label_kind
+from streamcal.metrics._base import as_events
+from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
 from streamcal.metrics.corp import SCORES, mean_score_of
 
 if TYPE_CHECKING:
@@ -36,14 +37,12 @@ if TYPE_CHECKING:
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--", ":", "-.")
 _GRAY = "#555555"
-_BAND_GROUPS = 1000  # scores are grouped to at most so many before resampling
 _BINS = 50
 _MARKED_BLOCKS = 12  # at most so many blocks are drawn with dots
 
 
 _Array = NDArray[np.float64]
 _Path = tuple[_Array, _Array]  # x and y of corners
-_Band = tuple[_Array, _Array, _Array]  # x, low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +63,8 @@ class ReliabilityCurve:
         Number of predictions; None where only a staircase is known.
     decomposition : Decomposition or None
         ``mean_score``, ``mcb``, ``dsc``, ``unc``; None where only a staircase is known.
-    band : tuple of three ndarrays of shape (n_points,), or None
-        Scores and the lower and upper end of the consistency band there.
+    band : Band or None
+        Scores and the lower and upper end of the band there, as of `streamcal.metrics.CORP.band`.
     """
 
     staircase: Staircase
@@ -74,7 +73,52 @@ class ReliabilityCurve:
     edges: _Array
     n_samples: int | None = None
     decomposition: Decomposition | None = None
-    band: _Band | None = None
+    band: Band | None = None
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        pos_val: Any = True,
+        name: str | None = None,
+        score: str = "brier",
+        band: str = "consistency",
+        method: str = "resampling",
+        level: float | None = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+    ) -> Self:
+        """Compute what `ReliabilityDisplay.from_predictions` draws; parameters are its.
+
+        Examples
+        --------
+        >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+        >>> curve.decomposition.mcb
+        0.15
+        """
+        check_choice(score, "score", SCORES)
+        check_choice(band, "band", KINDS)
+        check_choice(method, "method", METHODS)
+        happened, p = as_events(y_true, y_prob, pos_val)
+        found = None
+        if level is not None:
+            if not 0.0 < level < 1.0:
+                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
+            scores, group = np.unique(p, return_inverse=True)
+            found = corp_band(
+                scores,
+                np.bincount(group).astype(np.float64),
+                np.asarray(np.bincount(group, happened), dtype=np.float64),
+                kind=band,
+                method=method,
+                level=level,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+        (curve,) = _curves_of_predictions({name: (happened, p)}, score, found)
+        return cls(**vars(curve))
 
     def points(self) -> _Path:
         """Return the corners of the curve, over the scores that were learned.
@@ -102,7 +146,7 @@ class HasStaircase(Protocol):
 
 
 class ReliabilityDisplay:
-    """Reliability diagram with the CORP curve, its consistency band and its score parts [1]_.
+    """Reliability diagram with the CORP curve, a band for it and its score parts [1]_.
 
     Make one with `from_predictions`, `from_models` or `from_calibrator`; as with scikit-learn's
     displays, these compute and draw, and `plot` draws again elsewhere. Nothing is shown or saved:
@@ -115,7 +159,9 @@ class ReliabilityDisplay:
     score
         The score in the corner, ``"brier"`` or ``"log"``.
     level
-        The level of the curves' consistency bands, for the legend.
+        The level of the curves' bands, for the legend.
+    band
+        Their kind, ``"consistency"`` or ``"confidence"``, for the legend.
     xlabel, ylabel
         The axes' labels.
 
@@ -130,7 +176,7 @@ class ReliabilityDisplay:
     lines_ : list of matplotlib Line2D
         One curve for each model.
     band_ : matplotlib PolyCollection or None
-        The consistency band.
+        The band.
     text_ : matplotlib AnchoredOffsetbox or None
         The table in the corner.
 
@@ -163,15 +209,18 @@ class ReliabilityDisplay:
         *,
         score: str = "brier",
         level: float | None = None,
+        band: str = "consistency",
         xlabel: str = "Predicted probability",
         ylabel: str = "Observed frequency",
     ) -> None:
         if not curves:
             raise ValueError("`curves` must hold at least one curve, got none")
         check_choice(score, "score", SCORES)
+        check_choice(band, "band", KINDS)
         self.curves = tuple(curves)
         self.score = score
         self.level = level
+        self.band = band
         self.xlabel = xlabel
         self.ylabel = ylabel
 
@@ -184,6 +233,8 @@ class ReliabilityDisplay:
         pos_val: Any = True,
         name: str | None = None,
         score: str = "brier",
+        band: str = "consistency",
+        method: str = "resampling",
         level: float | None = 0.9,
         n_resamples: int = 500,
         seed: int = 0,
@@ -203,13 +254,16 @@ class ReliabilityDisplay:
             The name in the legend.
         score
             The score to split in the corner: ``"brier"`` or ``"log"``.
+        band
+            ``"consistency"``: around the diagonal, where the curves of calibrated predictions lie;
+            ``"confidence"``: around the curve, where the true frequencies lie.
+        method
+            How the band is found, ``"resampling"`` or ``"asymptotic"``; see
+            `streamcal.metrics.bands`.
         level
-            The level of the pointwise consistency band, in (0, 1); None for no band.
-        n_resamples
-            Resampled label sets behind the band. Above 1000 distinct predictions neighbours are
-            grouped first, so that the band costs the same for a million.
-        seed
-            The seed of the resampling.
+            The level of the pointwise band, in (0, 1); None for no band.
+        n_resamples, seed
+            Label sets that are drawn where resampling, and the seed.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
 
@@ -224,17 +278,19 @@ class ReliabilityDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        check_choice(score, "score", SCORES)
-        happened, p = _check_predictions(y_true, y_prob, pos_val)
-        band = None
-        if level is not None:
-            if not 0.0 < level < 1.0:
-                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
-            if n_resamples < 1:
-                raise ValueError(f"`n_resamples` must be a positive int, got {n_resamples!r}")
-            band = _consistency_band(p, level, n_resamples, seed)
-        curves = _curves_of_predictions({name: (happened, p)}, score, band)
-        return cls(curves, score=score, level=level).plot(ax=ax)
+        curve = ReliabilityCurve.from_predictions(
+            y_true,
+            y_prob,
+            pos_val=pos_val,
+            name=name,
+            score=score,
+            band=band,
+            method=method,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return cls([curve], score=score, level=level, band=band).plot(ax=ax)
 
     @classmethod
     def from_models(
@@ -277,7 +333,7 @@ class ReliabilityDisplay:
                 y_true, y_prob = pair
             except (TypeError, ValueError):
                 raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
-            checked[str(name)] = _check_predictions(y_true, y_prob, pos_val)
+            checked[str(name)] = as_events(y_true, y_prob, pos_val)
         return cls(_curves_of_predictions(checked, score, None), score=score).plot(ax=ax)
 
     @classmethod
@@ -489,7 +545,7 @@ class ReliabilityDisplay:
         band: list[Artist] = []
         if self.band_ is not None and self.level is not None:
             patch = Rectangle((0, 0), 18, 8, color=_COLORS[0], alpha=0.18, linewidth=0)
-            band.append(with_key(patch, f"{100 * self.level:g}% consistency band", _GRAY))
+            band.append(with_key(patch, f"{100 * self.level:g}% {self.band} band", _GRAY))
 
         rows = [_numbers(curve, self.score) for curve in self.curves]
         if wide:
@@ -521,32 +577,8 @@ def _shortened(name: str) -> str:
     return name if len(name) <= 24 else name[:23] + "…"
 
 
-def _check_predictions(y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any) -> tuple[_Array, _Array]:
-    """Return whether the positive label came true (0.0 or 1.0), and its probability, or raise."""
-    p = as_vector(y_prob, "y_prob")
-    if not len(p):
-        raise ValueError("`y_prob` must hold at least one prediction, got none")
-    rounded = np.array([as_probability(p.min(), "y_prob"), as_probability(p.max(), "y_prob")])
-    labels = np.asarray(y_true)
-    if labels.ndim != 1:
-        raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
-    distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
-    if len(distinct) > 2:
-        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
-    if any(label != label for label in distinct):
-        raise ValueError("`y_true` must not hold NaN")
-    for label in distinct:
-        check_label_kind(label, pos_val)
-    if len(distinct) == 2 and pos_val not in distinct:
-        listed = sorted(distinct, key=str)
-        raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")
-    happened = np.asarray(labels == pos_val, dtype=np.float64)
-    check_same_length(happened, len(p), "y_true")
-    return happened, np.clip(p, *rounded)
-
-
 def _curves_of_predictions(
-    models: Mapping[str | None, tuple[_Array, _Array]], score: str, band: _Band | None
+    models: Mapping[str | None, tuple[_Array, _Array]], score: str, band: Band | None
 ) -> list[ReliabilityCurve]:
     fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
     edges = _edges(
@@ -567,29 +599,6 @@ def _curves_of_predictions(
         )
         for name, (happened, p) in models.items()
     ]
-
-
-def _consistency_band(p: _Array, level: float, n_resamples: int, seed: int) -> _Band:
-    """Return scores and the pointwise quantiles of curves of labels drawn from the scores.
-
-    Labels of equal scores are drawn together, as one binomial count. Where distinct scores are
-    many, so are those of neighbours, except at both ends, where single samples decide.
-    """
-    scores, counts = np.unique(p, return_counts=True)
-    if len(scores) > _BAND_GROUPS:
-        n, tail = len(p), _BAND_GROUPS // 10
-        middle = np.linspace(tail, n - tail, 8 * tail, endpoint=False)
-        cuts = np.concatenate([np.arange(tail), middle, np.arange(n - tail, n)])
-        starts = np.unique(np.searchsorted(np.cumsum(counts), cuts, side="right"))
-        sums = np.add.reduceat(scores * counts, starts)
-        counts = np.add.reduceat(counts, starts)
-        scores = np.clip(sums / counts, 0.0, 1.0)
-    rng = np.random.default_rng(seed)
-    means = rng.binomial(counts, scores, size=(n_resamples, len(scores))) / counts
-    weights = counts.astype(np.float64)
-    curves = np.stack([isotonic_fit(scores, row, weights)(scores) for row in means])
-    low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
-    return scores, low, high
 
 
 def _edges(ends: Sequence[_Array], values: Sequence[_Array]) -> _Array:

@@ -1,0 +1,54 @@
+"""Diagnostics: a sample into each metric, its value, and a band for 10,000 predictions."""
+
+import numpy as np
+
+
+class Metrics:
+    """The metrics after 1,000 predictions."""
+
+    params = (["CORP", "RollingCORP", "SmoothECE", "SpiegelhalterZ", "ECE"],)
+    param_names = ("metric",)
+    warmup_time = 0.0
+    repeat = (2, 10, 5.0)
+
+    def setup(self, metric: str) -> None:
+        from streamcal import metrics
+
+        rng = np.random.default_rng(1)
+        p = rng.random(1_000)
+        self.samples = list(zip((rng.random(1_000) < p).tolist(), p.tolist(), strict=True))
+        self.make = getattr(metrics, metric)
+        self.metric = self.make()
+        for sample in self.samples:
+            self.metric.update(*sample)
+        self.metric.get()
+
+    def time_1_000_updates(self, metric: str) -> None:
+        fresh = self.make()
+        for sample in self.samples:
+            fresh.update(*sample)
+
+    def time_get(self, metric: str) -> None:
+        self.metric.get()
+
+
+class Bands:
+    """A band of 10,000 distinct predictions."""
+
+    params = (["consistency", "confidence"], ["resampling", "asymptotic"])
+    param_names = ("kind", "method")
+    warmup_time = 0.0
+    repeat = (2, 5, 5.0)
+
+    def setup(self, kind: str, method: str) -> None:
+        from streamcal.metrics import CORP
+
+        rng = np.random.default_rng(1)
+        self.metric = CORP()
+        p = rng.random(10_000)
+        for sample in zip((rng.random(10_000) < p).tolist(), p.tolist(), strict=True):
+            self.metric.update(*sample)
+        self.metric.band(kind, method=method)
+
+    def time_band(self, kind: str, method: str) -> None:
+        self.metric.band(kind, method=method)

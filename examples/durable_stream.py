@@ -1,0 +1,59 @@
+"""A stream that survives: keys, labels that come late, and a process that stops in between.
+
+Scores of two shops come with an id, their labels 200 events later with the same id. The second run
+starts from nothing but the file, goes on at the event where the first one stopped, and answers
+what a run without a stop would have answered.
+"""
+
+import math
+import pathlib
+import random
+import tempfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal import IsotonicCalibrator, KeyedCalibrator
+from streamcal.engine import Event, LabelJoin, run
+from streamcal.store import Store
+
+DELAY = 200
+
+
+def stream(n_scores: int) -> list[Event]:
+    rng = random.Random(3)
+    events, late = [], []
+    for number in range(n_scores):
+        shop, score = rng.choice(["north", "south"]), rng.random()
+        truth = score**2 if shop == "north" else math.sqrt(score)
+        events.append(Event(score, key=shop, id=number))
+        late.append(Event(math.nan, float(rng.random() < truth), key=shop, id=number))
+        if number >= DELAY:
+            events.append(late[number - DELAY])
+    return events
+
+
+def serve(path: pathlib.Path, events: list[Event]) -> tuple[NDArray[np.float64], int, list[float]]:
+    """Go on from where the file was left; return the answers, the offset, what is said of 0.5."""
+    answers: list[NDArray[np.float64]] = []
+    with Store(path) as store:
+        shops = KeyedCalibrator(IsotonicCalibrator(window=2_000), max_keys=1_000, store=store)
+        join = LabelJoin(horizon=10_000)
+        at = run(events, shops, lambda offset, p: answers.append(p), store, join=join)
+        return np.concatenate(answers), at, [shops.predict_one(k, 0.5) for k in ("north", "south")]
+
+
+def main() -> None:
+    events = stream(3_000)
+    with tempfile.TemporaryDirectory() as folder:
+        first, stopped, _ = serve(pathlib.Path(folder, "run.db"), events[:2_500])
+        second, ended, (north, south) = serve(pathlib.Path(folder, "run.db"), events)
+        whole, _, _ = serve(pathlib.Path(folder, "another.db"), events)
+    print(f"stopped after {stopped} events, went on to {ended}")
+    same = np.array_equal(np.concatenate([first, second]), whole, equal_nan=True)
+    print(f"the same answers as without a stop: {same}")
+    print(f"0.5 means {north:.2f} in the north and {south:.2f} in the south")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Miscalibration over time: the CORP split of a sliding window, and its history.
+
+One number for a whole stream hides when a model went wrong. Here the split of the last ``window``
+samples is exact after each of them (the staircase forgets as it learns), and every so often it is
+written down. The history is bounded: when it is full, every second point goes and the next ones
+come half as often, so that it always spans the whole stream evenly.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from river.metrics.base import BinaryMetric
+
+from streamcal._validation import check_window
+from streamcal.calibration.staircase import Staircase
+from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
+from streamcal.metrics.corp import CORP
+
+_MUCH_HEAVIER = 1e3
+
+
+class RollingPoint(NamedTuple):
+    """The split of a window, written down after sample number ``n_seen``."""
+
+    n_seen: int
+    mean_score: float
+    mcb: float
+    dsc: float
+    unc: float
+
+
+class RollingCORP(ProbabilityMetric, BinaryMetric):
+    """Miscalibration, discrimination and uncertainty of the last samples, and their history.
+
+    The value is the MCB of the window, exact; see `CORP` for the split. A window of n calibrated
+    samples has an MCB above 0 too, which falls as n grows: compare windows of one length, and the
+    first ``window`` samples with nothing. Draw it with `streamcal.plot.MiscalibrationDisplay`.
+
+    Parameters
+    ----------
+    window
+        How many samples the split is of.
+    score
+        ``"brier"`` or ``"log"``.
+    every
+        Write a point after every so many samples; by default a twentieth of the window.
+    max_points
+        Keep at most so many points, at least 2, by leaving out every second where there are more.
+    pos_val
+        The positive label. None: the label the model puts first.
+
+    Examples
+    --------
+    >>> import random
+    >>> from streamcal.metrics import RollingCORP
+    >>> rng, metric = random.Random(1), RollingCORP(window=500, every=500)
+    >>> for n in range(2000):  # calibrated in the first half, then probabilities are too high
+    ...     p = rng.random()
+    ...     metric.update(rng.random() < (p if n < 1000 else p**3), p)
+    >>> [(point.n_seen, round(point.mcb, 3)) for point in metric.history]
+    [(500, 0.01), (1000, 0.008), (1500, 0.071), (2000, 0.065)]
+    """
+
+    def __init__(
+        self,
+        window: int = 1000,
+        score: str = "brier",
+        every: int | None = None,
+        max_points: int = 1000,
+        pos_val: Any = True,
+    ) -> None:
+        check_window(window)
+        if not window:  # None is no window here
+            raise ValueError(f"`window` must be a positive int, got {window!r}")
+        check_window(every, "every")
+        check_int("max_points", max_points, 2)
+        self._corp = CORP(score)
+        self.window = window
+        self.score = score
+        self.every = every
+        self.max_points = max_points
+        self.pos_val = pos_val
+        self._samples: deque[tuple[bool, float, float]] = deque()
+        self._history: list[RollingPoint] = []
+        self._step = max(window // 20, 1) if every is None else every
+        self._n_seen = 0
+
+    def get(self) -> float:
+        """Return the miscalibration MCB of the window, 0 before the first update."""
+        return self._corp.get()
+
+    @property
+    def mean_score(self) -> float:
+        """The mean Brier score or log loss of the window."""
+        return self._corp.mean_score
+
+    @property
+    def mcb(self) -> float:
+        """Miscalibration of the window, at least 0."""
+        return self._corp.mcb
+
+    @property
+    def dsc(self) -> float:
+        """Discrimination of the window, at least 0."""
+        return self._corp.dsc
+
+    @property
+    def unc(self) -> float:
+        """Uncertainty of the window, at least 0."""
+        return self._corp.unc
+
+    @property
+    def history(self) -> list[RollingPoint]:
+        """The points written down so far, oldest first: at most ``max_points``."""
+        return list(self._history)
+
+    def staircase(self) -> Staircase:
+        """Return the CORP reliability curve of the window."""
+        return self._corp.staircase()
+
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        self._corp.update(happened, p, w)
+        self._samples.append((happened, p, w))
+        if len(self._samples) > self.window:
+            oldest = self._samples.popleft()
+            self._corp.revert(*oldest)
+            # What rounding left of it may outweigh the rest, or adds up as the window goes on.
+            if oldest[2] > _MUCH_HEAVIER * w or self._n_seen % self.window == 0:
+                self._corp.renew_sums(self._samples)
+        self._n_seen += 1
+        if self._n_seen % self._step == 0:
+            self._write()
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        try:
+            self._samples.remove((happened, p, w))
+        except ValueError:
+            raise ValueError(
+                f"`y_pred` must have been added before and be in the window, got {y_pred!r}"
+            ) from None
+        self._corp.revert(happened, p, w)
+
+    def _write(self) -> None:
+        split = self._corp.split()
+        self._history.append(RollingPoint(self._n_seen, *split))
+        if len(self._history) > self.max_points:
+            self._step *= 2
+            self._history = [p for p in self._history if p.n_seen % self._step == 0]

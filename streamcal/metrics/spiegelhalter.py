@@ -1,0 +1,89 @@
+"""Spiegelhalter's z: the Brier score against what calibrated probabilities would have scored.
+
+If every label is drawn with the probability p that was predicted, the Brier score has mean
+Σ p (1 − p) and variance Σ (1 − 2p)² p (1 − p), so that
+
+    z = Σ w (y − p)(1 − 2p) / √(Σ w² (1 − 2p)² p (1 − p))
+
+is nearly standard normal for many samples. A z above 0 says that the score is worse than promised:
+probabilities too far out; below 0, that it is better: probabilities too near ½. Labels of samples
+that were predicted ½ say nothing either way.
+"""
+
+import math
+from typing import Any
+
+from river.metrics.base import BinaryMetric
+
+from streamcal.metrics._base import ProbabilityMetric, as_event
+
+
+class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
+    """Spiegelhalter's z statistic of the Brier score under calibration [1]_; near 0 is good.
+
+    Two running sums. As a test it is for a number of samples fixed before: who looks after every
+    sample and stops at the first |z| > 2 sees one sooner or later.
+
+    Parameters
+    ----------
+    pos_val
+        The positive label. None: the label the model puts first.
+
+    References
+    ----------
+    .. [1] Spiegelhalter, D. J. (1986). Probabilistic prediction in patient management and clinical
+       trials. Statistics in Medicine 5(5), 421-433.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import SpiegelhalterZ
+    >>> metric = SpiegelhalterZ()
+    >>> for yt, yp in zip([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]):
+    ...     metric.update(yt, yp)
+    >>> metric
+    SpiegelhalterZ: 0.68853
+    >>> metric.p_value
+    0.491119
+    """
+
+    def __init__(self, pos_val: Any = True) -> None:
+        self.pos_val = pos_val
+        self._n_samples = 0
+        self._n_varying = 0  # samples whose score is not settled by the prediction
+        self._n_impossible = 0  # samples that were predicted to be impossible
+        self._excess = 0.0
+        self._variance = 0.0
+
+    def get(self) -> float:
+        """Return z; 0 before the first update, ∞ if only what was impossible speaks."""
+        if not self._n_varying:
+            return math.inf if self._n_impossible else 0.0
+        return self._excess / math.sqrt(self._variance) if self._variance > 0.0 else 0.0
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value of z under calibration, in [0, 1]; 1 before the first update."""
+        return math.erfc(abs(self.get()) / math.sqrt(2.0))
+
+    def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
+        self._count(*as_event(y_true, y_pred, self.pos_val), w, 1)
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        p, happened = as_event(y_true, y_pred, self.pos_val)
+        if not self._n_samples:
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        self._count(p, happened, w, -1)
+
+    def _count(self, p: float, happened: bool, w: float, sign: int) -> None:
+        slope = 1.0 - 2.0 * p
+        variance = slope * slope * p * (1.0 - p)
+        self._n_samples += sign
+        self._n_varying += sign * (variance > 0.0)
+        self._n_impossible += sign * (p == 1.0 - happened)
+        if self._n_samples:
+            self._excess += sign * w * (happened - p) * slope
+            self._variance += sign * w * w * variance
+        else:  # no rounding errors stay behind
+            self._excess = 0.0
+        if not self._n_varying:
+            self._variance = 0.0

@@ -1,0 +1,131 @@
+"""Miscalibration over time: when a model went wrong, and whether recalibration caught it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+from streamcal._validation import check_choice
+from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+# Okabe and Ito's colours: told apart with any kind of colour vision, and dark enough on white.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_STYLES = ("-", "--", ":", "-.")
+_PARTS = {
+    "mcb": "Miscalibration (MCB)",
+    "dsc": "Discrimination (DSC)",
+    "unc": "Uncertainty (UNC)",
+    "mean_score": "Mean score",
+}
+
+
+class MiscalibrationDisplay:
+    """A part of the score of a sliding window as the stream runs, for one model or several.
+
+    Make one with `from_metrics`; `plot` draws again elsewhere. Nothing is shown or saved.
+
+    Parameters
+    ----------
+    histories : mapping from name to sequence of RollingPoint
+        What `streamcal.metrics.RollingCORP.history` answered.
+    part
+        ``"mcb"``, ``"dsc"``, ``"unc"`` or ``"mean_score"``.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Their figure.
+    lines_ : list of matplotlib Line2D
+        One for each model.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import RollingCORP
+    >>> from streamcal.plot import MiscalibrationDisplay
+    >>> metric = RollingCORP(window=50, every=25)
+    >>> for i in range(100):
+    ...     metric.update(i % 10 < 3, 0.2 if i < 50 else 0.3)
+    >>> display = MiscalibrationDisplay.from_metrics({"model": metric})
+    >>> display.lines_[0].get_ydata().round(4)
+    array([0.0256, 0.01  , 0.0026, 0.    ])
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    lines_: list[Line2D]
+
+    def __init__(
+        self, histories: Mapping[str, Sequence[RollingPoint]], *, part: str = "mcb"
+    ) -> None:
+        check_choice(part, "part", tuple(_PARTS))
+        if not histories:
+            raise ValueError("`histories` must hold at least one model, got none")
+        self.histories = {name: tuple(history) for name, history in histories.items()}
+        self.part = part
+
+    @classmethod
+    def from_metrics(
+        cls,
+        metrics: RollingCORP | Mapping[str, RollingCORP],
+        *,
+        part: str = "mcb",
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the histories of metrics.
+
+        Parameters
+        ----------
+        metrics
+            A `RollingCORP`, or several by name: the raw model and the calibrated one, say.
+        part
+            ``"mcb"``, ``"dsc"``, ``"unc"`` or ``"mean_score"``.
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+
+        Raises
+        ------
+        ValueError
+            If there is no metric, or the part is unknown.
+        ImportError
+            If matplotlib is not installed.
+        """
+        if isinstance(metrics, RollingCORP):
+            metrics = {"": metrics}
+        histories = {name: metric.history for name, metric in metrics.items()}
+        return cls(histories, part=part).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw on ``ax``, or on new axes, and return this object."""
+        if ax is None:
+            try:
+                from matplotlib import pyplot as plt
+            except ImportError:
+                raise ImportError(
+                    "pictures need matplotlib: pip install '.[plot]' in the checkout"
+                ) from None
+            ax = plt.figure(figsize=(7.2, 3.2), layout="constrained").subplots()
+        self.lines_ = []
+        for i, (name, history) in enumerate(self.histories.items()):
+            (line,) = ax.plot(
+                [point.n_seen for point in history],
+                [getattr(point, self.part) for point in history],
+                color=_COLORS[i % len(_COLORS)],
+                linestyle=_STYLES[i // len(_COLORS) % len(_STYLES)],
+                linewidth=1.6,
+                label=name or None,
+            )
+            self.lines_.append(line)
+        ax.set(xlabel="Samples seen", ylabel=_PARTS[self.part], ylim=(0.0, None))
+        ax.spines[["top", "right"]].set_visible(False)
+        if any(self.histories):
+            ax.legend(frameon=False, fontsize="small")
+        self.ax_ = ax
+        self.figure_ = ax.figure
+        return self

@@ -1,0 +1,157 @@
+"""Charts as Bokeh figures, described as JSON that the page's own copy of BokehJS draws.
+
+Nothing of a user's goes into a figure: legends, names and choosers are HTML around it, escaped by
+the template. Colours are names of the page's palette (tags such as ``c0``), which a script of the
+page turns into those of the light, the dark or the printed page.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from bokeh.embed import json_item
+from bokeh.models import (
+    BoxZoomTool,
+    ColumnDataSource,
+    DataRange1d,
+    HoverTool,
+    NumeralTickFormatter,
+    PanTool,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+from bokeh.resources import Resources
+
+from streamcal.report.content import Chart, Series
+
+HEIGHT = 340
+
+
+@cache
+def library() -> str:
+    """Return the plotting library's script, as it stands in every report."""
+    resources = Resources(mode="inline", components=["bokeh"], minified=True)
+    return "\n".join(resources.js_raw)
+
+
+def describe(chart: Chart) -> dict[str, Any]:
+    """Return a chart as JSON that BokehJS embeds.
+
+    Examples
+    --------
+    >>> line = Series("a", "line", {"x": np.arange(3.0), "y": np.ones(3)})
+    >>> described = describe(Chart("one", "One", "x", "y", (line,), "A line at 1."))
+    >>> described["root_id"] == described["doc"]["roots"][0]["id"]
+    True
+    """
+    return dict(json_item(_draw(chart)))
+
+
+def data(chart: Chart) -> list[dict[str, list[float]]]:
+    """Return the numbers of a chart, for a page that shows an older state of it."""
+    return [
+        {name: _plain(column) for name, column in _columns(series).items()}
+        for series in chart.series
+    ]
+
+
+def _plain(column: Any) -> list[float]:
+    return [float(value) for value in column]
+
+
+def _columns(series: Series) -> dict[str, Any]:
+    """Return the columns of a series, none of them infinite: JSON can't hold that."""
+    finite = np.all([np.isfinite(column) for column in series.columns.values()], axis=0)
+    return {name: column[finite] for name, column in series.columns.items()}
+
+
+def _draw(chart: Chart) -> Any:
+    plot: Any = figure(
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        x_range=_range(chart.x_range),
+        y_range=_range(chart.y_range),
+        x_axis_label=chart.x,
+        y_axis_label=chart.y,
+        tools=[PanTool(), BoxZoomTool(), WheelZoomTool(), SaveTool(), ResetTool()],
+        toolbar_location="above",
+        # On a phone a finger on a chart scrolls the page, until a tool is chosen.
+        active_drag=None,
+        active_scroll=None,
+        output_backend="svg",  # sharp in print
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+        min_border_left=56,
+        min_border_right=12,
+    )
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    if chart.x == "row":
+        plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
+    plot.xaxis.ticker.desired_num_ticks = 5
+    plot.yaxis.ticker.desired_num_ticks = 5
+    told: dict[str, list[Any]] = {}
+    for i, series in enumerate(chart.series):
+        source = ColumnDataSource(_columns(series), name=f"{chart.id}:{i}")
+        renderer = _add(plot, series, source)
+        renderer.tags = [series.color, series.choice]
+        first = chart.choices[:1] or ("",)
+        renderer.visible = series.choice in ("", *first)
+        if series.color != "muted":
+            told.setdefault(series.kind, []).append(renderer)
+    for kind, renderers in told.items():
+        axes = _TOLD.get(kind)
+        if axes:
+            tips = [
+                (getattr(chart, axis), f"@{name}{{{form}}}") for axis, name, form in _TOLD[kind]
+            ]
+            plot.add_tools(HoverTool(renderers=renderers, tooltips=tips, visible=False))
+    return plot
+
+
+# What is told of what the pointer is on: the axis, the column, the format.
+_TOLD = {
+    "line": [("x", "x", "0,0.[000]"), ("y", "y", "0,0.[00000]")],
+    "points": [("x", "x", "0,0.[000]"), ("y", "y", "0,0.[00000]")],
+    "bars": [("x", "left", "0,0.[000]"), ("y", "top", "0,0.[00000]")],
+}
+
+
+def _range(ends: tuple[float, float] | None) -> Any:
+    if ends is None:
+        return DataRange1d(range_padding=0.04)
+    return Range1d(start=ends[0], end=ends[1])
+
+
+def _add(plot: Any, series: Series, source: Any) -> Any:
+    """Add a series; the colours given here are those of a page without its script."""
+    color = "#808080"
+    if series.kind == "line":
+        return plot.line(
+            "x", "y", source=source, line_color=color, line_width=2, line_dash=series.dash
+        )
+    if series.kind == "points":
+        return plot.scatter("x", "y", source=source, size=7, fill_color=color, line_color=None)
+    if series.kind == "band":
+        return plot.varea("x", "low", "high", source=source, fill_color=color, fill_alpha=0.2)
+    if series.kind == "bars":
+        return plot.quad(
+            left="left",
+            right="right",
+            top="top",
+            bottom=0,
+            source=source,
+            fill_color=color,
+            fill_alpha=0.35,
+            line_color=color,
+            line_width=1,
+        )
+    if series.kind == "rules":
+        return plot.vspan(
+            x="x", source=source, line_color=color, line_width=1.5, line_dash=series.dash
+        )
+    raise ValueError(f"`kind` must be a kind of series, got {series.kind!r}")

@@ -1,0 +1,180 @@
+"""What a report consists of: sections of text, tables of numbers, and charts of series.
+
+Everything here is plain data: `streamcal.report.sections` computes it, `streamcal.report.charts`
+hands the charts to the plotting library, and `streamcal.report.page` puts all of it on a page. So a
+test can compare what a browser shows with what the library computed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+COLUMNS = 400
+"""A line is drawn with at most four points in each of so many columns: a screen has no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One thing that is drawn.
+
+    Attributes
+    ----------
+    name : str
+        What the legend calls it.
+    kind : {"line", "points", "band", "bars", "rules"}
+        Which says what the columns must be: ``x, y`` for lines and points, ``x, low, high`` for
+        bands, ``left, right, top`` for bars that stand on 0, ``x`` for vertical rules.
+    columns : dict of str to ndarray
+        The numbers.
+    color : str
+        ``"c0"`` to ``"c6"``, or ``"muted"``: a colour of the page, which has them for a light and a
+        dark ground.
+    dash : str
+        ``"solid"``, ``"dashed"`` or ``"dotted"``.
+    choice : str
+        Where a chart has a chooser: shown when this is chosen. "" is always shown.
+    """
+
+    name: str
+    kind: str
+    columns: dict[str, NDArray[np.float64]]
+    color: str = "c0"
+    dash: str = "solid"
+    choice: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Axes with series on them; ``summary`` says in words what there is to see."""
+
+    id: str
+    title: str
+    x: str
+    y: str
+    series: tuple[Series, ...]
+    summary: str
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What can be chosen, if anything."""
+        return tuple(dict.fromkeys(s.choice for s in self.series if s.choice))
+
+    @property
+    def legend(self) -> tuple[Series, ...]:
+        """The series to be named, bands last: one of each name and colour, none that is chosen."""
+        named = [s for s in self.series if s.name and s.name != s.choice]
+        named.sort(key=lambda s: s.kind == "band")
+        return tuple({(s.name, s.color): s for s in named}.values())
+
+
+Cells = tuple[str | float | int, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers and words under headers.
+
+    ``bars`` is the number of a column whose values, in [0, 1], are shown as bars as well.
+    """
+
+    id: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[Cells, ...]
+    bars: int | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page under a heading."""
+
+    id: str
+    title: str
+    text: str
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page: where its numbers are from, and its sections."""
+
+    title: str
+    source: str
+    sections: tuple[Section, ...] = field(default=())
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """All charts, in order."""
+        return tuple(chart for section in self.sections for chart in section.charts)
+
+
+def shown(cell: str | float) -> str:
+    """Return a cell of a table as it is read.
+
+    Examples
+    --------
+    >>> shown(-0.25), shown(1234567), shown(float("inf")), shown(float("nan")), shown("a")
+    ('−0.2500', '1,234,567', '∞', '–', 'a')
+    """
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if math.isnan(cell):
+        return "–"
+    if math.isinf(cell):
+        return "∞" if cell > 0 else "−∞"
+    text = f"{cell:.4f}" if 1e-3 <= abs(cell) < 1e4 or not cell else f"{cell:.3g}"
+    return text.replace("-", "−")
+
+
+def thin(
+    x: NDArray[np.float64], y: NDArray[np.float64], n_columns: int = COLUMNS
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the points that a picture of so many columns can tell apart; ``x`` is sorted.
+
+    Of each column the first, the last, the lowest and the highest point stay, so that the line
+    looks as that of all points.
+
+    Examples
+    --------
+    >>> x = np.arange(10_000.0)
+    >>> kept, _ = thin(x, np.sin(x / 500), n_columns=100)
+    >>> len(kept) <= 400
+    True
+    """
+    if len(x) <= 4 * n_columns or x[0] == x[-1]:
+        return x, y
+    column = ((x - x[0]) / (x[-1] - x[0]) * n_columns).astype(np.int64)
+    starts = np.flatnonzero(np.diff(column, prepend=-1))
+    ends = np.append(starts[1:], len(x))
+    keep = {0, len(x) - 1}
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        part = y[start:end]
+        keep.update((start, end - 1, start + int(part.argmin()), start + int(part.argmax())))
+    kept = sorted(keep)
+    return x[kept], y[kept]
+
+
+def bars(
+    heights: NDArray[np.float64], edges: NDArray[np.float64]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the columns of a histogram."""
+    return {"left": edges[:-1], "right": edges[1:], "top": heights}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -1,0 +1,563 @@
+"""The sections of a report, computed: of a calibrated table, and of a store of states.
+
+All rows count, once each. What is drawn is thinned to what a screen can show, what is computed is
+not. The decompositions are those of `streamcal.metrics.CORP`, the curves and bands those of
+`streamcal.plot.ReliabilityDisplay`.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import decode, restore
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.corp import Decomposition, decompose
+from streamcal.calibration.staircase import isotonic_fit
+from streamcal.keyed import PREFIX, key_of
+from streamcal.metrics.corp import mean_score_of
+from streamcal.plot.reliability import ReliabilityCurve
+from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
+from streamcal.store import Store
+from streamcal.wrappers import CalibratedClassifier
+
+MOST_STATES = 12
+"""Of more states the largest are shown."""
+
+LEVEL = 0.9
+_BINS = 50
+_MOST_WINDOWS, _LEAST_WINDOW = 50, 200
+_DRAWS = 8  # label sets drawn per window to tell what chance alone would do
+_RESAMPLES = 200
+
+Vector = NDArray[np.float64]
+_SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
+
+
+class Scored(NamedTuple):
+    """The labelled rows of a calibrated table, in order: arrays of shape ``(n_rows,)``.
+
+    ``raw`` are the scores, ``calibrated`` probabilities, ``labels`` 0 or 1, ``rows`` the numbers of
+    the rows, from 1.
+    """
+
+    raw: Vector
+    calibrated: Vector
+    labels: Vector
+    rows: Vector
+
+
+# --- of a table
+
+
+def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
+    """Return the sections of a calibrated table.
+
+    Parameters
+    ----------
+    scored : Scored
+        Its rows; at least one.
+    score, column : str
+        The names of the columns before and after.
+    seed : int
+        Of the resampling behind bands and chance levels.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or they are no probabilities and labels.
+    """
+    probabilities = bool(((scored.raw >= 0.0) & (scored.raw <= 1.0)).all())
+    before = {score: scored.raw} if probabilities else {}
+    curves = {
+        name: ReliabilityCurve.from_predictions(
+            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=_RESAMPLES, seed=seed
+        )
+        for name, p in {**before, column: scored.calibrated}.items()
+    }
+    scores = _scores(scored, curves)
+    return [
+        _score_section(scored, scores, None if probabilities else score),
+        _reliability(curves, scores),
+        _over_time(scored, list(curves), seed),
+    ]
+
+
+def _scores(
+    scored: Scored, curves: Mapping[str, ReliabilityCurve]
+) -> dict[tuple[str, str], Decomposition]:
+    """Return the decompositions by score and column; a staircase is the same for all scores."""
+    columns = [scored.raw, scored.calibrated][-len(curves) :]
+    return {
+        (kind, name): decompose(curve.staircase, mean_score_of(scored.labels, p, kind), kind)
+        for kind in _SCORE_NAMES
+        for (name, curve), p in zip(curves.items(), columns, strict=True)
+    }
+
+
+def _score_section(
+    scored: Scored,
+    scores: Mapping[tuple[str, str], Decomposition],
+    left_out: str | None,
+) -> Section:
+    rows: list[Cells] = [
+        (_SCORE_NAMES[kind], name, *(float(part) for part in parts))
+        for (kind, name), parts in scores.items()
+    ]
+    header = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
+    n, positive = len(scored.labels), float(scored.labels.mean())
+    text = (
+        f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean score"
+        " is its miscalibration (MCB, what the best recalibration would gain) less discrimination"
+        " (DSC) plus the uncertainty of the labels themselves (UNC). Less is better."
+    )
+    if left_out is not None:
+        text += f" Some values of {left_out} are no probabilities, so there is nothing to compare."
+    return Section(
+        "scores", "Scores", text, (), (Table("score-numbers", "Scores", header, tuple(rows)),)
+    )
+
+
+def _reliability(
+    curves: Mapping[str, ReliabilityCurve], scores: Mapping[tuple[str, str], Decomposition]
+) -> Section:
+    left = min(float(curve.edges[0]) for curve in curves.values())
+    right = max(float(curve.edges[-1]) for curve in curves.values())
+    ends = np.array([left, right])
+    series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
+    masses = []
+    edges = np.linspace(left, right, _BINS + 1)
+    for i, (name, curve) in enumerate(curves.items()):
+        color = _color(i, len(curves))
+        if curve.band is not None:
+            x, low, high = _thin_band(*curve.band)
+            columns = {"x": x, "low": low, "high": high}
+            label = f"{name}: {100 * LEVEL:g} % band if calibrated"
+            series.append(Series(label, "band", columns, color))
+        x, y = thin(*curve.points())
+        series.append(Series(name, "line", {"x": x, "y": y}, color))
+        heights = _rebin(curve.mass / curve.mass.sum(), curve.edges, edges)
+        masses.append(Series(name, "bars", bars(heights, edges), color))
+    margin = 0.02 * (right - left)
+    square = (left - margin, right + margin)
+    told = listed([f"{name} {shown(scores['brier', name].mcb)}" for name in curves])
+    charts = (
+        Chart(
+            "reliability",
+            "Reliability",
+            "predicted probability",
+            "observed frequency",
+            tuple(series),
+            f"Isotonic regression of the labels on the predictions. Miscalibration: {told}.",
+            square,
+            square,
+        ),
+        Chart(
+            "histogram",
+            "Where the predictions lie",
+            "predicted probability",
+            "share of rows",
+            tuple(masses),
+            f"Histograms of {listed(list(curves))} over {_BINS} bins.",
+            square,
+        ),
+    )
+    points = np.linspace(0.0, 1.0, 11)
+    header = ("Predicted", *(f"observed at {name}" for name in curves))
+    rows: tuple[Cells, ...] = tuple(
+        (f"{at:.1f}", *(float(curve.staircase(at, outside="nan")) for curve in curves.values()))
+        for at in points.tolist()
+    )
+    table = Table("reliability-numbers", "The curves in numbers", header, rows)
+    text = (
+        "Observed against predicted, without bins (CORP). On the diagonal predictions are right;"
+        " inside its band a curve strays no further than chance would take it."
+    )
+    return Section("reliability-before-after", "Reliability", text, charts, (table,))
+
+
+def _color(i: int, n: int) -> str:
+    """Return the colour: what is calibrated has the second one, alone or not."""
+    return f"c{i + 2 - n}"
+
+
+def _thin_band(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return a band at no more points than a picture has columns."""
+    if len(x) <= 400:
+        return x, low, high
+    at = np.linspace(0, len(x) - 1, 400).astype(np.int64)
+    return x[at], low[at], high[at]
+
+
+def _rebin(shares: Vector, edges: Vector, wanted: Vector) -> Vector:
+    """Return the shares in other bins, those of each bin spread evenly."""
+    total = np.concatenate([[0.0], np.cumsum(shares)])
+    return np.diff(np.interp(wanted, edges, total))
+
+
+def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
+    n = len(scored.labels)
+    n_windows = max(1, min(_MOST_WINDOWS, n // _LEAST_WINDOW))
+    bounds = np.linspace(0, n, n_windows + 1).astype(np.int64)
+    columns = [scored.raw, scored.calibrated][-len(names) :]
+    rng = np.random.default_rng(seed)
+    ends, mcb, losses, chance = [], [], [], []
+    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        y = scored.labels[start:stop]
+        ends.append(float(scored.rows[stop - 1]))
+        mcb.append([miscalibration(p[start:stop], y) for p in columns])
+        losses.append([mean_score_of(y, p[start:stop], "log") for p in columns])
+        chance.append(_by_chance(scored.calibrated[start:stop], rng))
+    x = np.array(ends)
+    series = [
+        Series(name, "line", {"x": x, "y": values}, _color(i, len(names)))
+        for i, (name, values) in enumerate(zip(names, np.array(mcb).T, strict=True))
+    ]
+    if len(x) == 1:
+        series = [Series(s.name, "points", s.columns, s.color) for s in series]
+    by_chance = {"x": x, "y": np.array(chance)}
+    series.append(Series("by chance, if calibrated", "line", by_chance, "muted", "dotted"))
+    loss_series = [
+        Series(name, series[0].kind, {"x": x, "y": values}, _color(i, len(names)))
+        for i, (name, values) in enumerate(zip(names, np.array(losses).T, strict=True))
+    ]
+    last = listed([f"{name} {shown(value)}" for name, value in zip(names, mcb[-1], strict=True)])
+    charts = (
+        Chart(
+            "mcb-over-time",
+            "Miscalibration over time",
+            "row",
+            "MCB (Brier)",
+            tuple(series),
+            f"Miscalibration in {n_windows} windows; in the last one {last}.",
+        ),
+        Chart(
+            "loss-over-time",
+            "Log loss over time",
+            "row",
+            "log loss",
+            tuple(loss_series),
+            f"Mean log loss in {n_windows} windows.{_left_out(names, np.array(losses))}",
+        ),
+    )
+    header = (
+        "up to row",
+        *(f"MCB of {name}" for name in names),
+        "by chance",
+        *(f"log loss of {name}" for name in names),
+    )
+    rows = tuple(
+        (int(end), *(float(m) for m in ms), float(c), *(float(v) for v in ls))
+        for end, ms, c, ls in zip(ends, mcb, chance, losses, strict=True)
+    )
+    text = (
+        f"In windows of about {n // n_windows:,} rows. Even calibrated predictions have some"
+        " miscalibration in a window by chance; the dotted line says how much."
+    )
+    table = Table("over-time-numbers", "The windows in numbers", header, rows)
+    return Section("over-time", "Over time", text, charts, (table,))
+
+
+def _left_out(names: Sequence[str], losses: Vector) -> str:
+    """Return a sentence on the windows whose loss is infinite, if any; a column for each name."""
+    counts = np.isinf(losses).sum(axis=0).tolist()
+    told = listed([f"{n} of {name}" for name, n in zip(names, counts, strict=True) if n])
+    why = "infinite: a label that had been given no chance came true"
+    return f" Not drawn, for they are {why}: {told}." if told else ""
+
+
+def miscalibration(p: Vector, y: Vector) -> float:
+    """Return MCB of the Brier score; arrays of shape ``(n_samples,)``.
+
+    Examples
+    --------
+    >>> miscalibration(np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]))
+    0.185
+    """
+    return decompose(isotonic_fit(p, y), mean_score_of(y, p, "brier"), "brier").mcb
+
+
+def _by_chance(p: Vector, rng: np.random.Generator) -> float:
+    """Return the mean MCB of labels drawn from the predictions themselves."""
+    p = np.sort(p)  # once for all draws
+    draws = [(rng.random(len(p)) < p).astype(np.float64) for _ in range(_DRAWS)]
+    return float(np.mean([miscalibration(p, y) for y in draws]))
+
+
+# --- of a store
+
+
+def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
+    """Return the sections of a store: its states by kind.
+
+    Parameters
+    ----------
+    store : Store
+        One that can be read.
+    most : int
+        Of more states the ones that take most bytes are shown.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
+    sizes = store.sizes()
+    largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:most]
+    states: dict[str, Any] = {}
+    rows: list[Cells] = []
+    for key in largest:
+        name, data = _readable(key), store.get_bytes(key)
+        kind = decode(data).kind
+        state = _restored(data)
+        if state is not None:
+            states |= _parts(name, state)
+        rows.append((name, kind, _n_samples(state), sizes[key]))
+    header = ("Key", "Kind", "Samples", "Bytes")
+    which = f"the {most} largest of {len(sizes):,}" if len(sizes) > most else f"{len(sizes):,}"
+    text = f"{store.offset:,} samples of the stream are learned. States: {which}."
+    if len(states) > most:
+        text += f" They hold {len(states):,} learners, of which the first {most} are shown below."
+        states = dict(islice(states.items(), most))
+    found = [
+        Section("states", "States", text, (), (Table("sizes", "States", header, tuple(rows)),))
+    ]
+    for build in _BUILDERS:
+        section = build(states)
+        if section is not None:
+            found.append(section)
+    return found
+
+
+def _parts(name: str, state: Any) -> dict[str, Any]:
+    """Return the learners to be shown of a state: the calibrators that a classifier wraps."""
+    if not isinstance(state, CalibratedClassifier):
+        return {name: state}
+    parts = state.calibrators
+    return {name if len(parts) == 1 else f"{name}: {label}": part for label, part in parts.items()}
+
+
+def _readable(key: str) -> str:
+    """Return the key of a state as its user knows it."""
+    if not key.startswith(PREFIX):
+        return key
+    try:
+        plain = key_of(key)
+    except ValueError:
+        return key
+    return "all" if plain is None else str(plain)
+
+
+def _restored(data: bytes) -> Any:
+    """Return the learner, a stand-in for its model; None where that is not enough."""
+    from river import dummy, stats
+
+    stand_ins: tuple[dict[str, Any], ...] = (
+        {},
+        {"classifier": dummy.NoChangeClassifier()},
+        {"regressor": dummy.StatisticRegressor(stats.Mean())},
+    )
+    for given in stand_ins:
+        try:
+            return restore(data, **given)
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
+def _n_samples(state: Any) -> int | float:
+    """Return what a learner says it rests on; NaN if it doesn't say."""
+    for name in ("n_samples", "n_learned", "n_waiting"):
+        found = getattr(state, name, None)
+        if found is not None:
+            return int(found)
+    return math.nan
+
+
+def _staircases(states: Mapping[str, Any]) -> Section | None:
+    """Return the maps that calibrators have learned."""
+    maps: dict[str, tuple[Vector, Vector]] = {}
+    n_blocks: int | float
+    rows: list[Cells] = []
+    for name, state in states.items():
+        if not isinstance(state, Calibrator):
+            continue
+        if getattr(state, "n_samples", 1) == 0:
+            continue
+        stairs = state.staircase() if hasattr(state, "staircase") else None
+        if stairs is not None:
+            x, y = ReliabilityCurve(stairs, name, np.empty(0), _ends(stairs)).points()
+            n_blocks = len(stairs)
+        else:
+            x = np.linspace(0.0, 1.0, 201)
+            y, n_blocks = state.predict_many(x), math.nan
+        maps[name] = thin(x, y)
+        rows.append((name, n_blocks, float(x[0]), float(x[-1]), y[0], y[-1]))
+    if not maps:
+        return None
+    series = [
+        Series(name, "line", {"x": x, "y": y}, "c1", choice=name if len(maps) > 1 else "")
+        for name, (x, y) in maps.items()
+    ]
+    inside = all(
+        x[0] >= 0.0 and x[-1] <= 1.0 and y[0] >= 0.0 and y[-1] <= 1.0 for x, y in maps.values()
+    )
+    if inside:
+        ends = np.array([0.0, 1.0])
+        diagonal = {"x": ends, "y": ends}
+        series.insert(0, Series("the score itself", "line", diagonal, "muted", "dashed"))
+    square = (-0.02, 1.02) if inside else None
+    names = list(maps) if len(maps) < 5 else [*list(maps)[:3], f"{len(maps) - 3} more"]
+    summary = f"What a score is calibrated to, for {listed(names)}."
+    chart = Chart(
+        "staircase", "The map", "score", "calibrated value", tuple(series), summary, square, square
+    )
+    header = ("Key", "Blocks", "Scores from", "to", "Values from", "to")
+    table = Table("staircases", "The maps in numbers", header, tuple(rows))
+    text = "What each calibrator answers now to any score."
+    return Section("maps", "Calibration maps", text, (chart,), (table,))
+
+
+def _ends(stairs: Any) -> Vector:
+    """Return the least and the greatest finite score of a staircase."""
+    ends = np.concatenate([stairs.lower, stairs.upper])
+    ends = ends[np.isfinite(ends)]
+    return np.array([ends.min(), ends.max()]) if len(ends) else np.array([0.0, 1.0])
+
+
+def _weights(states: Mapping[str, Any]) -> Section | None:
+    """Return the weights of hedges."""
+    hedges = {
+        name: state.weights
+        for name, state in states.items()
+        if isinstance(getattr(state, "weights", None), Mapping)
+    }
+    if not hedges:
+        return None
+    rows = tuple(
+        (name, calibrator, float(weight))
+        for name, weights in hedges.items()
+        for calibrator, weight in sorted(weights.items(), key=lambda pair: -pair[1])
+    )
+    tables = [Table("weights", "Weights of the hedge", ("Key", "Calibrator", "Weight"), rows, 2)]
+    if len(hedges) > 1:
+        tables.insert(0, _mean_weights(list(hedges.values())))
+    text = "How much each calibrator counts in what is served now."
+    return Section("hedge", "Hedge weights", text, (), tuple(tables))
+
+
+def _mean_weights(hedges: Sequence[Mapping[str, float]]) -> Table:
+    """Return the means over several hedges; a calibrator that one does not have has weight 0."""
+    heaviest = Counter(max(weights, key=lambda name: weights[name]) for weights in hedges)
+    total: Counter[str] = Counter()
+    for weights in hedges:
+        total.update(weights)
+    rows = tuple(
+        (name, heaviest[name], float(weight) / len(hedges)) for name, weight in total.most_common()
+    )
+    header = ("Calibrator", "Heaviest for", "Mean weight")
+    return Table("mean-weights", f"Mean of {len(hedges)} keys", header, rows, 2)
+
+
+def _thresholds(states: Mapping[str, Any]) -> Section | None:
+    """Return the thresholds between ordinal labels."""
+    found: dict[str, Any] = {}
+    for name, state in states.items():
+        cuts = getattr(state, "thresholds", None) if _has(state, "thresholds") else None
+        if cuts is not None:
+            found[name] = np.asarray(cuts, dtype=np.float64)
+    if not found:
+        return None
+    series, rows = [], []
+    for name, cuts in found.items():
+        choice = name if len(found) > 1 else ""
+        finite = np.unique(cuts[np.isfinite(cuts)])
+        if len(finite):
+            margin = 0.25 * (np.ptp(finite) or 1.0)
+            ends = [finite[0] - margin, finite[-1] + margin]
+            at = np.concatenate([ends[:1], finite])
+            labels = 1.0 + np.searchsorted(cuts, at, side="right")
+            x = np.concatenate([at, finite, ends[1:]])
+            y = np.concatenate([labels, labels])
+            order = np.argsort(np.concatenate([np.arange(len(at)) * 2, np.arange(len(at)) * 2 + 1]))
+            columns = {"x": x[order], "y": y[order]}
+            series.append(Series(name, "line", columns, "c0", choice=choice))
+            series.append(Series("threshold", "rules", {"x": finite}, "muted", "dashed", choice))
+        rows += [(name, f"{k + 1} | {k + 2}", float(cut)) for k, cut in enumerate(cuts.tolist())]
+    charts = (
+        Chart(
+            "thresholds",
+            "Labels by score",
+            "score",
+            "label",
+            tuple(series),
+            f"Which label a score is given, for {listed(list(found)[:3])}.",
+        ),
+    )
+    table = Table("threshold-numbers", "Thresholds", ("Key", "Between", "Threshold"), tuple(rows))
+    text = "Where scores are cut into ordinal labels."
+    return Section("ordinal", "Ordinal thresholds", text, charts if series else (), (table,))
+
+
+def _has(state: Any, name: str) -> bool:
+    """Return whether an attribute can be asked for; a property may need a sample first."""
+    try:
+        return hasattr(state, name)
+    except ValueError:
+        return False
+
+
+def _decisions(states: Mapping[str, Any]) -> Section | None:
+    """Return curves of a metric over thresholds, and confusion counts."""
+    series: list[Series] = []
+    best: list[Cells] = []
+    counts: list[Cells] = []
+    curves = {n: s for n, s in states.items() if callable(getattr(s, "curve", None)) and s.n_scores}
+    for name, state in curves.items():
+        choice = name if len(curves) > 1 else ""
+        thresholds, utilities = state.curve()
+        x, y = thin(thresholds[:0:-1], utilities[:0:-1])
+        series.append(Series(name, "line", {"x": x, "y": y}, "c0", choice=choice))
+        if math.isfinite(state.threshold):
+            dot = {"x": np.array([state.threshold]), "y": np.array([state.utility])}
+            series.append(Series("the best", "points", dot, "c1", choice=choice))
+        best.append((name, str(state.metric), float(state.threshold), float(state.utility)))
+    for name, state in states.items():
+        if hasattr(state, "claim_gap") and hasattr(state, "counts"):
+            cells = (int(n) if n == int(n) else float(n) for n in state.counts)
+            counts.append((name, str(state.metric), *cells, float(state.claim_gap)))
+    if not best and not counts:
+        return None
+    charts, tables = [], []
+    told = [f"{row[0]} {shown(row[3])} from {shown(row[2])} up" for row in best[:3]]
+    if series:
+        charts.append(
+            Chart(
+                "decisions",
+                "The metric by threshold",
+                "threshold",
+                "metric on past samples",
+                tuple(series),
+                f"Best: {listed(told)}.",
+            )
+        )
+    if best:
+        reached = ("Key", "Metric", "Threshold", "Reached")
+        tables.append(Table("decision-numbers", "Best thresholds", reached, tuple(best)))
+    if counts:
+        header = ("Key", "Metric", "TP", "FP", "FN", "TN", "Claim gap")
+        tables.append(Table("counts", "Confusion counts carried", header, tuple(counts)))
+    text = "What threshold, or what counts, the next decision rests on."
+    return Section("decisions-made", "Decisions", text, tuple(charts), tuple(tables))
+
+
+_BUILDERS: Sequence[Callable[[Mapping[str, Any]], Section | None]] = (
+    _weights,
+    _staircases,
+    _thresholds,
+    _decisions,
+)

@@ -1,0 +1,650 @@
+"""The report: its numbers are the library's, its page stands alone, and a real browser shows it."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from html import unescape
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from river import dummy, linear_model
+from typer.testing import CliRunner
+
+from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator, commands
+from streamcal.calibration.base import Calibrator
+from streamcal.decision import DecisionClassifier, EUMThreshold
+from streamcal.metrics import CORP
+from streamcal.ordinal import StreamingThresholds
+from streamcal.report import page, sections, watch
+from streamcal.report.content import Report, Section, Table, thin
+from streamcal.store import Store
+
+HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
+
+
+def run(*arguments, status=0):
+    """Run a command in this process; a traceback fails the test."""
+    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == status, result.output
+    return result
+
+
+def samples(n, seed=3):
+    rng = np.random.default_rng(seed)
+    scores = rng.random(n)
+    return scores, (rng.random(n) < scores**2).astype(float)
+
+
+def scored(n=1000):
+    scores, labels = samples(n)
+    return sections.Scored(scores, scores**2, labels, 1.0 + np.arange(n))
+
+
+class Hedge(PlattCalibrator):
+    """A calibrator with weights to be read."""
+
+    @property
+    def weights(self):
+        return {"a": 0.25, HOSTILE: 0.75}
+
+
+@pytest.fixture
+def table(tmp_path):
+    scores, labels = samples(1200)
+    keys = np.where(np.arange(1200) % 3, "plain", HOSTILE)
+    lines = [f"{p!r},{y:g},{k}" for p, y, k in zip(scores.tolist(), labels, keys, strict=True)]
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(["p,y,key", *lines, ""]))
+    return path
+
+
+@pytest.fixture
+def run_db(table):
+    """A finished run, keyed, in a store."""
+    store = table.with_name("run.db")
+    options = ["--score", "p", "--label", "y", "--key", "key"]
+    run("calibrate", table, *options, "--out", table.with_name("c.csv"), "--state", store)
+    return store
+
+
+@pytest.fixture
+def kinds_db(tmp_path):
+    """A store with a learner of each kind."""
+    scores, labels = samples(400)
+    learners = {
+        "staircase": IsotonicCalibrator(window=200),
+        "platt": PlattCalibrator(),
+        "hedge": Hedge(),
+        "utility": EUMThreshold("f1"),
+    }
+    for learner in learners.values():
+        learner.learn_many(scores, labels)
+    ordinal = StreamingThresholds(4)
+    ordinal.learn_many(scores, np.ceil(4 * scores).astype(int))
+    decide = DecisionClassifier(linear_model.LogisticRegression(), "f1")
+    for p, y in zip(scores[:50].tolist(), labels[:50], strict=True):
+        decide.learn_one({"p": p}, bool(y))
+    path = tmp_path / "kinds.db"
+    with Store(path) as store:
+        store.save({**learners, "ordinal": ordinal, "decide": decide, "empty": EUMThreshold()}, 400)
+    return path
+
+
+# --- numbers
+
+
+def test_scores_are_those_of_the_metric():
+    data = scored()
+    (scores, *_) = sections.of_table(data, "raw", "new")
+    rows = {row[:2]: row[2:] for row in scores.tables[0].rows}
+    for name, kind in (("Brier score", "brier"), ("log loss", "log")):
+        for column, p in (("raw", data.raw), ("new", data.calibrated)):
+            metric = CORP(kind)
+            for y, q in zip(data.labels == 1.0, p, strict=True):
+                metric.update(bool(y), float(q))
+            expected = (metric.mean_score, metric.mcb, metric.dsc, metric.unc)
+            assert rows[name, column] == pytest.approx(expected, abs=1e-12)
+
+
+def test_windows_are_those_of_the_metric():
+    data = scored(1000)
+    over_time = sections.of_table(data, "raw", "new")[2]
+    rows = over_time.tables[0].rows
+    assert [row[0] for row in rows] == [200, 400, 600, 800, 1000]
+    for i, row in enumerate(rows):
+        part = slice(200 * i, 200 * i + 200)
+        metric = CORP()
+        for y, q in zip(data.labels[part] == 1.0, data.calibrated[part], strict=True):
+            metric.update(bool(y), float(q))
+        assert row[2] == pytest.approx(metric.mcb, abs=1e-12)
+    (drawn,) = [s for s in over_time.charts[0].series if s.name == "new"]
+    assert drawn.columns["y"].tolist() == [row[2] for row in rows]
+
+
+def test_chance_is_about_what_calibrated_predictions_have():
+    """Of labels that are drawn from the predictions the two lines agree on average."""
+    rng = np.random.default_rng(0)
+    p = rng.random(20_000)
+    y = (rng.random(20_000) < p).astype(float)
+    rows = sections.of_table(sections.Scored(p, p, y, 1.0 + np.arange(len(p))), "a", "b")[2]
+    values = np.array([row[1:] for row in rows.tables[0].rows], dtype=float)
+    assert values[:, 1].mean() == pytest.approx(values[:, 2].mean(), rel=0.15)
+
+
+def test_scores_that_are_no_probabilities_are_not_compared():
+    data = scored()._replace(raw=5.0 * scored().raw)
+    parts = sections.of_table(data, "raw", "new")
+    assert {row[1] for row in parts[0].tables[0].rows} == {"new"}
+    assert "no probabilities" in parts[0].text
+    assert {s.name for s in parts[1].charts[1].series} == {"new"}
+
+
+def test_windows_of_infinite_loss_are_said():
+    data = scored(1000)
+    certain = data.calibrated.copy()
+    certain[250:260] = 1.0 - data.labels[250:260]
+    chart = sections.of_table(data._replace(calibrated=certain), "raw", "new")[2].charts[1]
+    assert chart.summary.endswith("came true: 1 of new.")
+    assert "infinite" not in sections.of_table(data, "raw", "new")[2].charts[1].summary
+
+
+def test_weights_of_many_hedges_have_a_mean():
+    tables = sections._weights({"a": Hedge(), "b": Hedge()}).tables
+    assert tables[0].rows == ((HOSTILE, 2, 0.75), ("a", 0, 0.25))
+    assert len(tables[1].rows) == 4
+    assert len(sections._weights({"a": Hedge()}).tables) == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_few_rows_and_certain_ones(n, label):
+    data = sections.Scored(np.zeros(n), np.ones(n), np.full(n, label), 1.0 + np.arange(n))
+    html = page.render(Report("few", "here", tuple(sections.of_table(data, "a", "b"))))
+    assert "∞" in html
+    assert "NaN" not in html.split('id="charts">')[1].split("</script>")[0]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(-1, 1)), min_size=2, max_size=300),
+    st.integers(1, 12),
+)
+def test_a_thinned_line_keeps_what_can_be_seen(points, n_columns):
+    x, y = np.array(sorted(points)).T
+    thin_x, thin_y = thin(x, y, n_columns)
+    assert set(zip(thin_x, thin_y, strict=True)) <= set(zip(x, y, strict=True))
+    assert (np.diff(thin_x) >= 0.0).all()
+    assert (thin_x[0], thin_x[-1]) == (x[0], x[-1])
+    assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
+    if len(thin_x) < len(x):
+        column = np.floor((x - x[0]) / (x[-1] - x[0]) * n_columns)
+        kept = np.floor((thin_x - x[0]) / (x[-1] - x[0]) * n_columns)
+        for c in np.unique(column):
+            assert y[column == c].max() == thin_y[kept == c].max()
+            assert y[column == c].min() == thin_y[kept == c].min()
+        assert len(thin_x) <= 4 * (n_columns + 1)
+
+
+def test_each_kind_of_learner_is_shown(kinds_db):
+    with Store(kinds_db, read_only=True) as store:
+        found = {section.id: section for section in sections.of_store(store)}
+        states = {k: store.get(k) for k in ("staircase", "utility", "ordinal")}
+    assert list(found) == ["states", "hedge", "maps", "ordinal", "decisions-made"]
+    weights = found["hedge"].tables[0].rows
+    assert weights == (("hedge", HOSTILE, 0.75), ("hedge", "a", 0.25))
+
+    (chart,) = found["maps"].charts
+    assert set(chart.choices) == {"staircase", "platt", "hedge"}
+    (drawn,) = [s for s in chart.series if s.choice == "staircase"]
+    stairs = states["staircase"].staircase()
+    assert drawn.columns["y"] == pytest.approx(stairs(drawn.columns["x"], outside="clip"))
+
+    cuts = [row[2] for row in found["ordinal"].tables[0].rows]
+    assert cuts == states["ordinal"].thresholds.tolist()
+    line = next(s for s in found["ordinal"].charts[0].series if s.kind == "line").columns
+    middles = (line["x"][1:] + line["x"][:-1])[::2] / 2.0
+    assert states["ordinal"].predict_many(middles).tolist() == line["y"][::2].tolist()
+
+    best = {row[0]: row[2:] for row in found["decisions-made"].tables[0].rows}
+    utility = states["utility"]
+    assert best == {"utility": (utility.threshold, utility.utility)}
+    counts = found["decisions-made"].tables[1].rows
+    assert counts[0][0] == "decide"
+    assert sum(counts[0][2:6]) == 50
+
+
+def test_of_many_states_the_largest_are_shown(tmp_path):
+    with Store(tmp_path / "many.db") as store:
+        states = {}
+        for i in range(20):
+            states[f"s{i:02}"] = calibrator = IsotonicCalibrator()
+            calibrator.learn_many(*samples(20 * i + 1))
+        store.save(states, 1)
+        assert store.sizes() == {key: len(store.get_bytes(key)) for key in states}
+        part = sections.of_store(store, most=3)[0]
+    assert [row[0] for row in part.tables[0].rows] == ["s19", "s18", "s17"]
+    assert "the 3 largest of 20" in part.text
+
+
+def test_a_classifier_shows_its_calibrators(tmp_path):
+    classifier = CalibratedClassifier(dummy.PriorClassifier(), IsotonicCalibrator())
+    for i in range(300):
+        classifier.learn_one({}, f"label{i % 20}")
+    one = CalibratedClassifier(dummy.PriorClassifier())
+    for i in range(30):
+        one.learn_one({}, i % 3 == 0)
+    with Store(tmp_path / "wrapped.db") as store:
+        store.save({"one": one, "untaught": IsotonicCalibrator()}, 30)
+        found = {section.id: section for section in sections.of_store(store)}
+        weights = {row[1]: row[2] for row in found["hedge"].tables[0].rows}
+        assert weights == one.calibrators[True].weights
+        assert [row[0] for row in found["maps"].tables[0].rows] == ["one"]
+
+        store.save({"many": classifier, "one": one}, 300)
+        found = {section.id: section for section in sections.of_store(store)}
+    assert "They hold 22 learners, of which the first 12 are shown" in found["states"].text
+    names = [row[0] for row in found["maps"].tables[0].rows]
+    assert names[0].startswith("many: label")
+    assert len(names) <= 12
+
+
+# --- the file
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_a_report_of_a_table(table, ending):
+    path = table.with_suffix(f".{ending}")
+    if ending == "ndjson":
+        rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+        path.write_text("".join(f'{{"p": {p}, "y": {y}}}\n' for p, y, _ in rows))
+    elif ending == "parquet":
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv(table), path)
+    out = path.with_suffix(".out.html")
+    run("report", path, "--score", "p", "--column", "p", "--label", "y", "--out", out)
+    html = out.read_text()
+    assert "1,200 rows with a label" in html
+    assert len(html) < 3e6
+
+
+def test_the_page_stands_alone_and_escapes(run_db):
+    out = run_db.with_suffix(".html")
+    run("report", run_db, "--out", out)
+    html = out.read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)[1]
+    assert unescape(policy).startswith("default-src 'none'")
+    assert unescape(policy).endswith("connect-src 'none'")
+    head, _, rest = html.partition("<body>")
+    body, _, scripts = rest.partition('<script type="application/json" id="charts">')
+    assert re.findall(r'href="([^"#]+)"', head + body) == ["data:,"]
+    assert "src=" not in head + body
+    assert HOSTILE not in html
+    assert "&lt;script&gt;" in body
+    assert "<" not in scripts[: scripts.index("</script>")]
+
+
+def test_no_two_elements_share_an_id(run_db, kinds_db):
+    for store in (run_db, kinds_db):
+        build, _ = commands._reporter(store, None, None, "", None, "stop")
+        ids = re.findall(r'\sid="([^"]*)"', page.render(build(), live=True).partition("<script")[0])
+        assert len(ids) == len(set(ids)) > 8
+        assert set(page.news(build())["html"]) < set(ids)
+
+
+def test_an_unfinished_run_shows_what_is_committed(table):
+    lines = table.read_text().splitlines(keepends=True)
+    lines[701] = "oops,1,plain\n"
+    table.write_text("".join(lines))
+    store, out = table.with_name("run.db"), table.with_name("c.csv")
+    options = ["--score", "p", "--label", "y", "--state", store, "--out", out]
+    run("calibrate", table, *options, status=1)
+    partial = out.with_name("c.csv.partial")
+    with open(partial, "a") as file:  # what the next batch has written before it is committed
+        file.write('0.5,1,plain,0.123\n0.5,1,"pla')
+    run("report", store, "--out", table.with_name("r.html"))
+    html = table.with_name("r.html").read_text()
+    assert "700 rows with a label" in html
+    assert "not finished yet, at row 700" in html
+
+    partial.unlink()
+    run("report", store, "--out", table.with_name("r.html"))
+    html = table.with_name("r.html").read_text()
+    assert "is not shown: No such file" in html
+    assert "Calibration maps" in html
+
+
+OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--column", "p"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["missing.db"], 2, "there is no file"),
+        (["scores.csv"], 2, "needs --score and --label"),
+        (["scores.csv", "--score", "p", "--label", "y", "--out", "no/r.html"], 2, "no folder no"),
+        (["scores.csv", "--score", "p", "--label", "y"], 1, "no column `calibrated`"),
+        (["scores.csv", "--score", "p", "--label", "y", "--column", "y"], 0, ""),
+        (["scores.csv", "--score", "p", "--label", "key", "--column", "p"], 1, "must be 0 or 1"),
+        (["scores.csv", "--score", "y", "--label", "y", "--column", "big"], 1, "a probability"),
+        (["empty.csv", "--score", "p", "--label", "y", "--column", "p"], 1, "nothing to report"),
+        (["bad.db"], 1, "bad.db is no store of states"),
+        ([*OF_TABLE, "--out", "./scores.csv"], 2, "is what the report is of"),
+        ([*OF_TABLE, "--out", "folder"], 1, "Is a directory"),
+        (["none.csv", *OF_TABLE[1:]], 1, "is empty"),
+        (["nan.csv", *OF_TABLE[1:]], 1, "row 1: `p` must be a finite number, got 'nan'"),
+        (["watch", "-", *OF_TABLE[1:5]], 2, "can't be watched"),
+    ],
+)
+def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, message):
+    import sqlite3
+
+    monkeypatch.chdir(table.parent)
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([f"{lines[0]},big", *(f"{line},7" for line in lines[1:]), ""]))
+    table.with_name("empty.csv").write_text("p,y\n")
+    database = sqlite3.connect("bad.db")
+    database.execute("CREATE TABLE a (b)")
+    database.close()
+    table.with_name("none.csv").touch()
+    table.with_name("nan.csv").write_text("p,y\nnan,1\n")
+    table.with_name("folder").mkdir()
+    before = table.read_text()
+    command = [] if arguments[0] == "watch" else ["report"]
+    result = run(*command, *arguments, status=status)
+    assert message in result.stderr
+    assert table.read_text() == before
+    if status:
+        assert result.stderr.count("\n") == 1
+        assert not table.with_name("report.html").exists()
+
+
+def test_a_store_that_holds_nothing_and_a_page_that_is_there(tmp_path):
+    store, out = tmp_path / "none.db", tmp_path / "r.html"
+    out.write_text("older")
+    with Store(store):
+        pass
+    run("report", store, "--out", out)
+    html = out.read_text()
+    assert "0 samples of the stream are learned. States: 0." in html
+    assert html.endswith("</html>")
+
+
+# --- the server
+
+
+def tiny(n, structure=("a",), source="here"):
+    table = Table("numbers", "Numbers", ("Key", "n"), tuple((name, n) for name in structure))
+    return Report("Tiny", source, (Section("s", "S", f"n is {n}", (), (table,)),))
+
+
+@contextmanager
+def serving(build, stamp=None, **options):
+    server = watch.Server(watch.Source(build, stamp or object, **options))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def ask(server, path, host=None):
+    connection = http.client.HTTPConnection(watch.HOST, server.server_port)
+    try:
+        connection.request("GET", path, headers={} if host is None else {"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_the_server_answers_its_own_page_only():
+    with serving(lambda: tiny(1)) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        status, html = ask(server, "/")
+        assert status == 200
+        assert 'id="live"' in html
+        assert "connect-src" in html
+        assert ask(server, "/", host=f"localhost:{server.server_port}")[0] == 200
+        for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
+            status, text = ask(server, "/data.json", host=host)
+            assert status == 421
+            assert "n is 1" not in text
+        assert ask(server, "/../etc/passwd")[0] == 404
+        version = page.version(tiny(1))
+        assert json.loads(ask(server, f"/data.json?after={version}")[1]) == {"version": version}
+        news = json.loads(ask(server, "/data.json?after=older")[1])
+        assert news["html"]["s-text"] == "n is 1"
+        assert news["structure"] == page.structure(tiny(1)) == page.structure(tiny(2))
+        assert news["version"] == version != page.version(tiny(2))
+        assert page.structure(tiny(1)) == page.structure(tiny(1, ("a", "b")))
+        further = tiny(1, source="row 2")
+        assert page.structure(further) == page.structure(tiny(1))
+        assert page.version(further) != version
+        assert page.news(further)["html"]["source"] == "row 2"
+
+
+def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time():
+    now, stamp, computed = [0.0], [0], []
+
+    def build():
+        computed.append(stamp[0])
+        now[0] += 2.0
+        return tiny(stamp[0])
+
+    source = watch.Source(build, lambda: stamp[0], clock=lambda: now[0])
+    assert source.report().sections[0].text == "n is 0"
+    stamp[0] = 1
+    assert source.report().sections[0].text == "n is 0"  # it took 2 s: rest for 10
+    now[0] += 10.0
+    assert source.report().sections[0].text == "n is 1"
+    now[0] += 100.0
+    source.report()
+    assert computed == [0, 1]
+
+
+def test_a_store_that_breaks_meanwhile_is_said(tmp_path):
+    def build():
+        raise ValueError("the store is damaged")
+
+    with serving(build) as server:
+        assert ask(server, "/") == (503, "the store is damaged\n")
+
+
+def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
+    command = [sys.executable, "-m", "streamcal.cli", "watch", str(run_db), "--port"]
+    process = subprocess.Popen([*command, "0"], stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stderr.readline()
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", line)[1])
+        taken = run("watch", run_db, "--port", port, status=2)
+        assert taken.stderr == f"streamcal: --port {port} of 127.0.0.1 can't be used: {IN_USE}\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == (None, "")
+        assert process.returncode == 0
+    finally:
+        process.kill()
+    assert "--port" in run("watch", run_db, "--port", "70000", status=2).output
+
+
+IN_USE = "Address already in use"
+
+
+# --- a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Return a headless Chromium: the one of CHROME_BIN, the system's, or playwright's own."""
+    api = pytest.importorskip("playwright.sync_api", reason="the page is not tried: no playwright")
+    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
+    found = os.environ.get("CHROME_BIN") or next(filter(None, map(shutil.which, names)), None)
+    with api.sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(
+                executable_path=found, args=["--no-sandbox"], timeout=60_000
+            )
+        except api.Error as error:
+            lines = str(error).splitlines()
+            missing = (line for line in lines if "error while loading" in line)
+            pytest.skip(f"the page is not tried in a browser: {next(missing, lines[0])}")
+        yield started
+        started.close()
+
+
+@contextmanager
+def opened(browser, url, **options):
+    """Open a page; whatever it complains of, or loads from elsewhere, fails the test."""
+    tab = browser.new_page(**options)
+    wrong = []
+    tab.on("console", lambda m: m.type in ("error", "warning") and wrong.append(m.text))
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("request", lambda r: r.url.startswith(("data:", "blob:", url)) or wrong.append(r.url))
+    try:
+        tab.goto(url)
+        tab.wait_for_selector("html[data-ready]", timeout=60_000)
+        yield tab
+        assert wrong == []
+    finally:
+        tab.close()
+
+
+DRAWN = """() => Object.fromEntries(Bokeh.documents.flatMap((d) => d.roots()[0].renderers.map((r) =>
+    [r.data_source.name, [r.visible, Object.fromEntries(Object.entries(r.data_source.data).map(
+        ([name, column]) => [name, Array.from(column)]))]])))"""
+
+
+def test_a_browser_shows_the_numbers(browser, run_db):
+    out = run_db.with_suffix(".html")
+    run("report", run_db, "--out", out)
+    build, _ = commands._reporter(run_db, None, None, "", None, "stop")
+    expected = build()
+    with opened(browser, out.as_uri()) as tab:
+        drawn = tab.evaluate(DRAWN)
+        assert len(drawn) == sum(len(chart.series) for chart in expected.charts)
+        for chart in expected.charts:
+            for i, series in enumerate(chart.series):
+                visible, columns = drawn[f"{chart.id}:{i}"]
+                assert columns == {k: v.tolist() for k, v in series.columns.items()}
+                assert visible == (series.choice in ("", *chart.choices[:1]))
+        for part in expected.sections:
+            assert tab.inner_text(f"#{part.id} h2") == part.title
+            for table in part.tables:
+                cells = tab.eval_on_selector_all(
+                    f"#{table.id} tbody td",
+                    "all => all.map((td) => td.dataset.value ?? td.textContent)",
+                )
+                flat = [cell for row in table.rows for cell in row]
+                assert [str(cell) for cell in flat] == [
+                    cell if isinstance(value, str) else str(type(value)(cell))
+                    for cell, value in zip(cells, flat, strict=True)
+                ]
+        assert tab.title() == "Calibration: run.db"  # no script of a key has run
+        assert tab.locator("#staircase option").all_inner_texts() == [*expected.charts[-1].choices]
+        # Each chart is drawn, as wide as its place.
+        for chart in expected.charts:
+            box = tab.locator(f"#{chart.id} .chart").bounding_box()
+            inner = tab.locator(f"#{chart.id} .bk-Figure").bounding_box()
+            assert inner["width"] == pytest.approx(box["width"], abs=2)
+            assert inner["height"] > 300
+        tab.select_option("#staircase select", index=1)
+        drawn = tab.evaluate(DRAWN)
+        chart = expected.charts[-1]
+        assert [drawn[f"staircase:{i}"][0] for i in range(len(chart.series))] == [
+            series.choice in ("", chart.choices[1]) for series in chart.series
+        ]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_and_a_desk_by_day_and_night(browser, kinds_db, width, scheme):
+    out = kinds_db.with_suffix(".html")
+    run("report", kinds_db, "--out", out)
+    options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+    with opened(browser, out.as_uri(), **options) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(CONTRAST) > 4.5
+        before = tab.evaluate(LINE)
+        tab.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+        assert tab.evaluate(CHANGES, before)
+        assert tab.evaluate(CONTRAST) > 4.5
+        pdf = tab.pdf(format="A4")
+        assert pdf.startswith(b"%PDF")
+
+
+CHANGES = """async (before) => {
+  const line = () => Bokeh.documents[0].roots()[0].renderers.at(-1).glyph.line_color.value;
+  for (let i = 0; i < 600 && line() === before; i += 1) await new Promise(requestAnimationFrame);
+  return line() !== before;
+}"""
+LINE = "() => Bokeh.documents[0].roots()[0].renderers.at(-1).glyph.line_color.value"
+# Of the labels of an axis against the ground of the figure, as WCAG has it.
+CONTRAST = """() => {
+  const light = (color) => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => v / 255).map(
+      (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const ground = light(getComputedStyle(document.querySelector("figure")).backgroundColor);
+  const text = light(Bokeh.documents[0].roots()[0].below[0].major_label_text_color);
+  return Math.max(ground, text) / Math.min(ground, text);
+}"""
+
+
+def test_a_live_page_keeps_up(browser, tmp_path):
+    path, calibrator = tmp_path / "live.db", IsotonicCalibrator()
+
+    def build():
+        with Store(path, read_only=True) as store:
+            return Report("Live", "here", tuple(sections.of_store(store)))
+
+    with Store(path) as store:
+        calibrator.learn_many(*samples(50))
+        store.save({"a": calibrator}, 50)
+        with serving(build, clock=float) as server, opened(browser, server.url) as tab:
+            assert "50 samples" in tab.inner_text("#states-text")
+            tab.evaluate("window.same = true")
+            calibrator.learn_many(*samples(70, seed=4))
+            store.save({"a": calibrator}, 120)
+            tab.wait_for_selector("#states-text:has-text('120 samples')")
+            (chart,) = build().charts
+            (line,) = [i for i, series in enumerate(chart.series) if series.choice or i]
+            assert tab.evaluate(DRAWN)[f"staircase:{line}"][1] == {
+                k: v.tolist() for k, v in chart.series[line].columns.items()
+            }
+            assert tab.evaluate("window.same")  # nothing was loaded again
+            store.save({"b": calibrator}, 130)
+            tab.wait_for_selector("#staircase option:nth-child(2)", state="attached")
+            assert tab.inner_text("#live") == "live"
+
+
+def test_a_page_says_when_its_server_is_gone(browser):
+    with serving(lambda: tiny(1)) as server:
+        tab = browser.new_page()
+        tab.goto(server.url)
+        tab.wait_for_selector("html[data-ready]")
+    tab.wait_for_selector("#live.lost")
+    assert "not connected" in tab.inner_text("#live")
+    tab.close()
+
+
+def test_a_hedge_is_a_calibrator():
+    """What stands in for the hedge is stored and read as any calibrator."""
+    assert Calibrator.from_bytes(Hedge().to_bytes()).weights == Hedge().weights
