@@ -32,6 +32,7 @@ SINGLES: dict[str, Callable[[], Calibrator]] = {
     "raw": IdentityCalibrator,
     "Platt": PlattCalibrator,
     "Platt, 500": lambda: PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
+    "Platt, 100": lambda: PlattCalibrator(prior=10.0, half_life=100.0),
     "200": lambda: IsotonicCalibrator(window=200),
     "1000": lambda: IsotonicCalibrator(window=1_000),
     "2000": lambda: IsotonicCalibrator(window=2_000),
