@@ -14,39 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hedge_streams import MODELS, Vector, log_loss, read
-from river import base, drift
+from river import drift
+from streams import MODELS, N, Says, Vector, generated, log_loss, read
 
 from streamcal import CalibratedClassifier, Calibrator, HedgedCalibrator, IsotonicCalibrator
 
-N, SEGMENT = 40_000, 10_000
-MAPS = ((1.0, 0.0), (0.4, 1.0), (1.8, -1.5), (0.6, -0.5))  # slope and intercept of log odds
+SEGMENT = N // 4
 DETECTORS = {"ADWIN": drift.ADWIN, "Page-Hinkley": drift.PageHinkley}
-
-
-class Says(base.Classifier):
-    """A model that says what it is told and learns nothing."""
-
-    def learn_one(self, x: Any, y: Any) -> None:
-        """Learn nothing."""
-
-    def predict_proba_one(self, x: Any) -> Any:
-        """Return what the sample says."""
-        return x
-
-
-def generated(kind: str) -> tuple[Vector, Vector, Vector]:
-    """Return scores, labels and the true probabilities."""
-    rng = np.random.default_rng(1)
-    scores = rng.uniform(0.02, 0.98, N)
-    t = np.arange(N)
-    if kind == "gradual":
-        slope, intercept = 1.0 + 0.6 * np.sin(t / 4_000.0), np.cos(t / 3_000.0)
-    else:
-        maps = MAPS if kind == "abrupt" else MAPS[1:2] * len(MAPS)
-        slope, intercept = np.array(maps)[t // SEGMENT].T
-    p = 1.0 / (1.0 + np.exp(-(slope * np.log(scores / (1.0 - scores)) + intercept)))
-    return scores, (rng.uniform(size=N) < p).astype(float), p
 
 
 def serve(

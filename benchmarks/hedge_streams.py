@@ -14,15 +14,10 @@ would do to it. ``--keep`` writes the models' scores to a folder and reads them 
 """
 
 import argparse
-import csv
-import gzip
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-from river import base, forest, linear_model, naive_bayes, preprocessing, tree
+from streams import MODELS, log_loss, read, serve
 
 from streamcal import (
     Calibrator,
@@ -32,18 +27,12 @@ from streamcal import (
     PlattCalibrator,
 )
 
-Vector = NDArray[np.float64]
-MODELS: dict[str, Callable[[], base.Classifier]] = {
-    "naive Bayes": naive_bayes.GaussianNB,
-    "Hoeffding adaptive tree": lambda: tree.HoeffdingAdaptiveTreeClassifier(seed=1),
-    "adaptive random forest": lambda: forest.ARFClassifier(seed=1),
-    "logistic": lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression(),
-}
-FORECASTS = {"MLB games": "538_mlb_games.csv", "make the playoffs": "538_mlb_make_playoffs.csv"}
+STREAMS = (*MODELS, "MLB games", "make the playoffs")
 SINGLES: dict[str, Callable[[], Calibrator]] = {
     "raw": IdentityCalibrator,
     "Platt": PlattCalibrator,
     "Platt, 500": lambda: PlattCalibrator(gamma=0.5, prior=10.0, half_life=500.0),
+    "Platt, 100": lambda: PlattCalibrator(prior=10.0, half_life=100.0),
     "200": lambda: IsotonicCalibrator(window=200),
     "1000": lambda: IsotonicCalibrator(window=1_000),
     "2000": lambda: IsotonicCalibrator(window=2_000),
@@ -52,67 +41,13 @@ SINGLES: dict[str, Callable[[], Calibrator]] = {
 }
 
 
-def elec2(data: Path, name: str) -> tuple[Vector, Vector]:
-    """Return what a model says of each half-hour before it learns it, and the labels."""
-    model, scores, labels = MODELS[name](), [], []
-    with gzip.open(data / "streams" / "elec.csv.gz", "rt", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            y = row.pop("class") == "1"
-            x = {feature: float(value) for feature, value in row.items()}
-            scores.append(model.predict_proba_one(x).get(True, 0.5 if not labels else 0.0))
-            labels.append(y)
-            model.learn_one(x, y)
-    return np.array(scores), np.array(labels, np.float64)
-
-
-def read(data: Path, name: str, keep: Path | None) -> tuple[Vector, Vector]:
-    """Return the scores and labels of a stream."""
-    if name in FORECASTS:
-        table = np.loadtxt(data / "forecasts" / FORECASTS[name], delimiter=",", skiprows=1)
-        return table[:, 0], table[:, 1]
-    if keep is None:
-        return elec2(data, name)
-    kept = keep / f"{name}.npz"
-    if not kept.exists():
-        scores, y = elec2(data, name)
-        np.savez(kept, scores=scores, y=y)
-    arrays = np.load(kept)
-    return arrays["scores"], arrays["y"]
-
-
-def log_loss(p: Vector, y: Vector) -> float:
-    """Return the mean log loss of clipped probabilities."""
-    p = p.clip(1e-6, 1.0 - 1e-6)
-    return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))
-
-
-def serve(
-    calibrator: Calibrator, scores: Vector, y: Vector, delay: int, tickets: bool = False
-) -> Vector:
-    """Return what a calibrator serves where labels come ``delay`` samples late."""
-    if delay == 0:
-        return calibrator.predict_learn_many(scores, y)
-    served, waiting = np.empty(len(y)), deque()
-    for t, sample in enumerate(zip(scores.tolist(), y.tolist(), strict=True)):
-        ticket = {}
-        if tickets:
-            served[t], ticket["served"] = calibrator.serve_one(sample[0])
-        else:
-            served[t] = calibrator.predict_one(sample[0])
-        waiting.append((sample, ticket))
-        if len(waiting) > delay:
-            sample, ticket = waiting.popleft()
-            calibrator.learn_one(*sample, **ticket)
-    return served
-
-
 def main() -> None:
     """Print a table for each delay, as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--delays", type=int, nargs="+", default=[0, 48, 500])
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--streams", nargs="+", default=[*MODELS, *FORECASTS])
+    parser.add_argument("--streams", nargs="+", default=STREAMS)
     arguments = parser.parse_args()
     streams = {name: read(arguments.data, name, arguments.keep) for name in arguments.streams}
     for delay in arguments.delays:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from river import base, datasets, linear_model, naive_bayes, preprocessing, tree
+from streams import Says
 
 from streamcal import (
     CalibratedClassifier,
@@ -41,21 +42,6 @@ MODELS: dict[str, Callable[[], base.Classifier]] = {
     "softmax": lambda: preprocessing.StandardScaler() | linear_model.SoftmaxRegression(),
 }
 Answer = tuple[dict[Any, float], Any]
-
-
-class Says(base.Classifier):
-    """A model that says what it is told and learns nothing."""
-
-    def learn_one(self, x: Any, y: Any) -> None:
-        """Learn nothing."""
-
-    def predict_proba_one(self, x: Any) -> Any:
-        """Return what the sample says."""
-        return x
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
 
 
 def segments(name: str) -> Iterator[Answer]:
