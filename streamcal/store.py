@@ -433,6 +433,8 @@ class Store:
         except UnicodeDecodeError as error:  # names that SQLite wanted to complain about
             raise StoreError(f"{self.path} is damaged or no store: {error}") from error
         except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
+            if str(error).startswith("Could not decode to UTF-8"):  # and then whatever is there
+                raise StoreError(f"{self.path} is damaged: text that is no UTF-8") from error
             name = getattr(error, "sqlite_errorname", "")
             if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
                 raise StoreError(f"{self.path} is damaged or no store: {error}") from error
