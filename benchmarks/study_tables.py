@@ -292,6 +292,7 @@ def draw_drift(
             mean = lost[: len(lost) // step * step].reshape(-1, step).mean(axis=1)
             above.plot(np.arange(len(mean)) * step, mean, color=color, label=name, linewidth=1.0)
         above.set_yscale("log")
+        above.set_ylim(bottom=1e-4)  # less is as good as none
         above.set_ylabel("Excess log loss, nats")
         above.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize="small")
         times = step * np.arange(len(history))
