@@ -19,7 +19,7 @@ ago. See `HedgedCalibrator` on what to do then.
 import inspect
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._state import Arrays, Fields, nest, require
-from streamcal._validation import as_number, as_weight
+from streamcal._validation import SMALLEST, as_number, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -77,9 +77,10 @@ class HedgedCalibrator(ProbabilityCalibrator):
         The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
         by default; in the default set less for those of a short memory (`DEFAULT_PRIOR`).
     share : float or tuple of float
-        The share α of the weight that is dealt out by the prior after each sample, in [0, 1); of
-        several, each runs and they are mixed in turn. 0 competes with the best single calibrator,
-        more with the best sequence of calibrators; 1/α is about how long one of them stays best.
+        The share α of the weight that is dealt out by the prior after each sample, 0 or from 1e-60
+        to below 1; of several, all different, each runs and they are mixed in turn. 0 competes with
+        the best single calibrator, more with the best sequence of calibrators; 1/α is about how
+        long one of them stays best.
     delay : int, optional
         How many samples are served before the label of one comes. None learns it from the tickets
         of `serve_one`; without any, labels are taken to come at once.
@@ -349,7 +350,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (self._n_learned - served.n_learned - self._mean_delay)
+            self._mean_delay += rate * (self._n_learned - served[0] - self._mean_delay)
         return answers
 
     def predict_one(self, score: float) -> float:
@@ -369,7 +370,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to give back with its label.
 
-        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere.
+        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere; a
+        plain tuple or list, such as JSON makes of it, will do.
 
         Examples
         --------
@@ -512,7 +514,7 @@ def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
 
 
 def _checked(calibrators: Any) -> list[Calibrator]:
-    if isinstance(calibrators, Calibrator) or not isinstance(calibrators, Iterable):
+    if not isinstance(calibrators, Sequence):  # an iterator could not be cloned
         raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
     checked = list(calibrators)
     if not checked:
@@ -532,7 +534,7 @@ def _checked(calibrators: Any) -> list[Calibrator]:
 
 
 def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
-    if isinstance(prior, str) or not isinstance(prior, Iterable):
+    if isinstance(prior, str) or not isinstance(prior, Sequence):
         raise TypeError(f"`prior` must be a sequence of weights, got {prior!r}")
     weights = np.array([as_weight(weight, "prior") for weight in prior])
     if len(weights) != n:
@@ -543,6 +545,11 @@ def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
 def _check_shares(share: Any) -> tuple[float, ...]:
     shares = tuple(share) if isinstance(share, tuple | list) else (share,)
     checked = tuple(as_number(value, "share") for value in shares)
-    if not checked or not all(0.0 <= value < 1.0 for value in checked):
-        raise ValueError(f"`share` must be a number in [0, 1), or several, got {share}")
+    # A smaller one, dealt out by the smallest prior, would be no weight at all.
+    if not checked or not all(value == 0.0 or SMALLEST <= value < 1.0 for value in checked):
+        raise ValueError(
+            f"`share` must be 0 or a number in [{SMALLEST:g}, 1), or several, got {share}"
+        )
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"`share` must not hold a number twice, got {share}")
     return checked
