@@ -409,6 +409,9 @@ def test_bad_input_changes_nothing(metric, y_pred, w, error, message):
     for change in (metric.update, metric.revert):
         with pytest.raises(error, match=message):
             change(True, y_pred, w)
+        for unknown in (None, math.nan):
+            with pytest.raises(ValueError, match="`y_true` must be a label, got"):
+                change(unknown, 0.25)
         assert metric.get() == value
 
 

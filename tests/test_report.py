@@ -439,8 +439,8 @@ def test_the_server_answers_its_own_page_only():
             status, text = ask(server, "/data.json", host=host)
             assert status == 421
             assert "n is 1" not in text
-        for path in ("/../etc/passwd", "http://[bad/"):
-            assert ask(server, path)[0] == 404
+        assert ask(server, "/../etc/passwd")[0] == 404
+        assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))
         assert json.loads(ask(server, f"/data.json?after={version}")[1]) == {"version": version}
         news = json.loads(ask(server, "/data.json?after=older")[1])

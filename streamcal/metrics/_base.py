@@ -53,8 +53,10 @@ class ProbabilityMetric(ClassificationMetric):
         Raises
         ------
         ValueError
-            If a probability is not in [0, 1] or `w` is not positive; nothing has changed then.
+            If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
+            has changed then.
         """
+        _check_label(y_true)
         if not _is_missing(y_pred):
             self._add(y_true, y_pred, as_weight(w))
 
@@ -66,6 +68,7 @@ class ProbabilityMetric(ClassificationMetric):
         ValueError
             As `update` does, and if there is nothing to take back.
         """
+        _check_label(y_true)
         if not _is_missing(y_pred):
             self._remove(y_true, y_pred, as_weight(w))
 
@@ -114,6 +117,12 @@ class ExactSum:
     def value(self) -> float:
         """The sum, rounded once."""
         return math.fsum(self._parts)
+
+
+def _check_label(y_true: Any) -> None:
+    """Refuse a label that is not known: it would silently count as negative."""
+    if y_true is None or y_true != y_true:
+        raise ValueError(f"`y_true` must be a label, got {y_true}")
 
 
 def _is_missing(y_pred: Any) -> bool:
