@@ -434,3 +434,24 @@ def test_bad_scores_are_refused_before_anything_is_learned():
         hedge.learn_many([0.5, 1.5], [0, 1])
     assert pickle.dumps(hedge) == before
     assert IdentityCalibrator().predict_many([0.25, 1.0]).tolist() == [0.25, 1.0]
+
+
+class Silent(ProbabilityCalibrator):
+    """Answers NaN to scores above one half."""
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None: ...
+
+    def predict_one(self, score: float) -> float:
+        return math.nan if score > 0.5 else score
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
+    hedge = HedgedCalibrator((Silent(), PlattCalibrator()), delay=delay)
+    hedge.learn_one(0.25, 1)
+    weights = hedge.weights
+    for ask in (hedge.predict_one, hedge.serve_one, lambda score: hedge.learn_one(score, 1)):
+        with pytest.raises(ValueError, match="`calibrators` must answer with numbers, got NaN of"):
+            ask(0.75)
+    assert hedge.n_learned == 1
+    assert hedge.weights == weights

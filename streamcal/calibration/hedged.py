@@ -316,7 +316,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         asking = served is None and not self._then
         if asking:
             for i, calibrator in enumerate(self._others):
-                answers[i] = calibrator.predict_one(p)
+                answers[i] = _asked(calibrator, p)
         else:
             answers[:] = self._answers_then(p, served)[self._order]
         for calibrator in self._others:
@@ -345,7 +345,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def _answers_then(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
         """Return what the calibrators answered when a sample was served."""
         if served is None:
-            return np.array([calibrator.predict_one(p) for calibrator in self._then])
+            return np.array([_asked(calibrator, p) for calibrator in self._then])
         answers = self.check_ticket(served)
         if self.delay is None:
             self._n_served += 1
@@ -364,7 +364,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         answer = kernels.predict(*self._to_predict, p)  # type: ignore[call-arg]
         clip, weights = self.clip, self._table[-1]
         for i, calibrator in enumerate(self._others, _FIRST):
-            answer += weights.item(i) * min(max(calibrator.predict_one(p), clip), 1.0 - clip)
+            answer += weights.item(i) * min(max(_asked(calibrator, p), clip), 1.0 - clip)
         return answer
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
@@ -383,7 +383,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         1.0
         """
         p = as_probability(score)
-        answers = tuple(calibrator.predict_one(p) for calibrator in self._calibrators)
+        answers = tuple(_asked(calibrator, p) for calibrator in self._calibrators)
         return self.predict_one(p), Ticket(self._n_learned, answers)
 
     def check_ticket(self, served: Any) -> NDArray[np.float64]:
@@ -480,6 +480,14 @@ def default_calibrators() -> list[Calibrator]:
         IsotonicCalibrator(window=1_000),
         IsotonicCalibrator(window=10_000),
     ]
+
+
+def _asked(calibrator: Calibrator, p: float) -> float:
+    """Return a calibrator's answer, or raise: one NaN would stay in the weights for good."""
+    answer = calibrator.predict_one(p)
+    if answer != answer:
+        raise ValueError(f"`calibrators` must answer with numbers, got NaN of {calibrator!r}")
+    return answer
 
 
 def _team(calibrators: Sequence[Calibrator]) -> list[int]:
