@@ -369,7 +369,7 @@ class CalibratedClassifier(
         >>> for _ in range(3):
         ...     model.learn_one({}, "yes", served={"yes": 0.5, "no": 0.5})
         >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
-        {'yes': 0.8, 'no': 0.2}
+        {'yes': 0.69, 'no': 0.31}
         """
         if self._joint is not None:
             return self._joint.predict_one(raw)

@@ -52,7 +52,7 @@ class HedgeWeightsDisplay:
     ...     history.append(calibrator.weights)
     >>> display = HedgeWeightsDisplay.from_history(history)
     >>> display.weights.shape
-    (300, 6)
+    (300, 7)
     """
 
     ax_: Axes
