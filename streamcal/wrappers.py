@@ -235,20 +235,19 @@ class CalibratedClassifier(
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None or NaN, a probability is not a number in [0, 1], or ``w`` not positive
-            and finite. Neither the model nor a calibrator has learned anything then.
+            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` not positive and
+            finite, or ``served`` not of this model or of a later state of it. Neither the model nor
+            a calibrator has learned anything then.
         """
         if y != y or y is None:
             raise ValueError(f"`y` must be a label, got {y}")
-        tickets = None
+        tickets = shown = None
         if isinstance(served, Served):
             raw = _check_served(served.raw)
-            if served.n_alarms == self.n_alarms:  # else its calibrators are gone
+            shown = _check_served(served.calibrated)
+            if served.n_alarms == self.n_alarms or self.on_drift == "none":
                 tickets = served.tickets
-                for label, ticket in tickets.items():
-                    calibrator = self._calibrators.get(label)
-                    if isinstance(calibrator, HedgedCalibrator):
-                        calibrator.check_ticket(ticket)
+                self._check_tickets(tickets)
         elif served is not None:
             raw = _check_served(served)
         elif kwargs:
@@ -266,9 +265,21 @@ class CalibratedClassifier(
             w = as_weight(w)
             self.classifier.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
 
-        if self._watch is not None:
-            self._look(self._watch, [(raw, y, w)])
+        if self._watch is not None and self._look(self._watch, [(raw, y, w)], shown):
+            tickets = None  # of calibrators that are gone
         self._teach(raw, y, w, tickets)
+
+    def _check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
+        """Raise unless the calibrators as they are now, or were, have given these tickets."""
+        if not isinstance(self.calibrator, HedgedCalibrator):
+            return
+        for label, ticket in tickets.items():
+            calibrator = self._calibrators.get(label)
+            if not isinstance(calibrator, HedgedCalibrator):
+                raise ValueError(
+                    f"`served` must come from this model, which has no calibrator of {label!r} yet"
+                )
+            calibrator.check_ticket(ticket)
 
     def _teach(
         self,
@@ -358,7 +369,7 @@ class CalibratedClassifier(
         >>> for _ in range(3):
         ...     model.learn_one({}, "yes", served={"yes": 0.5, "no": 0.5})
         >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
-        {'yes': 0.8, 'no': 0.2}
+        {'yes': 0.69, 'no': 0.31}
         """
         if self._joint is not None:
             return self._joint.predict_one(raw)
@@ -524,17 +535,24 @@ class CalibratedClassifier(
         self,
         watch: "_Watch",
         samples: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget, float]],
-    ) -> None:
-        """Show the detector what was served; do as ``on_drift`` says if it raises alarm."""
+        shown: dict[ClfTarget, float] | None = None,
+    ) -> bool:
+        """Show the detector what was served, do as ``on_drift`` says if it raises alarm.
+
+        Without ``shown``, that of one sample, it is what would be served now. Return whether the
+        calibrators are new.
+        """
         samples = list(samples)
-        alarm = watch.look([(self.calibrate_one(raw), y) for raw, y, _ in samples])
-        if alarm and self.on_drift != "none":
+        alarm = watch.look([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
+        renew = alarm and self.on_drift != "none"
+        if renew:
             self._calibrators.clear()
             if isinstance(self.calibrator, JointCalibrator):
                 self._joint = self.calibrator.clone()
             for raw, y, w in watch.recent:
                 self._teach(raw, y, w)
         watch.recent.extend(samples)
+        return renew
 
 
 class _Watch:

@@ -124,11 +124,22 @@ def test_asymptotic_bands_of_one_score_are_textbook_intervals():
         assert ratio == pytest.approx(3.841459, rel=1e-5)
 
 
-def test_chernoff_quantiles_are_the_published_ones():
-    # Groeneboom and Wellner (2001), table 2.
-    for q, published in [(0.5, 0.0), (0.9, 0.664235), (0.95, 0.845081), (0.975, 0.998181)]:
-        assert chernoff_quantile(q) == pytest.approx(published, abs=2e-4)
-        assert chernoff_quantile(1 - q) == pytest.approx(-published, abs=2e-4)
+def test_limit_of_the_likelihood_ratio_for_distinct_scores():
+    rng = np.random.default_rng(1)
+    x = (np.arange(101) + 0.5) / 101
+    drawn = [
+        oracles.likelihood_ratio(x, np.ones(101), (rng.random(101) < x).astype(float), 50, 0.5)
+        for _ in range(300)
+    ]
+    assert np.mean(np.array(drawn) <= 2.3) == pytest.approx(0.95, abs=0.03)
+    assert np.mean(np.array(drawn) <= chi2(1).ppf(0.95)) > 0.97
+
+
+def test_chernoff_quantiles():
+    # By adaptive quadrature of the density.
+    for q, exact in [(0.5, 0.0), (0.9, 0.664235), (0.95, 0.845081), (0.975, 0.998181)]:
+        assert chernoff_quantile(q) == pytest.approx(exact, abs=2e-4)
+        assert chernoff_quantile(1 - q) == pytest.approx(-exact, abs=2e-4)
     drawn = oracles.argmax_of_motion(4000, seed=1)
     assert np.quantile(drawn, 0.9) == pytest.approx(chernoff_quantile(0.9), abs=0.05)
 

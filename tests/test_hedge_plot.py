@@ -41,6 +41,10 @@ def test_areas_are_the_weights_from_below(history):
 def test_bad_history(history):
     with pytest.raises(ValueError, match="`history` must hold weights, got none"):
         HedgeWeightsDisplay.from_history([])
+    with pytest.raises(ValueError, match="`history` must hold weights, got none"):
+        HedgeWeightsDisplay.from_history([{}])
+    with pytest.raises(ValueError, match="no negative weights and no NaN"):
+        HedgeWeightsDisplay.from_history([{"one": float("nan")}])
     with pytest.raises(ValueError, match=r"same calibrators .* at position 2"):
         HedgeWeightsDisplay.from_history([*history[:2], {"other": 1.0}])
     with pytest.raises(ValueError, match=r"`times` must have one value per score \(40\), got 2"):

@@ -1,6 +1,7 @@
 """The hedge: its guarantee, delayed labels, and what it keeps apart."""
 
 import copy
+import json
 import math
 import pickle
 from collections import deque
@@ -316,6 +317,25 @@ def test_the_delay_is_learned_from_tickets():
     assert hedge.mean_delay < 10.0
 
 
+def test_a_ticket_may_have_been_stored_as_json():
+    one, other = HedgedCalibrator(), HedgedCalibrator()
+    waiting = [one.serve_one(p)[1] for p in (0.2, 0.7, 0.4)]
+    for score, ticket in zip((0.2, 0.7, 0.4), waiting, strict=True):
+        one.learn_one(score, 1.0, served=ticket)
+        other.learn_one(score, 1.0, served=json.loads(json.dumps(ticket)))
+    assert other.mean_delay == one.mean_delay == 1.0
+    assert other.weights == one.weights
+
+
+def test_the_smallest_share_and_prior_leave_weights():
+    hedge = HedgedCalibrator(
+        [IdentityCalibrator(), PlattCalibrator()], prior=(1e-60, 1e60), share=(1e-60, 0.5)
+    )
+    hedge.learn_many([0.9, 0.1] * 50, [0.0, 1.0] * 50, np.where(np.arange(100) % 7, 1.0, 1e60))
+    assert sum(hedge.weights.values()) == pytest.approx(1.0)
+    assert sum(hedge.share_weights.values()) == pytest.approx(1.0)
+
+
 def test_a_known_delay_is_kept_to():
     hedge = HedgedCalibrator(delay=5)
     late(hedge, *drifting(100), 30, True)
@@ -372,7 +392,9 @@ def test_bad_ticket(served, error, message):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"share": 1.0}, ValueError, r"`share` must be a number in \[0, 1\), or several, got 1.0"),
+        ({"share": 1.0}, ValueError, r"`share` must be 0 or a number in \[1e-60, 1\), or several"),
+        ({"share": 1e-300}, ValueError, "or several, got 1e-300"),
+        ({"share": (0.01, 0.0, 0.01)}, ValueError, "`share` must not hold a number twice"),
         ({"share": (0.1, -0.1)}, ValueError, "`share`"),
         ({"share": ()}, ValueError, "`share`"),
         ({"share": "0.1"}, TypeError, "`share`"),
@@ -380,6 +402,7 @@ def test_bad_ticket(served, error, message):
         ({"prior": (1.0, 2.0)}, ValueError, r"one weight per calibrator \(7\), got 2"),
         ({"prior": (0.0,) * 6}, ValueError, "`prior` must be a positive finite number, got 0.0"),
         ({"prior": 1.0}, TypeError, "`prior` must be a sequence of weights, got 1.0"),
+        ({"prior": iter([1.0] * 7)}, TypeError, "`prior` must be a sequence of weights"),
         ({"delay": -1}, ValueError, "`delay` must be an int of at least 0, got -1"),
         ({"delay": 1.5}, ValueError, "`delay`"),
         ({"delay": True}, ValueError, "`delay`"),
@@ -387,6 +410,7 @@ def test_bad_ticket(served, error, message):
         ({"calibrators": ()}, ValueError, "`calibrators` must hold at least one"),
         ({"calibrators": PlattCalibrator()}, TypeError, "`calibrators` must be a sequence"),
         ({"calibrators": 3}, TypeError, "`calibrators` must be a sequence"),
+        ({"calibrators": iter([PlattCalibrator()])}, TypeError, "`calibrators` must be a sequence"),
         ({"calibrators": (PlattCalibrator(), 3)}, TypeError, "got 3 at position 1"),
         (
             {"calibrators": (IsotonicCalibrator("logistic"),)},
@@ -410,3 +434,24 @@ def test_bad_scores_are_refused_before_anything_is_learned():
         hedge.learn_many([0.5, 1.5], [0, 1])
     assert pickle.dumps(hedge) == before
     assert IdentityCalibrator().predict_many([0.25, 1.0]).tolist() == [0.25, 1.0]
+
+
+class Silent(ProbabilityCalibrator):
+    """Answers NaN to scores above one half."""
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None: ...
+
+    def predict_one(self, score: float) -> float:
+        return math.nan if score > 0.5 else score
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
+    hedge = HedgedCalibrator((Silent(), PlattCalibrator()), delay=delay)
+    hedge.learn_one(0.25, 1)
+    weights = hedge.weights
+    for ask in (hedge.predict_one, hedge.serve_one, lambda score: hedge.learn_one(score, 1)):
+        with pytest.raises(ValueError, match="`calibrators` must answer with numbers, got NaN of"):
+            ask(0.75)
+    assert hedge.n_learned == 1
+    assert hedge.weights == weights

@@ -21,6 +21,7 @@ from streamcal.metrics import (
     SpiegelhalterZ,
     smooth_ece,
 )
+from streamcal.metrics._base import ExactSum
 from tests import oracles_diagnostics
 
 METRICS = [
@@ -122,6 +123,29 @@ def test_streaming_equals_batch_after_every_update_and_revert(metric, stream, dr
         left.remove(stream[at])
         expected = batch(metric, left) if left else 0.0
         assert metric.get() == close_to(metric, expected)
+
+
+@pytest.mark.parametrize("heavy", [1e20, 1e30, 1e60])
+@by_metric
+def test_a_heavy_sample_leaves_nothing_behind(metric, heavy):
+    metric = metric.clone()
+    metric.update(True, 0.97, heavy)
+    stream = [(True, 0.25, 1.0), (False, 0.625, 0.1), (False, 0.125, 2.0)]
+    for sample in stream:
+        metric.update(*sample)
+    metric.revert(True, 0.97, heavy)
+    assert metric.get() == close_to(metric, batch(metric, stream))
+
+
+@given(st.lists(st.tuples(st.floats(-1.0, 1.0), st.integers(-200, 200)), max_size=20))
+def test_exact_sums_are_exact(drawn):
+    total, numbers = ExactSum(), [x * 2.0**power for x, power in drawn]
+    for x in numbers:
+        total.add(x)
+    assert total.value == math.fsum(numbers)
+    for x in numbers:
+        total.add(-x)
+    assert total.value == 0.0
 
 
 @given(stream=streams)
@@ -385,6 +409,9 @@ def test_bad_input_changes_nothing(metric, y_pred, w, error, message):
     for change in (metric.update, metric.revert):
         with pytest.raises(error, match=message):
             change(True, y_pred, w)
+        for unknown in (None, math.nan):
+            with pytest.raises(ValueError, match="`y_true` must be a label, got"):
+                change(unknown, 0.25)
         assert metric.get() == value
 
 

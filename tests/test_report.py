@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator, commands
 from streamcal.calibration.base import Calibrator
 from streamcal.decision import DecisionClassifier, EUMThreshold
+from streamcal.keyed import name_of
 from streamcal.metrics import CORP
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import page, sections, watch
@@ -236,6 +237,20 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
     assert "the 3 largest of 20" in part.text
 
 
+def test_keys_that_read_alike_and_long_ones(tmp_path):
+    with Store(tmp_path / "alike.db") as store:
+        states = {}
+        for key in (1, "1", "k" * 5_000, "k" * 6_000):
+            states[name_of(key)] = calibrator = IsotonicCalibrator()
+            calibrator.learn_many(*samples(9))
+        store.save(states, 36)
+        found = {section.id: section for section in sections.of_store(store)}
+    long = "k" * 99 + "…"
+    for part in ("states", "maps"):
+        names = [row[0] for row in found[part].tables[0].rows]
+        assert sorted(names) == ["1", "1 #2", long, f"{long} #2"]
+
+
 def test_a_classifier_shows_its_calibrators(tmp_path):
     classifier = CalibratedClassifier(dummy.PriorClassifier(), IsotonicCalibrator())
     for i in range(300):
@@ -425,6 +440,7 @@ def test_the_server_answers_its_own_page_only():
             assert status == 421
             assert "n is 1" not in text
         assert ask(server, "/../etc/passwd")[0] == 404
+        assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))
         assert json.loads(ask(server, f"/data.json?after={version}")[1]) == {"version": version}
         news = json.loads(ask(server, "/data.json?after=older")[1])

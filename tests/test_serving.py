@@ -165,6 +165,50 @@ def test_tickets_from_before_an_alarm_are_ignored():
     assert model.calibrators[True].n_learned == before + 1
 
 
+class AlarmEvery(base.DriftDetector):
+    """An alarm after every so many errors, which are written down."""
+
+    def __init__(self, n: int):
+        super().__init__()
+        self.n = n
+        self.seen: list[float] = []
+
+    def update(self, x: float) -> None:
+        self.seen.append(x)
+        self._drift_detected = len(self.seen) % self.n == 0
+
+
+@pytest.mark.parametrize("on_drift", ["shrink", "reset", "none"])
+@pytest.mark.parametrize("delay", [0, 20])
+def test_an_alarm_between_serving_and_learning(on_drift, delay):
+    """The ticket in hand, and those still out, are of calibrators that are gone."""
+    model = CalibratedClassifier(Told(), drift_detector=AlarmEvery(150), on_drift=on_drift)
+    waiting: deque[Any] = deque()
+    squared = []
+    for x, y in stream(400, 1_000):
+        waiting.append((x, y, model.serve_one(x)))
+        if len(waiting) > delay:
+            x, y, served = waiting.popleft()
+            model.learn_one(x, y, served=served)
+            squared.append((served.calibrated[True] - y) ** 2)
+    assert model.n_alarms == 2
+    assert model._watch.detector.seen == pytest.approx(squared)  # of what was shown, not of now
+    n_kept = {"shrink": 200, "reset": 0, "none": 299}[on_drift]
+    assert model.calibrators[True].n_learned == n_kept + 400 - delay - 299
+    if on_drift == "none":  # no ticket was dropped
+        assert model.calibrators[True].mean_delay == pytest.approx(delay)
+
+
+def test_what_another_model_served_is_refused_before_the_model_learns():
+    told, other = CalibratedClassifier(Told()), CalibratedClassifier(naive_bayes.GaussianNB())
+    for x, y in stream(20, 100):
+        told.learn_one(x, y)
+    before = pickle.dumps(other)
+    with pytest.raises(ValueError, match="`served` must come from this model"):
+        other.learn_one({"x": 1}, True, served=told.serve_one(says(0.5)))
+    assert pickle.dumps(other) == before
+
+
 def test_the_default_turns_with_the_stream_and_gives_no_alarm():
     model = CalibratedClassifier(Told(), drift_detector=drift.ADWIN())
     for x, y in stream(3_000, 1_500):

@@ -19,7 +19,7 @@ ago. See `HedgedCalibrator` on what to do then.
 import inspect
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._state import Arrays, Fields, nest, require
-from streamcal._validation import as_number, as_weight
+from streamcal._validation import SMALLEST, as_number, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -77,9 +77,10 @@ class HedgedCalibrator(ProbabilityCalibrator):
         The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
         by default; in the default set less for those of a short memory (`DEFAULT_PRIOR`).
     share : float or tuple of float
-        The share α of the weight that is dealt out by the prior after each sample, in [0, 1); of
-        several, each runs and they are mixed in turn. 0 competes with the best single calibrator,
-        more with the best sequence of calibrators; 1/α is about how long one of them stays best.
+        The share α of the weight that is dealt out by the prior after each sample, 0 or from 1e-60
+        to below 1; of several, all different, each runs and they are mixed in turn. 0 competes with
+        the best single calibrator, more with the best sequence of calibrators; 1/α is about how
+        long one of them stays best.
     delay : int, optional
         How many samples are served before the label of one comes. None learns it from the tickets
         of `serve_one`; without any, labels are taken to come at once.
@@ -315,7 +316,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         asking = served is None and not self._then
         if asking:
             for i, calibrator in enumerate(self._others):
-                answers[i] = calibrator.predict_one(p)
+                answers[i] = _asked(calibrator, p)
         else:
             answers[:] = self._answers_then(p, served)[self._order]
         for calibrator in self._others:
@@ -344,12 +345,12 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def _answers_then(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
         """Return what the calibrators answered when a sample was served."""
         if served is None:
-            return np.array([calibrator.predict_one(p) for calibrator in self._then])
+            return np.array([_asked(calibrator, p) for calibrator in self._then])
         answers = self.check_ticket(served)
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (self._n_learned - served.n_learned - self._mean_delay)
+            self._mean_delay += rate * (self._n_learned - served[0] - self._mean_delay)
         return answers
 
     def predict_one(self, score: float) -> float:
@@ -363,13 +364,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
         answer = kernels.predict(*self._to_predict, p)  # type: ignore[call-arg]
         clip, weights = self.clip, self._table[-1]
         for i, calibrator in enumerate(self._others, _FIRST):
-            answer += weights.item(i) * min(max(calibrator.predict_one(p), clip), 1.0 - clip)
+            answer += weights.item(i) * min(max(_asked(calibrator, p), clip), 1.0 - clip)
         return answer
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to give back with its label.
 
-        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere.
+        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere; a
+        plain tuple or list, such as JSON makes of it, will do.
 
         Examples
         --------
@@ -381,7 +383,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         1.0
         """
         p = as_probability(score)
-        answers = tuple(calibrator.predict_one(p) for calibrator in self._calibrators)
+        answers = tuple(_asked(calibrator, p) for calibrator in self._calibrators)
         return self.predict_one(p), Ticket(self._n_learned, answers)
 
     def check_ticket(self, served: Any) -> NDArray[np.float64]:
@@ -480,6 +482,14 @@ def default_calibrators() -> list[Calibrator]:
     ]
 
 
+def _asked(calibrator: Calibrator, p: float) -> float:
+    """Return a calibrator's answer, or raise: one NaN would stay in the weights for good."""
+    answer = calibrator.predict_one(p)
+    if answer != answer:
+        raise ValueError(f"`calibrators` must answer with numbers, got NaN of {calibrator!r}")
+    return answer
+
+
 def _team(calibrators: Sequence[Calibrator]) -> list[int]:
     """Return which calibrators the kernels can ask and teach, in their order."""
     identity = [i for i, c in enumerate(calibrators) if type(c) is IdentityCalibrator][:1]
@@ -512,7 +522,7 @@ def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
 
 
 def _checked(calibrators: Any) -> list[Calibrator]:
-    if isinstance(calibrators, Calibrator) or not isinstance(calibrators, Iterable):
+    if not isinstance(calibrators, Sequence):  # an iterator could not be cloned
         raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
     checked = list(calibrators)
     if not checked:
@@ -532,7 +542,7 @@ def _checked(calibrators: Any) -> list[Calibrator]:
 
 
 def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
-    if isinstance(prior, str) or not isinstance(prior, Iterable):
+    if isinstance(prior, str) or not isinstance(prior, Sequence):
         raise TypeError(f"`prior` must be a sequence of weights, got {prior!r}")
     weights = np.array([as_weight(weight, "prior") for weight in prior])
     if len(weights) != n:
@@ -543,6 +553,11 @@ def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
 def _check_shares(share: Any) -> tuple[float, ...]:
     shares = tuple(share) if isinstance(share, tuple | list) else (share,)
     checked = tuple(as_number(value, "share") for value in shares)
-    if not checked or not all(0.0 <= value < 1.0 for value in checked):
-        raise ValueError(f"`share` must be a number in [0, 1), or several, got {share}")
+    # A smaller one, dealt out by the smallest prior, would be no weight at all.
+    if not checked or not all(value == 0.0 or SMALLEST <= value < 1.0 for value in checked):
+        raise ValueError(
+            f"`share` must be 0 or a number in [{SMALLEST:g}, 1), or several, got {share}"
+        )
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"`share` must not hold a number twice, got {share}")
     return checked

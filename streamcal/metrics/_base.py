@@ -1,5 +1,6 @@
 """What the metrics of predicted probabilities share: reading a prediction, adding and reverting."""
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -52,8 +53,10 @@ class ProbabilityMetric(ClassificationMetric):
         Raises
         ------
         ValueError
-            If a probability is not in [0, 1] or `w` is not positive; nothing has changed then.
+            If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
+            has changed then.
         """
+        _check_label(y_true)
         if not _is_missing(y_pred):
             self._add(y_true, y_pred, as_weight(w))
 
@@ -65,6 +68,7 @@ class ProbabilityMetric(ClassificationMetric):
         ValueError
             As `update` does, and if there is nothing to take back.
         """
+        _check_label(y_true)
         if not _is_missing(y_pred):
             self._remove(y_true, y_pred, as_weight(w))
 
@@ -73,6 +77,52 @@ class ProbabilityMetric(ClassificationMetric):
 
     @abstractmethod
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None: ...
+
+
+class ExactSum:
+    """A running sum without rounding errors, so that what was added can be taken away again.
+
+    The sum is kept as floats that share no bits, usually two or three (Shewchuk, *Adaptive
+    Precision Floating-Point Arithmetic*, Discrete & Computational Geometry 18, 1997).
+
+    Examples
+    --------
+    >>> total = ExactSum()
+    >>> for x in (1e30, 0.1, -1e30):
+    ...     total.add(x)
+    >>> total.value
+    0.1
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[float] = []
+
+    def add(self, x: float) -> None:
+        """Add a finite number."""
+        kept = 0
+        for part in self._parts:
+            if abs(x) < abs(part):
+                x, part = part, x
+            total = x + part
+            lost = part - (total - x)
+            if lost:
+                self._parts[kept] = lost
+                kept += 1
+            x = total
+        self._parts[kept:] = [x] if x else []
+
+    @property
+    def value(self) -> float:
+        """The sum, rounded once."""
+        return math.fsum(self._parts)
+
+
+def _check_label(y_true: Any) -> None:
+    """Refuse a label that is not known: it would silently count as negative."""
+    if y_true is None or y_true != y_true:
+        raise ValueError(f"`y_true` must be a label, got {y_true}")
 
 
 def _is_missing(y_pred: Any) -> bool:

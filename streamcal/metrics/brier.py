@@ -6,7 +6,7 @@ from typing import Any
 
 from river.metrics.base import MultiClassMetric
 
-from streamcal.metrics._base import ProbabilityMetric, as_event, as_probability
+from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_event, as_probability
 
 
 class BrierScore(ProbabilityMetric, MultiClassMetric):
@@ -57,8 +57,8 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
         self.scale_by_half = scale_by_half
         self.pos_val = pos_val
         self._n_samples = 0
-        self._sum = 0.0
-        self._weight = 0.0
+        self._sum = ExactSum()
+        self._weight = ExactSum()
         self._labels: Counter[Hashable] = Counter()
 
     def get(self) -> float:
@@ -66,13 +66,13 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
         if not self._n_samples:
             return 0.0
         halved = len(self._labels) < 3 if self.scale_by_half == "auto" else self.scale_by_half
-        return self._sum / self._weight * (0.5 if halved else 1.0)
+        return self._sum.value / self._weight.value * (0.5 if halved else 1.0)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         score, labels = self._score(y_true, y_pred)
         self._n_samples += 1
-        self._sum += w * score
-        self._weight += w
+        self._sum.add(w * score)
+        self._weight.add(w)
         for label in labels:
             self._labels[label] += 1
 
@@ -81,11 +81,8 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
         if not self._n_samples or any(not self._labels[label] for label in labels):
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
         self._n_samples -= 1
-        if self._n_samples:
-            self._sum -= w * score
-            self._weight -= w
-        else:
-            self._sum = self._weight = 0.0
+        self._sum.add(-w * score)
+        self._weight.add(-w)
         for label in labels:
             self._labels[label] -= 1
             if not self._labels[label]:

@@ -12,7 +12,6 @@ S(p) is a running mean, so the split of a stream costs a walk over the blocks.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from streamcal._validation import check_choice
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.staircase import Staircase
-from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_event
 from streamcal.metrics.bands import Band, corp_band
 
 SCORES = ("brier", "log")
@@ -76,8 +75,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
         self.pos_val = pos_val
         # The blocks are those of every mean-type loss; squared loss has no ends to stay clear of.
         self._calibrator = IsotonicCalibrator(loss="squared", prior=0.0)
-        self._weight = 0.0
-        self._sum = 0.0  # of the finite scores
+        self._weight = ExactSum()
+        self._sum = ExactSum()  # of the finite scores
         self._n_infinite = 0
 
     def get(self) -> float:
@@ -167,7 +166,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
     def _mean_score(self) -> float:
         if not self._calibrator.n_samples:
             return 0.0
-        return math.inf if self._n_infinite else self._sum / self._weight
+        return math.inf if self._n_infinite else self._sum.value / self._weight.value
 
     def split(self) -> Decomposition:
         """Return mean score, MCB, DSC and UNC by one walk over the blocks."""
@@ -186,28 +185,11 @@ class CORP(ProbabilityMetric, BinaryMetric):
         self._count(p, happened, w, -1)
 
     def _count(self, p: float, happened: bool, w: float, sign: int) -> None:
-        if not self._calibrator.n_samples:
-            self._weight = self._sum = 0.0
-            self._n_infinite = 0
-            return
-        self._weight += sign * w
+        self._weight.add(sign * w)
         if self.score == "log" and p == 1.0 - happened:
             self._n_infinite += sign
         else:
-            self._sum += sign * w * _score_of(p, happened, self.score)
-
-    def renew_sums(self, samples: Iterable[tuple[bool, float, float]]) -> None:
-        """Sum the samples (label, prediction, weight) that are here again, without the rounding.
-
-        A window calls this now and then: its sums would else drift, by one rounding a sample.
-        """
-        kept = list(samples)
-        self._weight = math.fsum(w for _, _, w in kept)
-        self._sum = math.fsum(
-            w * _score_of(p, happened, self.score)
-            for happened, p, w in kept
-            if self.score == "brier" or p != 1.0 - happened
-        )
+            self._sum.add(sign * w * _score_of(p, happened, self.score))
 
 
 def _score_of(p: float, happened: bool, score: str) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from river.metrics.base import ClassificationMetric
 
 from streamcal._validation import as_weight
-from streamcal.metrics._base import ProbabilityMetric, as_probability
+from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_probability
 
 
 class OrdinalMetric(ClassificationMetric):
@@ -296,29 +296,26 @@ class RankedProbabilityScore(ProbabilityMetric):
         self.labels = labels
         self._ranks = check_labels(labels)
         self._n_samples = 0
-        self._sum = 0.0
-        self._weight = 0.0
+        self._sum = ExactSum()
+        self._weight = ExactSum()
 
     def get(self) -> float:
         """Return the weighted mean score, 0 before the first update."""
-        return self._sum / self._weight if self._n_samples else 0.0
+        return self._sum.value / self._weight.value if self._n_samples else 0.0
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         score = self._score(y_true, y_pred)
         self._n_samples += 1
-        self._sum += w * score
-        self._weight += w
+        self._sum.add(w * score)
+        self._weight.add(w)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         score = self._score(y_true, y_pred)
         if not self._n_samples:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
         self._n_samples -= 1
-        if self._n_samples:
-            self._sum -= w * score
-            self._weight -= w
-        else:
-            self._sum = self._weight = 0.0
+        self._sum.add(-w * score)
+        self._weight.add(-w)
 
     def _score(self, y_true: Any, y_pred: Any) -> float:
         if not isinstance(y_pred, dict):

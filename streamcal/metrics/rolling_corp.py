@@ -16,8 +16,6 @@ from streamcal.calibration.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
 from streamcal.metrics.corp import CORP
 
-_MUCH_HEAVIER = 1e3
-
 
 class RollingPoint(NamedTuple):
     """The split of a window, written down after sample number ``n_seen``."""
@@ -123,11 +121,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self._corp.update(happened, p, w)
         self._samples.append((happened, p, w))
         if len(self._samples) > self.window:
-            oldest = self._samples.popleft()
-            self._corp.revert(*oldest)
-            # What rounding left of it may outweigh the rest, or adds up as the window goes on.
-            if oldest[2] > _MUCH_HEAVIER * w or self._n_seen % self.window == 0:
-                self._corp.renew_sums(self._samples)
+            self._corp.revert(*self._samples.popleft())
         self._n_seen += 1
         if self._n_seen % self._step == 0:
             self._write()

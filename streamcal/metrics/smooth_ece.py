@@ -26,7 +26,7 @@ from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
 from streamcal._validation import as_weights
-from streamcal.metrics._base import ProbabilityMetric, as_event, as_events, check_int
+from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_event, as_events, check_int
 
 _CELLS = 4096
 
@@ -69,23 +69,23 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
         self._n_samples = 0
         self._counts = np.zeros(n_cells + 1, dtype=np.int64)
         self._masses = np.zeros(n_cells + 1)
-        self._weight = 0.0
+        self._weight = ExactSum()
 
     def get(self) -> float:
         """Return the error, 0 before the first update."""
-        return _fixed_point(self._masses / self._weight) if self._n_samples else 0.0
+        return _fixed_point(self._masses / self._weight.value) if self._n_samples else 0.0
 
     def at_bandwidth(self, sigma: float) -> float:
         """Return smECE_σ for a kernel of width ``sigma`` > 0, 0 before the first update."""
         _check_bandwidth(sigma)
         if not self._n_samples:
             return 0.0
-        return _smoothed(_spectrum(self._masses / self._weight), sigma)
+        return _smoothed(_spectrum(self._masses / self._weight.value), sigma)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
         self._n_samples += 1
-        self._weight += w
+        self._weight.add(w)
         self._put(p, w * (happened - p), 1)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
@@ -93,12 +93,12 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
         if not self._counts[int(p * self.n_cells)]:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
         self._n_samples -= 1
-        if self._n_samples:
-            self._weight -= w
-            self._put(p, w * (p - happened), -1)
-        else:  # no rounding errors stay behind
-            self._counts[:] = 0
-            self._masses[:] = self._weight = 0.0
+        self._weight.add(-w)
+        self._put(p, w * (p - happened), -1)
+        cell = int(p * self.n_cells)
+        for node in (cell, cell + 1):  # no rounding errors stay where no sample is left
+            if not self._counts[max(node - 1, 0) : node + 1].any():
+                self._masses[node : node + 1] = 0.0
 
     def _put(self, p: float, mass: float, count: int) -> None:
         place = p * self.n_cells

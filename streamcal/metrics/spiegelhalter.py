@@ -15,7 +15,7 @@ from typing import Any
 
 from river.metrics.base import BinaryMetric
 
-from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_event
 
 
 class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
@@ -51,14 +51,15 @@ class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
         self._n_samples = 0
         self._n_varying = 0  # samples whose score is not settled by the prediction
         self._n_impossible = 0  # samples that were predicted to be impossible
-        self._excess = 0.0
-        self._variance = 0.0
+        self._excess = ExactSum()
+        self._variance = ExactSum()
 
     def get(self) -> float:
         """Return z; 0 before the first update, ∞ if only what was impossible speaks."""
         if not self._n_varying:
             return math.inf if self._n_impossible else 0.0
-        return self._excess / math.sqrt(self._variance) if self._variance > 0.0 else 0.0
+        variance = self._variance.value
+        return self._excess.value / math.sqrt(variance) if variance > 0.0 else 0.0
 
     @property
     def p_value(self) -> float:
@@ -80,10 +81,5 @@ class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
         self._n_samples += sign
         self._n_varying += sign * (variance > 0.0)
         self._n_impossible += sign * (p == 1.0 - happened)
-        if self._n_samples:
-            self._excess += sign * w * (happened - p) * slope
-            self._variance += sign * w * w * variance
-        else:  # no rounding errors stay behind
-            self._excess = 0.0
-        if not self._n_varying:
-            self._variance = 0.0
+        self._excess.add(sign * w * (happened - p) * slope)
+        self._variance.add(sign * w * w * variance)

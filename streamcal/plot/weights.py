@@ -52,7 +52,7 @@ class HedgeWeightsDisplay:
     ...     history.append(calibrator.weights)
     >>> display = HedgeWeightsDisplay.from_history(history)
     >>> display.weights.shape
-    (300, 6)
+    (300, 7)
     """
 
     ax_: Axes
@@ -88,9 +88,9 @@ class HedgeWeightsDisplay:
         Raises
         ------
         ValueError
-            If the history is empty, its names differ, or times do not ascend.
+            If the history is empty, its names differ, a weight is negative, or times do not ascend.
         """
-        if not history:
+        if not len(history) or not history[0]:
             raise ValueError("`history` must hold weights, got none")
         names = tuple(history[0])
         for at, weights in enumerate(history):
@@ -104,6 +104,8 @@ class HedgeWeightsDisplay:
         if (np.diff(moments) < 0.0).any():
             raise ValueError("`times` must ascend")
         rows = np.array([list(weights.values()) for weights in history], dtype=np.float64)
+        if not (rows >= 0.0).all():
+            raise ValueError("`history` must hold no negative weights and no NaN")
         return cls(moments, rows, names).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:

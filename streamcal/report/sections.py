@@ -29,6 +29,7 @@ MOST_STATES = 12
 """Of more states the largest are shown."""
 
 LEVEL = 0.9
+_LONGEST_NAME = 100
 _BINS = 50
 _MOST_WINDOWS, _LEAST_WINDOW = 50, 200
 _DRAWS = 8  # label sets drawn per window to tell what chance alone would do
@@ -309,9 +310,11 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
     sizes = store.sizes()
     largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:most]
     states: dict[str, Any] = {}
+    names: set[str] = set()
     rows: list[Cells] = []
     for key in largest:
-        name, data = _readable(key), store.get_bytes(key)
+        name, data = _untaken(_readable(key), names), store.get_bytes(key)
+        names.add(name)
         kind = decode(data).kind
         state = _restored(data)
         if state is not None:
@@ -350,6 +353,17 @@ def _readable(key: str) -> str:
     except ValueError:
         return key
     return "all" if plain is None else str(plain)
+
+
+def _untaken(name: str, taken: set[str]) -> str:
+    """Return a name as long as a legend can bear, numbered where keys read alike: 1 and "1"."""
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 1]}…"
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name} #{number}"
+    return free
 
 
 def _restored(data: bytes) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from streamcal.report import page
 from streamcal.report.content import Report
@@ -104,8 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in names:
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
             return
-        address = urlsplit(self.path)
-        if address.path not in ("/", "/data.json"):
+        path, _, query = self.path.partition("?")
+        if path not in ("/", "/data.json"):
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here\n")
             return
         try:
@@ -113,10 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
         except (OSError, ValueError) as error:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
-        if address.path == "/":
+        if path == "/":
             self._answer(HTTPStatus.OK, "text/html", page.render(report, live=True))
             return
-        known = parse_qs(address.query).get("after")
+        known = parse_qs(query).get("after")
         same = known == [page.version(report)]
         told = {"version": known[0]} if known and same else page.news(report)
         self._answer(HTTPStatus.OK, "application/json", json.dumps(told))
