@@ -54,10 +54,10 @@ def test_every_example_is_on_its_page():
 def test_pictures_are_drawn_again_the_same(tmp_path):
     pictures = runpy.run_path(str(DOCS / "pictures.py"))
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}
-    assert set(pictures["PICTURES"]) == set(committed)
     assert sum(path.stat().st_size for path in committed.values()) < 1_000_000
+    assert set(pictures["PICTURES"]) == {name for name in committed if "study-" not in name}
     text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
-    for name in committed:
+    for name in pictures["PICTURES"]:
         assert f"(pictures/{name}.svg)" in text
         drawn = pictures["draw"](name, tmp_path).read_bytes()
         assert drawn == pictures["draw"](name, tmp_path).read_bytes()
