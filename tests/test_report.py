@@ -483,7 +483,10 @@ def test_a_store_that_breaks_meanwhile_is_said(tmp_path):
 
 def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
     command = [sys.executable, "-m", "streamcal.cli", "watch", str(run_db), "--port"]
+    # A run of the tests in the background ignores Ctrl-C, and hands that on to what it starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([*command, "0"], stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     try:
         line = process.stderr.readline()
         port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", line)[1])
@@ -494,6 +497,7 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
         assert process.returncode == 0
     finally:
         process.kill()
+        process.communicate()
     assert "--port" in run("watch", run_db, "--port", "70000", status=2).output
 
 
