@@ -1,0 +1,19 @@
+cimport cython
+
+
+cdef class Hedge:
+    cdef cython.pymutex lock
+    cdef readonly list experts
+    cdef readonly Py_ssize_t n_learned
+    cdef double clip
+    cdef double[::1] shares  # 0: weights under this share are kept as logarithms
+    cdef double[::1] log_odds  # log weights of the shares, the largest 0
+    cdef double[:, ::1] weights  # of the experts under each share
+    cdef double[::1] prior
+    cdef double[::1] mixed  # weights of the experts in what is served
+    cdef double[::1] answers
+
+    cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
+    cdef void weigh(self, double *answers, double y, double power) noexcept nogil
+    cdef void mix(self) noexcept nogil
+    cdef double clipped(self, double answer) noexcept nogil

@@ -1,0 +1,241 @@
+"""Mixing calibrators by their likelihood.
+
+Of log loss, a mixture by weights proportional to prior times likelihood is Bayes' rule: its total
+loss is −log of the mean likelihood, hence at most that of any calibrator plus log of one over its
+prior (Vovk, *Aggregating Strategies*, COLT 1990). Dealing α of the weight out by the prior after
+each sample is Bayes' rule for sequences of calibrators that switch with probability α (Herbster &
+Warmuth, *Tracking the Best Expert*, Machine Learning 1998). Several α run at once, and the same
+rule mixes them::
+
+    experts   .2  .7  .4      answers to a sample of label 1
+    α = 0     .1  .8  .1      weights under each α; they are multiplied by the answers,
+    α = .01   .3  .4  .3      and α of their sum is dealt out anew
+    mixed     .2  .6  .2      what is served: the rows, mixed by the likelihood of each α
+
+Without sharing a weight may fall below any float and still come back, so where α = 0 weights are
+kept as logarithms. An expert is a compiled one (`Expert`) or any object with ``predict_one`` and
+``learn_one``.
+"""
+
+from libc.math cimport INFINITY, exp, log
+
+from streamcal.kernels.expert cimport Expert
+
+import numpy as np
+
+
+def restored(settings, state):
+    """Return the hedge that was pickled."""
+    hedge = Hedge(*settings)
+    hedge.restore(*state)
+    return hedge
+
+
+cdef class Hedge:
+    """Experts, and their weights under several shares.
+
+    Parameters
+    ----------
+    experts : list
+    shares : ndarray of shape (n_shares,)
+    prior : ndarray of shape (n_experts,)
+        Positive, with sum 1.
+    clip : float
+        Answers count as if they were in [clip, 1 − clip].
+    """
+
+    def __init__(self, experts, shares, prior, clip):
+        n = len(experts)
+        self.experts = list(experts)
+        self.clip = clip
+        self.shares = np.array(shares, dtype=np.float64)
+        self.log_odds = np.zeros(len(shares))
+        self.prior = np.array(prior, dtype=np.float64)
+        self.mixed = np.array(prior, dtype=np.float64)
+        self.answers = np.empty(n)
+        logs = np.log(self.prior)
+        self.weights = np.array([self.prior if share else logs for share in shares])
+
+    # ------------------------------------------------------------------ for Python
+
+    def learn(self, double score, double y, double w, double step, served=None):
+        """Weigh the experts by their answers, or those ``served``, then teach them the sample.
+
+        The likelihoods are raised to the power ``step`` times the weight.
+        """
+        cdef Py_ssize_t i
+        with self.lock:
+            for i in range(self.answers.shape[0]):
+                self.answers[i] = self.answer_of(i, score) if served is None else served[i]
+            for i in range(self.answers.shape[0]):
+                expert = self.experts[i]
+                if isinstance(expert, Expert):
+                    (<Expert> expert).teach(score, y, w)
+                else:
+                    expert.learn_one(score, y, w)
+            self.weigh(&self.answers[0], y, step * w)
+            self.n_learned += 1
+
+    def predict(self, double score):
+        """Return the mixture's answer; before anything is learned that is the score itself."""
+        cdef Py_ssize_t i
+        cdef double mean = 0.0
+        with self.lock:
+            if self.n_learned == 0:
+                return score
+            for i in range(self.answers.shape[0]):
+                mean += self.mixed[i] * self.clipped(self.answer_of(i, score))
+        return mean
+
+    def serve(self, double score):
+        """Return the mixture's answer, how many samples are learned, and the experts' answers."""
+        cdef Py_ssize_t i
+        cdef double mean = 0.0
+        with self.lock:
+            answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
+            for i in range(self.answers.shape[0]):
+                mean += self.mixed[i] * self.clipped(answers[i])
+            return (mean if self.n_learned else score), self.n_learned, tuple(answers)
+
+    def run(self, calibrators, scores, y, w, double step):
+        """Predict, then learn each sample, and return what was served.
+
+        The ``calibrators`` are those of the experts; each goes over the whole batch at once.
+        """
+        out = np.empty(len(scores))
+        cdef double[::1] mixed_answers = out
+        cdef const double[::1] labels = y, sample_weights = w
+        cdef double[:, ::1] answers
+        cdef Py_ssize_t t, i
+        with self.lock:
+            columns = [c.predict_learn_many(scores, y, w) for c in calibrators]
+            answers = np.ascontiguousarray(np.array(columns).T)
+            with nogil:
+                for t in range(answers.shape[0]):
+                    mixed_answers[t] = 0.0
+                    for i in range(answers.shape[1]):
+                        mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
+                    self.weigh(&answers[t, 0], labels[t], step * sample_weights[t])
+            if self.n_learned == 0:
+                out[:1] = scores[:1]
+            self.n_learned += len(scores)
+        return out
+
+    cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0:
+        cdef double answer
+        expert = self.experts[i]
+        if isinstance(expert, Expert):
+            return (<Expert> expert).answer(score)
+        answer = expert.predict_one(score)
+        if answer != answer:  # one NaN would stay in the weights for good
+            raise ValueError(f"`calibrators` must answer with numbers, got NaN of {expert!r}")
+        return answer
+
+    # ------------------------------------------------------------------ weighing
+
+    cdef inline double clipped(self, double answer) noexcept nogil:
+        return min(max(answer, self.clip), 1.0 - self.clip)
+
+    cdef void weigh(self, double *answers, double y, double power) noexcept nogil:
+        """Weigh the experts by their answers to a sample of label ``y``.
+
+        Likelihoods are raised to ``power``. ``answers`` is left with the powers, the largest 1.
+        """
+        cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
+        cdef double p, v, total, top, best = -INFINITY, share
+        for k in range(n_shares):
+            p = 0.0
+            if self.shares[k] == 0.0:
+                total = 0.0
+                for i in range(n):
+                    v = exp(self.weights[k, i])
+                    total += v
+                    p += v * self.clipped(answers[i])
+                p /= total
+            else:
+                for i in range(n):
+                    p += self.weights[k, i] * self.clipped(answers[i])
+            # Rounding may make a mean of equal numbers a little more than 1 − clip.
+            self.log_odds[k] += power * log_likelihood(self.clipped(p), y)
+        for i in range(n):
+            answers[i] = power * log_likelihood(self.clipped(answers[i]), y)
+            best = max(best, answers[i])
+        for k in range(n_shares):
+            if self.shares[k] == 0.0:
+                top = -INFINITY
+                for i in range(n):
+                    self.weights[k, i] += answers[i]
+                    top = max(top, self.weights[k, i])
+                for i in range(n):
+                    self.weights[k, i] -= top
+        for i in range(n):
+            answers[i] = exp(answers[i] - best)
+        for k in range(n_shares):
+            share = self.shares[k]
+            if share > 0.0:
+                total = 0.0
+                for i in range(n):
+                    self.weights[k, i] *= answers[i]
+                    total += self.weights[k, i]
+                for i in range(n):
+                    v = (1.0 - share) * (self.weights[k, i] / total)
+                    self.weights[k, i] = v + share * self.prior[i]
+        self.mix()
+
+    cdef void mix(self) noexcept nogil:
+        """Mix the weights under all shares into those that are served."""
+        cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
+        cdef double best = -INFINITY, whole = 0.0, total, u
+        for k in range(n_shares):
+            best = max(best, self.log_odds[k])
+        for i in range(n):
+            self.mixed[i] = 0.0
+        for k in range(n_shares):
+            self.log_odds[k] -= best
+            whole += exp(self.log_odds[k])
+        for k in range(n_shares):
+            u = exp(self.log_odds[k]) / whole
+            if self.shares[k] > 0.0:
+                for i in range(n):
+                    self.mixed[i] += u * self.weights[k, i]
+            else:
+                total = 0.0
+                for i in range(n):
+                    total += exp(self.weights[k, i])
+                for i in range(n):
+                    self.mixed[i] += u * exp(self.weights[k, i]) / total
+
+    # ------------------------------------------------------------------ state
+
+    def served_weights(self):
+        """Return the weights of the experts in what is served, shape ``(n_experts,)``."""
+        return np.array(self.mixed)
+
+    def share_weights(self):
+        """Return the weights of the shares, shape ``(n_shares,)``."""
+        odds = np.exp(np.array(self.log_odds))
+        return odds / odds.sum()
+
+    def dump(self):
+        """Return what `restore` takes: samples learned, log odds, weights, mixed weights."""
+        with self.lock:
+            return self.n_learned, *map(np.array, (self.log_odds, self.weights, self.mixed))
+
+    def restore(self, n_learned, log_odds, weights, mixed):
+        """Take over what `dump` returned."""
+        self.n_learned = n_learned
+        self.log_odds = np.array(log_odds)
+        self.weights = np.array(weights)
+        self.mixed = np.array(mixed)
+
+    def __reduce__(self):
+        settings = self.experts, np.array(self.shares), np.array(self.prior), self.clip
+        return restored, (settings, self.dump())
+
+
+cdef inline double log_likelihood(double p, double y) noexcept nogil:
+    if y == 1.0:
+        return log(p)
+    if y == 0.0:
+        return log(1.0 - p)
+    return y * log(p) + (1.0 - y) * log(1.0 - p)

@@ -1,0 +1,51 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.hull cimport Hull
+from streamcal.kernels.score_index cimport Slot
+
+
+cdef struct Bracket:
+    double low  # the means left and right of a score; NaN if there is none
+    double high
+    double share  # how far from left to right the score lies
+
+
+cdef class IsotonicRegression(Hull):
+    cdef cython.pymutex lock
+    cdef readonly double prior
+    cdef readonly double lowest
+    cdef readonly double highest
+    cdef readonly double least
+    cdef readonly double most
+    cdef readonly double growth
+    cdef readonly double rate
+    cdef readonly double floor
+    cdef readonly double ceiling
+    cdef double floor_end
+    cdef double ceiling_start
+    cdef readonly int64_t n_samples
+    cdef readonly int64_t max_scores
+    cdef readonly int64_t window
+    cdef readonly int64_t n_merged
+    cdef bint changing
+
+    cdef Bracket bracket(self, double score, bint step) noexcept nogil
+    cdef double value(self, double score, bint step) noexcept nogil
+    cdef bint refuses(self, double score, double s, double w) noexcept nogil
+    cdef int begin(self) except -1 nogil
+    cdef int learn_sample(self, double score, double s, double w) except -1 nogil
+    cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil
+    cdef int remove(self, double score, double w, double s) except -1 nogil
+    cdef void renew(self, Slot *slot, double w) noexcept nogil
+    cdef bint leaves_possible(self, Slot *slot, double w, double s) noexcept nogil
+    cdef int64_t find_queued(self, double score, double w, double s) noexcept nogil
+    cdef void finish(self) noexcept nogil
+    cdef int scale_down(self) except -1 nogil
+    cdef int put(self, Slot *slot, double w, double s, int n) except -1 nogil
+    cdef int make_place(self) except -1 with gil
+
+
+cdef class IsotonicExpert(Expert):
+    cdef readonly IsotonicRegression regression

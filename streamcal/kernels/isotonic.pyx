@@ -1,0 +1,629 @@
+"""Isotonic regression of a stream: learn, forget, predict, walk.
+
+The staircase itself is in `streamcal.kernels.hull`. This file adds what a stream brings with it:
+
+* The *prior*: a pseudo-sample of the highest label before all scores, and one of the lowest label
+  behind them. Pooling a sample in front raises the first blocks to one common value and leaves the
+  others alone, so the two are a clip of the staircase to [floor, ceiling]. Where that is empty, all
+  samples and both pseudo-samples are one block.
+* *Forgetting*: a sample enters with its weight times ``growth``, which grows by ``rate`` a sample;
+  the staircase depends on ratios of weights alone. From time to time everything is scaled down.
+* The *window*: a queue of samples. When it is longer than the window, the oldest is taken out.
+* Bounds that labels must keep, and a bound on the number of scores.
+
+Bad input is refused before anything changes. Should memory run out in the middle of a change, the
+object refuses all further use.
+"""
+
+from libc.math cimport INFINITY, NAN, fabs, nextafter
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+
+from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.hull cimport (
+    Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
+)
+from streamcal.kernels.score_index cimport (
+    Chunk, Queued, Slot, copy_tree, find_slot, holds, out_of_memory,
+)
+
+import numpy as np
+
+from streamcal.kernels.merging import nearest_pairs
+
+cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights, and statistics in size
+# Growth is scaled down from here; a score of less than VANISHED is then dropped.
+cdef double LARGEST_GROWTH = 2.0**128, VANISHED = 2.0**-400
+# Where less than this share of a removed weight is left in a slot, digits were lost.
+cdef double CANCELLED = 1e-6
+# Two samples count as the same where weights and sums agree to this.
+cdef double SAME = 1e-9
+
+cdef enum:
+    REFUSED = 0
+    DONE = 1
+    UNKNOWN = 2
+
+
+def restored(settings, growth, n_merged, arrays):
+    """Return the regression that was pickled."""
+    regression = IsotonicRegression(*settings)
+    regression.restore(growth, n_merged, **arrays)
+    return regression
+
+
+cdef class IsotonicRegression(Hull):
+    """The isotonic regression of the samples at hand, in means.
+
+    Parameters
+    ----------
+    window : int
+        How many samples to keep; 0 means all.
+    rate : float
+        What the weight of a sample grows by from one to the next.
+    prior : float
+        The weight of each of the two pseudo-samples.
+    labels : tuple of float
+        The lowest and the highest label that is accepted.
+    means : tuple of float
+        Bounds of means.
+    max_scores : int
+        How many distinct scores are kept.
+    """
+
+    def __init__(self, window, rate, prior, labels, means, max_scores):
+        self.window = window
+        self.rate = rate
+        self.prior = prior
+        self.lowest, self.highest = labels
+        self.least, self.most = means
+        self.max_scores = max_scores
+        self.growth = 1.0
+        self.finish()
+
+    # ------------------------------------------------------------------ for Python
+
+    def learn(self, double score, double s, double w):
+        """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused."""
+        with self.lock:
+            return self.learn_sample(score, s, w) == DONE
+
+    def unlearn(self, double score, double s, double w):
+        """Take a sample back; return False where it cannot have been learned."""
+        with self.lock:
+            return self.unlearn_sample(score, s, w) == DONE
+
+    def predict(self, double score, bint step):
+        """Return the mean at a score, linear between blocks unless ``step``; NaN if there is none.
+        """
+        with self.lock:
+            return self.value(score, step)
+
+    def predict_learn_many(
+        self, const double[::1] scores, const double[::1] s, const double[::1] w, bint step,
+        double[:, ::1] out,
+    ):
+        """Predict, then learn each sample; without rows in ``out`` nothing is predicted.
+
+        A row of ``out`` is the means left and right of the score and the share of the way.
+        """
+        cdef Py_ssize_t i
+        cdef Bracket bracket
+        cdef bint predicts = out.shape[0] > 0
+        with nogil, self.lock:
+            for i in range(scores.shape[0]):
+                if predicts:
+                    bracket = self.bracket(scores[i], step)
+                    out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
+                self.learn_sample(scores[i], s[i], w[i])
+
+    def bracket_many(self, const double[::1] scores, bint step, double[:, ::1] out):
+        """Write the means left and right of each score and the share of the way to ``out``."""
+        cdef Py_ssize_t i
+        cdef Bracket bracket
+        with nogil, self.lock:
+            for i in range(scores.shape[0]):
+                bracket = self.bracket(scores[i], step)
+                out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
+
+    # ------------------------------------------------------------------ predicting
+
+    cdef double value(self, double score, bint step) noexcept nogil:
+        """Return the mean at a score, linear between blocks unless ``step``; NaN if none."""
+        cdef Bracket bracket = self.bracket(score, step)
+        if bracket.share == 0.0:
+            return bracket.low
+        return min(bracket.low + bracket.share * (bracket.high - bracket.low), bracket.high)
+
+    cdef Bracket bracket(self, double score, bint step) noexcept nogil:
+        """Return the means left and right of a score and how far it lies between; NaN if none."""
+        cdef Bracket bracket
+        cdef Edge *left
+        cdef Edge *right
+        cdef double start, stop
+        bracket.low, bracket.high, bracket.share = NAN, NAN, 0.0
+        if not (-INFINITY < score < INFINITY) or self.n_scores == 0:
+            return bracket
+        self.around(score, &left, &right)
+        if left == NULL:
+            left = right
+        bracket.low = bracket.high = min(max(left.sum / left.weight, self.floor), self.ceiling)
+        if left == right or right == NULL or step:
+            return bracket
+        bracket.high = min(max(right.sum / right.weight, self.floor), self.ceiling)
+        start, stop = left.last, right.first
+        if stop - start == INFINITY:  # the distance of two halves is finite
+            bracket.share = (0.5 * score - 0.5 * start) / (0.5 * stop - 0.5 * start)
+        else:
+            bracket.share = (score - start) / (stop - start)
+        return bracket
+
+    # ------------------------------------------------------------------ changing
+
+    cdef bint refuses(self, double score, double s, double w) noexcept nogil:
+        """Return whether a sample is not to be learned (NaN fails every comparison)."""
+        return not (
+            -INFINITY < score < INFINITY
+            and SMALLEST <= w <= LARGEST
+            and self.lowest <= s <= self.highest
+            and -LARGEST <= s <= LARGEST
+        )
+
+    cdef int begin(self) except -1 nogil:
+        """Note that a change begins; refuse it where memory ran out in the middle of another."""
+        if self.changing:
+            return out_of_memory()
+        self.changing = True
+        return 0
+
+    cdef int learn_sample(self, double score, double s, double w) except -1 nogil:
+        """Learn one sample; return DONE or REFUSED."""
+        cdef Queued oldest
+        if self.refuses(score, s, w):
+            return REFUSED
+        self.begin()
+        while self.growth * self.rate > LARGEST_GROWTH:
+            self.scale_down()
+        if self.n_scores >= self.max_scores and self.find(score) == NULL:
+            self.make_place()
+        self.growth *= self.rate
+        w *= self.growth
+        s *= w
+        if self.window > 0:
+            self.push(score, w, s)
+        self.add(score, w, s)
+        self.n_samples += 1
+        if self.window > 0 and self.queue_size > self.window:
+            oldest = self.pop()
+            # A weight of 0 marks a sample that was taken back, or lost all weight, before.
+            if oldest.weight > 0.0:
+                self.remove(oldest.score, oldest.weight, oldest.sum)
+                self.n_samples -= 1
+        self.finish()
+        self.changing = False
+        return DONE
+
+    cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil:
+        """Take one sample back; UNKNOWN, and no change, where it cannot have been learned."""
+        cdef Slot *slot
+        cdef Queued *queued
+        cdef int64_t at
+        if self.refuses(score, s, w):
+            return REFUSED
+        w *= self.growth
+        s *= w
+        slot = self.find(score)
+        if slot == NULL or not self.leaves_possible(slot, w, s):
+            return UNKNOWN
+        if self.window > 0:
+            at = self.find_queued(score, w, s)
+            if at < 0:
+                return UNKNOWN
+            queued = self.queued(at)
+            queued.weight = queued.sum = 0.0
+        self.begin()
+        self.remove(score, w, s)
+        self.n_samples -= 1
+        self.finish()
+        self.changing = False
+        return DONE
+
+    cdef bint leaves_possible(self, Slot *slot, double w, double s) noexcept nogil:
+        """Return whether taking (w, s) from a slot can leave the sums of one sample less."""
+        cdef double rest_w = slot.weight - w, rest_s = slot.sum - s
+        cdef double slack = SAME * (w + slot.weight)
+        cdef double slack_s = SAME * (fabs(s) + fabs(slot.sum)) + slack
+        if slot.n == 1:
+            return fabs(rest_w) <= slack and fabs(rest_s) <= slack_s
+        if self.lowest > -INFINITY and rest_s < self.lowest * rest_w - slack_s:
+            return False
+        if self.highest < INFINITY and rest_s > self.highest * rest_w + slack_s:
+            return False
+        return rest_w > -slack
+
+    cdef int64_t find_queued(self, double score, double w, double s) noexcept nogil:
+        """Return where the newest such sample waits in the queue, or -1."""
+        cdef int64_t i
+        cdef Queued *at
+        for i in range(self.queue_size - 1, -1, -1):
+            at = self.queued(i)
+            if (
+                at.score == score
+                and fabs(at.weight - w) <= SAME * w
+                and fabs(at.sum - s) <= SAME * (fabs(s) + w)
+            ):
+                return i
+        return -1
+
+    cdef int remove(self, double score, double w, double s) except -1 nogil:
+        """Take a sample's sums from the slot of its score, which must have one."""
+        cdef Chunk *chunk = self.find_chunk(score)
+        cdef int i = find_slot(chunk, score)
+        cdef Slot *slot
+        if not holds(chunk, i, score):
+            return 0
+        slot = &chunk.slots[i]
+        if slot.n == 1:
+            return self.close(score)
+        slot.weight -= w
+        slot.sum -= s
+        slot.n -= 1
+        if slot.weight < CANCELLED * w:
+            self.renew(slot, w)
+        # A difference of rounded sums may lie outside what labels of this weight can add up to.
+        slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
+        self.mark(&chunk.node)
+        return self.fold_chunk(chunk, score)
+
+    cdef void renew(self, Slot *slot, double w) noexcept nogil:
+        """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
+
+        A window still knows the samples that are left. Without one there is at least some weight.
+        """
+        cdef int64_t i
+        cdef Queued *at
+        if self.window > 0:
+            slot.weight = slot.sum = 0.0
+            for i in range(self.queue_size):
+                at = self.queued(i)
+                if at.score == slot.score:
+                    slot.weight += at.weight
+                    slot.sum += at.sum
+        if slot.weight <= 0.0:
+            slot.weight = w * 2.0**-53
+
+    cdef void finish(self) noexcept nogil:
+        """Bring nodes and the prior's clip up to date."""
+        cdef double prior = self.prior * self.growth
+        cdef double low, high
+        cdef Sums block
+        self.fold_dirty()
+        self.floor, self.ceiling = self.least, self.most
+        self.floor_end, self.ceiling_start = -INFINITY, INFINITY
+        if prior == 0.0 or self.n_scores == 0:
+            return
+        low, high = prior * self.lowest, prior * self.highest
+        block = self.pool_front(prior, high, &self.floor_end)
+        self.floor = block.sum / block.weight
+        block = self.pool_back(prior, low, &self.ceiling_start)
+        self.ceiling = block.sum / block.weight
+        if self.floor >= self.ceiling:
+            block = self.totals()
+            self.floor = (block.sum + low + high) / (block.weight + 2.0 * prior)
+            self.ceiling = self.floor
+            self.floor_end, self.ceiling_start = INFINITY, -INFINITY
+        # Off the ends whatever the rounding, so that log loss is finite.
+        low, high = nextafter(self.lowest, INFINITY), nextafter(self.highest, -INFINITY)
+        self.floor = min(max(self.floor, low), high)
+        self.ceiling = min(max(self.ceiling, low), high)
+
+    cdef int scale_down(self) except -1 nogil:
+        """Divide all weights by what they have grown to, exactly, and drop what has vanished."""
+        cdef int64_t n = self.n_scores, kept = 0, i
+        cdef Queued *queued
+        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
+        if slots == NULL:
+            out_of_memory()
+            return -1
+        self.copy_slots(slots)
+        self.n_samples = 0
+        for i in range(n):
+            slots[i].weight *= 1.0 / LARGEST_GROWTH
+            slots[i].sum *= 1.0 / LARGEST_GROWTH
+            if slots[i].weight >= VANISHED:
+                slots[kept] = slots[i]
+                self.n_samples += slots[i].n
+                kept += 1
+        self.growth /= LARGEST_GROWTH
+        self.rebuild(slots, kept)
+        free(slots)
+        for i in range(self.queue_size):
+            queued = self.queued(i)
+            queued.weight *= 1.0 / LARGEST_GROWTH
+            queued.sum *= 1.0 / LARGEST_GROWTH
+            if self.find(queued.score) == NULL:
+                queued.weight = queued.sum = 0.0
+        return 0
+
+    cdef int make_place(self) except -1 with gil:
+        """Merge an eighth of the scores, or at least one, with their nearest neighbours."""
+        scores, sums, counts = self.samples()
+        gone, stays = nearest_pairs(scores, sums[0], max(1, self.max_scores // 8))
+        sums[:, stays] += sums[:, gone]
+        counts[stays] += counts[gone]
+        # Samples that wait in the window to be forgotten move with their scores.
+        old, new = scores[gone], scores[stays]
+        cdef int64_t i
+        cdef Py_ssize_t at
+        cdef Queued *queued
+        for i in range(self.queue_size):
+            queued = self.queued(i)
+            at = np.searchsorted(old, queued.score)
+            if at < len(old) and old[at] == queued.score:
+                queued.score = new[at]
+        self.n_merged += len(gone)
+        keep = np.ones(len(scores), np.bool_)
+        keep[gone] = False
+        self.load(scores[keep], np.ascontiguousarray(sums[:, keep]), counts[keep])
+        return 0
+
+    # ------------------------------------------------------------------ what if
+
+    def what_if(self, double score):
+        """Return the means at ``score`` if a sample of the lowest or highest label were learned.
+
+        That is the Venn-Abers pair of a score (Vovk, Petej & Fedorova, *Large-Scale Probabilistic
+        Predictors With and Without Guarantees of Validity*, NIPS 2015). The sample is put in and
+        taken out again, in three updates after which all sums are bit for bit what they were; a
+        full chunk may have been split.
+        """
+        cdef double w = self.growth, low = w * self.lowest, high = w * self.highest
+        cdef double kept_w = 0.0, kept_s = 0.0, p0, p1
+        cdef Slot *slot
+        with nogil, self.lock:
+            self.begin()
+            slot = self.find(score)
+            if slot != NULL:
+                kept_w, kept_s = slot.weight, slot.sum
+            self.add(score, w, low)
+            self.finish()
+            p0 = self.bracket(score, True).low
+            slot = self.find(score)
+            self.put(slot, kept_w + w, kept_s + high, 0)
+            p1 = self.bracket(score, True).low
+            if kept_w > 0.0:
+                self.put(slot, kept_w, kept_s, -1)
+            else:
+                self.close(score)
+                self.finish()
+            self.changing = False
+        return p0, p1
+
+    cdef int put(self, Slot *slot, double w, double s, int n) except -1 nogil:
+        """Set the sums of a slot, change its count by ``n``, and fold."""
+        cdef Chunk *chunk = self.find_chunk(slot.score)
+        slot.weight, slot.sum = w, s
+        slot.n += n
+        self.mark(&chunk.node)
+        self.fold_chunk(chunk, slot.score)
+        self.finish()
+        return 0
+
+    # ------------------------------------------------------------------ all at once
+
+    def samples(self):
+        """Return the distinct scores in order, their sums (W, S) as two rows, and their counts."""
+        scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
+        counts = np.empty(self.n_scores, np.int64)
+        cdef double[::1] x = scores
+        cdef double[:, ::1] ws = sums
+        cdef int64_t[::1] n = counts
+        cdef Chunk *chunk = self.first
+        cdef Py_ssize_t row = 0
+        cdef int i
+        while chunk != NULL:
+            for i in range(chunk.size):
+                x[row], n[row] = chunk.slots[i].score, chunk.slots[i].n
+                ws[0, row], ws[1, row] = chunk.slots[i].weight, chunk.slots[i].sum
+                row += 1
+            chunk = chunk.next
+        return scores, sums, counts
+
+    def load(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts):
+        """Hold these scores, which ascend, with their sums and counts instead."""
+        cdef Py_ssize_t i, n = scores.shape[0]
+        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
+        if slots == NULL:
+            raise MemoryError
+        try:
+            self.n_samples = 0
+            for i in range(n):
+                slots[i].score, slots[i].n = scores[i], counts[i]
+                slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
+                self.n_samples += counts[i]
+            self.rebuild(slots, n)
+        finally:
+            free(slots)
+        self.finish()
+
+    def dump(self):
+        """Return all that `restore` needs, arrays by name; see `streamcal.kernels.hull`."""
+        cdef Py_ssize_t n = max(1, self.n_chunks)
+        scores, sums, counts = self.samples()
+        shape, keys = np.empty(2 * n - 1, np.int64), np.empty(n - 1)
+        lengths, edges = np.empty(len(scores), np.int64), np.empty((len(scores), 2))
+        bridges, queue = np.empty((n - 1, 2)), np.empty((self.queue_size, 3))
+        cdef int64_t[::1] shape_view = shape, lengths_view = lengths
+        cdef double[::1] keys_view = keys
+        cdef double[:, ::1] edges_view = edges, bridges_view = bridges, queue_view = queue
+        cdef int64_t *shape_at = &shape_view[0]
+        cdef double *keys_at = &keys_view[0] if n > 1 else NULL
+        cdef double *bridges_at = &bridges_view[0, 0] if n > 1 else NULL
+        cdef Chunk *chunk = self.first
+        cdef Edge *edge
+        cdef Py_ssize_t n_edges = 0, i
+        cdef int j, covered
+        copy_tree(self.root, &shape_at, &keys_at)
+        copy_bridges(self.root, &bridges_at)
+        while chunk != NULL:
+            covered = 0
+            for j in range(hull_of(chunk).n):
+                edge = &hull_of(chunk).edges[j]
+                lengths_view[n_edges] = find_slot(chunk, edge.last) + 1 - covered
+                covered += <int> lengths_view[n_edges]
+                edges_view[n_edges, 0], edges_view[n_edges, 1] = edge.weight, edge.sum
+                n_edges += 1
+            chunk = chunk.next
+        for i in range(self.queue_size):
+            queue_view[i, 0] = self.queued(i).score
+            queue_view[i, 1] = self.queued(i).weight
+            queue_view[i, 2] = self.queued(i).sum
+        return {
+            "scores": scores,
+            "sums": sums,
+            "counts": counts,
+            "shape": shape,
+            "keys": keys,
+            "lengths": lengths[:n_edges],
+            "edges": edges[:n_edges],
+            "bridges": bridges,
+            "queue": queue,
+        }
+
+    def restore(
+        self,
+        double growth,
+        int64_t n_merged,
+        const double[::1] scores,
+        const double[:, ::1] sums,
+        const int64_t[::1] counts,
+        const int64_t[::1] shape,
+        const double[::1] keys,
+        const int64_t[::1] lengths,
+        const double[:, ::1] edges,
+        const double[:, ::1] bridges,
+        const double[:, ::1] queue,
+    ):
+        """Take over what `dump` returned; return False where the bridges can't be these.
+
+        Everything but the bridges must have been checked.
+        """
+        cdef Py_ssize_t i, n = scores.shape[0], n_edges = 0
+        cdef const int64_t *shape_at = &shape[0]
+        cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
+        cdef const double *ends = &bridges[0, 0] if bridges.shape[0] else NULL
+        cdef const Slot *slots_at
+        cdef Chunk *chunk
+        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
+        if slots == NULL:
+            raise MemoryError
+        try:
+            self.n_samples = 0
+            for i in range(n):
+                slots[i].score, slots[i].n = scores[i], counts[i]
+                slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
+                self.n_samples += counts[i]
+            slots_at = slots
+            self.release_all()
+            self.root = self.grow(&shape_at, &keys_at, &slots_at)
+        finally:
+            free(slots)
+        chunk = self.first
+        while chunk != NULL and n > 0:
+            n_edges += self.restore_chunk(chunk, &lengths[n_edges], &edges[n_edges, 0])
+            chunk = chunk.next
+        for i in range(queue.shape[0]):
+            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+        self.growth, self.n_merged = growth, n_merged
+        if not restore_bridges(self.root, &ends):
+            self.clear()
+            return False
+        self.finish()
+        return True
+
+    def __reduce__(self):
+        settings = (
+            self.window,
+            self.rate,
+            self.prior,
+            (self.lowest, self.highest),
+            (self.least, self.most),
+            self.max_scores,
+        )
+        return restored, (settings, self.growth, self.n_merged, self.dump())
+
+    def walk(self, bint anchored):
+        """Return the blocks in order, a row (first score, last score, W, S, center) each.
+
+        If ``anchored``, the prior's weight is in W and S of the outermost blocks, whose outer ends
+        are then infinite; else there is no prior.
+        """
+        blocks = np.empty((self.n_scores, 5))
+        cdef double[:, ::1] out = blocks
+        cdef double prior = self.prior * self.growth if anchored else 0.0
+        cdef double floor_end = self.floor_end if anchored else -INFINITY
+        cdef double ceiling_start = self.ceiling_start if anchored else INFINITY
+        cdef double w = 0.0, s = 0.0, x, first = 0.0
+        cdef Py_ssize_t n = 0, k
+        cdef Edge *edge
+        cdef Edge *after
+        cdef Chunk *chunk = self.first
+        cdef int i = 0
+        if self.n_scores == 0:
+            return blocks
+        edge = self.behind(-INFINITY)
+        while edge != NULL:
+            if n > 0 and (
+                edge.last <= floor_end
+                or edge.first > ceiling_start
+                or edge.sum * w <= s * edge.weight
+            ):
+                w += edge.weight
+                s += edge.sum
+                n -= 1
+            else:
+                first, w, s = edge.first, edge.weight, edge.sum
+                if n == 0 and prior > 0.0:
+                    w += prior
+                    s += prior * self.highest
+            after = self.behind(edge.last)
+            if after == NULL and prior > 0.0:
+                w += prior
+                s += prior * self.lowest
+            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = first, edge.last, w, s
+            n += 1
+            edge = after
+        for k in range(n):
+            w = x = 0.0
+            while chunk != NULL:
+                if i == chunk.size:
+                    chunk, i = chunk.next, 0
+                    continue
+                if chunk.slots[i].score > out[k, 1]:
+                    break
+                w += chunk.slots[i].weight
+                x += chunk.slots[i].weight * chunk.slots[i].score
+                i += 1
+            out[k, 4] = min(max(x / w, out[k, 0]), out[k, 1])
+        if prior > 0.0:
+            out[0, 0] = -INFINITY
+            out[n - 1, 1] = INFINITY
+        return blocks[:n].copy()
+
+
+cdef class IsotonicExpert(Expert):
+    """A regression of labels 0 and 1 as a hedge asks and teaches it."""
+
+    def __init__(self, IsotonicRegression regression):
+        self.regression = regression
+
+    def __reduce__(self):
+        return IsotonicExpert, (self.regression,)
+
+    cdef double answer(self, double score) noexcept nogil:
+        cdef double value = self.regression.value(score, False)
+        return value if value == value else score
+
+    cdef int teach(self, double score, double y, double w) except -1 nogil:
+        self.regression.learn_sample(score, y, w)
+        return 0

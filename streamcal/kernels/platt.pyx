@@ -1,0 +1,184 @@
+"""Online Platt scaling: two parameters, their curvature, and the bins of calibeating.
+
+The curvature Σ w · gradient · gradientᵀ + prior · I is a symmetric matrix [aa ab; ab bb]; what was
+added to the prior fades by ``fade`` a sample. Each sample takes one step of Newton's, and where
+that leaves the disc of the parameters, the nearest point of the disc in the metric of the
+curvature (Gupta & Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
+"""
+
+from libc.math cimport exp, hypot, log
+from libc.stdlib cimport calloc, free
+
+import numpy as np
+
+cdef double STEEPEST = 34.0  # sigmoid(±34) is the last value a float still tells from 0 and 1
+cdef double LARGEST_ANSWER = 1.0 - 2.0**-53
+
+
+cdef inline double sigmoid(double z) noexcept nogil:
+    """Return 1 / (1 + exp(-z)) in the open interval (0, 1)."""
+    return 1.0 / (1.0 + exp(-min(max(z, -STEEPEST), STEEPEST)))
+
+
+cdef inline double log_odds(double p, double clip) noexcept nogil:
+    """Return the log odds of a probability that is clipped to [clip, 1 − clip]."""
+    p = min(max(p, clip), 1.0 - clip)
+    return log(p / (1.0 - p))
+
+
+def restored(settings, numbers, bins):
+    """Return the object that was pickled."""
+    platt = Platt(*settings)
+    platt.restore(numbers, bins)
+    return platt
+
+
+cdef class Platt(Expert):
+    """A logistic map of the log odds, learned sample by sample."""
+
+    def __init__(self, gamma, prior, radius, clip, fade, n_bins):
+        self.gamma, self.prior, self.radius = gamma, prior, radius
+        self.clip, self.fade = clip, fade
+        self.slope, self.intercept = 1.0, 0.0
+        self.aa = self.bb = prior
+        self.n_bins = n_bins
+        if n_bins:
+            free(self.bins)
+            self.bins = <Bin *> calloc(n_bins, sizeof(Bin))
+            if self.bins == NULL:
+                raise MemoryError
+
+    def __dealloc__(self):
+        free(self.bins)
+
+    def learn(self, double p, double y, double w):
+        """Learn one sample."""
+        with self.lock:
+            self.teach(p, y, w)
+
+    def predict(self, double p):
+        """Return the calibrated probability of ``p``, itself before anything is learned."""
+        with self.lock:
+            return self.answer(p)
+
+    def predict_many(self, const double[::1] scores, double[::1] out):
+        """Write the calibrated probabilities of ``scores``."""
+        cdef Py_ssize_t i
+        with nogil, self.lock:
+            for i in range(scores.shape[0]):
+                out[i] = self.answer(scores[i])
+
+    def predict_learn_many(
+        self, const double[::1] scores, const double[::1] y, const double[::1] w, double[::1] out
+    ):
+        """Predict, then learn each sample."""
+        cdef Py_ssize_t i
+        with nogil, self.lock:
+            for i in range(scores.shape[0]):
+                out[i] = self.answer(scores[i])
+                self.teach(scores[i], y[i], w[i])
+
+    def dump(self):
+        """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
+        cdef int i
+        bins = np.empty((2, self.n_bins))
+        for i in range(self.n_bins):
+            bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
+        numbers = [self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned]
+        return np.array(numbers), bins
+
+    def restore(self, numbers, bins):
+        """Take over what `dump` returned."""
+        cdef int i
+        self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned = numbers
+        for i in range(self.n_bins):
+            self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
+
+    def __reduce__(self):
+        settings = self.gamma, self.prior, self.radius, self.clip, self.fade, self.n_bins
+        return restored, (settings, *self.dump())
+
+    cdef inline Bin *bin_of(self, double q) noexcept nogil:
+        return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1)]
+
+    cdef double answer(self, double score) noexcept nogil:
+        cdef double q
+        cdef Bin *bin
+        if self.n_learned == 0.0:
+            return score
+        q = sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
+        if self.n_bins == 0:
+            return q
+        bin = self.bin_of(q)
+        # Below 1 whatever the rounding, so that log loss is finite.
+        return min((bin.sum + q) / (bin.weight + 1.0), LARGEST_ANSWER)
+
+    cdef int teach(self, double score, double y, double w) except -1 nogil:
+        """Take one Newton step towards the label ``y`` of a score."""
+        cdef double s = log_odds(score, self.clip)
+        cdef double q = sigmoid(self.slope * s + self.intercept)
+        cdef double error = q - y, curvature = w * error * error, det, size
+        cdef Bin *bin
+        cdef int i
+        if self.n_bins > 0:
+            for i in range(self.n_bins):
+                self.bins[i].weight *= self.fade
+                self.bins[i].sum *= self.fade
+            bin = self.bin_of(q)
+            bin.weight += w
+            bin.sum += w * y
+        self.aa = self.prior + self.fade * (self.aa - self.prior) + curvature * s * s
+        self.ab = self.fade * self.ab + curvature * s
+        self.bb = self.prior + self.fade * (self.bb - self.prior) + curvature
+        # det A ≥ prior · (trace A − prior); rounding may say less where one score dominates.
+        det = max(
+            self.aa * self.bb - self.ab * self.ab,
+            self.prior * (self.aa + self.bb - self.prior),
+        )
+        # Newton's direction is A⁻¹ · (s, 1), up to the factor that comes with the weighted error.
+        size = w * error / (self.gamma * det)
+        self.slope -= size * (self.bb * s - self.ab)
+        self.intercept -= size * (self.aa - self.ab * s)
+        if self.slope * self.slope + self.intercept * self.intercept > self.radius * self.radius:
+            self.project(det)
+        self.n_learned += 1.0
+        return 0
+
+    cdef int project(self, double det) noexcept nogil:
+        """Move the parameters to the nearest point of the disc in the metric of the curvature A.
+
+        It is (A + λI)⁻¹ A (a, b) for the λ > 0 that puts it on the circle; its norm falls in λ. The
+        determinant of A is given, since rounding may make 0 of it.
+        """
+        # In units in which neither a heavy sample's curvature nor a long step overflows.
+        cdef double unit = max(self.aa, self.bb), far = hypot(self.slope, self.intercept)
+        cdef double aa = self.aa / unit, ab = self.ab / unit, bb = self.bb / unit
+        cdef double a = self.slope / far, b = self.intercept / far, radius = self.radius / far
+        cdef double u = aa * a + ab * b, v = ab * a + bb * b, x, y, shrink
+        cdef double low = 0.0, high = hypot(u, v) / radius  # at `high` the norm is below the radius
+        cdef double middle
+        cdef int i
+        det = det / unit / unit
+        for i in range(100):
+            middle = 0.5 * (low + high)
+            solve(u, v, aa, ab, bb, det, middle, &x, &y)
+            if hypot(x, y) > radius:
+                low = middle
+            else:
+                high = middle
+        solve(u, v, aa, ab, bb, det, high, &x, &y)
+        shrink = far * min(1.0, radius / hypot(x, y))  # where rounding has put it outside
+        self.slope, self.intercept = shrink * x, shrink * y
+        return 0
+
+
+cdef inline void solve(
+    double u, double v, double aa, double ab, double bb, double det, double shift,
+    double *x, double *y,
+) noexcept nogil:
+    """Solve (A + shift · I) (x, y) = (u, v), both sides divided by 1 + shift, which may be large.
+    """
+    cdef double part = shift / (1.0 + shift)
+    det = det / (1.0 + shift) + part * (aa + bb) + shift * part
+    aa, ab, bb = aa / (1.0 + shift), ab / (1.0 + shift), bb / (1.0 + shift)
+    x[0], y[0] = ((bb + part) * u - ab * v) / det, ((aa + part) * v - ab * u) / det
