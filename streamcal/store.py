@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
-from streamcal._state import DIGEST, Stateful, check, restore
+from streamcal._state import DIGEST, Stateful, as_int, check, restore
 
 _APPLICATION = 0x5743414C  # what the file's header says it is: "WCAL"
 _VERSION = 1

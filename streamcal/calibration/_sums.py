@@ -38,10 +38,7 @@ def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -
     low, high = statistic_range(loss)
     # Where a link has no values beyond the ends no rounding is forgiven.
     slack = 1e-9 if type(loss).link is MeanLoss.link else 0.0
-    if isinstance(loss.y_range, Interval):
-        slack = max(
-            slack, 1e-12 * max((abs(x) for x in (low, high) if abs(x) < math.inf), default=0.0)
-        )
     for end, sign in ((low, 1.0), (high, -1.0)):
         if abs(end) < math.inf:
-            require((sign * (s - end * w) >= -slack * w).all(), "labels must be in their range")
+            most = max(slack, 1e-12 * abs(end)) if isinstance(loss.y_range, Interval) else slack
+            require((sign * (s - end * w) >= -most * w).all(), "labels must be in their range")

@@ -138,7 +138,8 @@ class ConvexPAVStack(PAVStack):
         require(starts[:1].sum() == 0 and (np.diff(values) > 0.0).all(), "values must increase")
         require((x[starts[1:]] > x[starts[1:] - 1]).all(), "a score must have one block")
         if len(starts):
-            low, high = self._convex.z_range.low, self._convex.z_range.high
+            low: Any = self._convex.z_range.low
+            high: Any = self._convex.z_range.high
             if self._convex.minimized_by_label:
                 low, high = (f.reduceat(y[:opens], starts) for f in (np.minimum, np.maximum))
             require(((low <= values) & (values <= high)).all(), "values must be in range")

@@ -65,7 +65,7 @@ class HistogramCalibrator(ProbabilityCalibrator):
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        # One row more than there may be cells: a sample that finds all taken has two of them merged.
+        # One row more than there may be cells: when that is taken too, two cells are merged.
         self._most_rows = _CELLS_PER_BIN * int(n_bins) + 1
         self._cells = np.zeros((min(_FIRST_CELLS, self._most_rows), 4))
         self._n_cells = 0

@@ -697,7 +697,7 @@ class IsotonicCalibrator(Calibrator):
         tree = Tree(shape, np.ascontiguousarray(nodes[:, index.NODE_KEY]))
         check_slots(scores, sums, counts)
         require(len(scores) <= self.max_scores, "there must be no more scores than are kept")
-        check_sums(*sums, self._loss)
+        check_sums(sums[0], sums[1], self._loss)
         check_tree(tree, scores)
         check_edges(tree, lengths, edges)
         check_hulls(tree, sums.T, lengths, edges)

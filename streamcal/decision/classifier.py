@@ -89,7 +89,8 @@ class DecisionClassifier(
             raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")
         if half_life is not None and not 0.0 < as_number(half_life, "half_life") < np.inf:
             raise ValueError(f"`half_life` must be a positive number or None, got {half_life!r}")
-        if not isinstance(pos_val, Hashable) or pos_val is None or pos_val != pos_val:
+        positive: Any = pos_val
+        if not isinstance(positive, Hashable) or positive is None or positive != positive:
             raise ValueError(f"`pos_val` must be a label, got {pos_val!r}")
         self.classifier = classifier
         self.metric = metric

@@ -309,7 +309,7 @@ class RankLearner(Stateful, base.Classifier, ABC):
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:
         """Return the labels in a state, or raise unless they are those that may be."""
-        known = unpack(packed)
+        known: list[ClfTarget] = unpack(packed)
         require(isinstance(known, list), "labels must be a list")
         require(len(known) == len(set(known)), "labels must be different")
         if self.labels is not None:

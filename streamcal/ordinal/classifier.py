@@ -260,7 +260,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:
         """Return the labels in a state in their order, or raise unless they can be these."""
-        order = unpack(packed)
+        order: list[ClfTarget] = unpack(packed)
         require(isinstance(order, list), "labels must be a list")
         require(len(set(order)) == len(order), "labels must be different")
         if self.labels is not None:
