@@ -94,8 +94,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         How many samples are served before the label of one comes. None learns it from the tickets
         of `serve_one`; without any, labels are taken to come at once.
     clip : float
-        Answers nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
-        and trees answer 0 and 1, which would cost an infinite loss.
+        Answers nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
+        Bayes and trees answer 0 and 1, which would cost an infinite loss.
 
     Raises
     ------

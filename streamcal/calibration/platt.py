@@ -42,8 +42,8 @@ class PlattCalibrator(ProbabilityCalibrator):
     radius : float
         The parameters (a, b) stay within this distance from the origin; more than 1.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
-        and trees answer 0 and 1, whose log odds are infinite.
+        Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
+        Bayes and trees answer 0 and 1, whose log odds are infinite.
     calibeating : int
         Into how many bins of equal width the answers are sorted, each then replaced by the mean
         label of those before it in its bin; 0 for none, at most 1,000,000. See Notes.

@@ -74,9 +74,9 @@ def as_label(y: float) -> float:
 
 
 def check_clip(clip: float) -> None:
-    """Raise unless ``clip`` lies in (0, 0.5)."""
-    if not 0.0 < as_score(clip, "clip") < 0.5:
-        raise ValueError(f"`clip` must lie in (0, 0.5), got {clip}")
+    """Raise unless ``clip`` lies in [1e-15, 0.5): of less, 1 - clip would be 1."""
+    if not 1e-15 <= as_score(clip, "clip") < 0.5:
+        raise ValueError(f"`clip` must lie in [1e-15, 0.5), got {clip}")
 
 
 def check_count(n: Any, name: str, least: int, most: int = MOST_COUNT) -> None:

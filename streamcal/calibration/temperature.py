@@ -36,7 +36,7 @@ class TemperatureCalibrator(JointCalibrator):
         Halve the hold of past samples on the step size with every so many that follow, at least
         0.1. None: steps get ever smaller.
     clip : float
-        Probabilities below this count as this; in (0, 0.5).
+        Probabilities below this count as this; in [1e-15, 0.5).
 
     Raises
     ------
