@@ -99,6 +99,9 @@ cdef class Hull(ScoreIndex):
         if tail < hull.n:
             stop = find_slot(chunk, edges[tail].first)
         top.weight = 0.0
+        if pool_all(&chunk.slots[i], stop - i, &top):
+            i = stop
+            pool_back(&top, made, &n_made, edges, &kept)
         while True:
             if i < stop:
                 slot = &chunk.slots[i]
@@ -128,17 +131,7 @@ cdef class Hull(ScoreIndex):
                 tail += 1
             else:
                 break
-            while n_made > 0 or kept > 0:
-                e = &made[n_made - 1] if n_made > 0 else &edges[kept - 1]
-                if top.sum * e.weight > e.sum * top.weight:
-                    break
-                top.first = e.first
-                top.weight += e.weight
-                top.sum += e.sum
-                if n_made > 0:
-                    n_made -= 1
-                else:
-                    kept -= 1
+            pool_back(&top, made, &n_made, edges, &kept)
         if top.weight > 0.0:
             made[n_made] = top
             n_made += 1
@@ -267,6 +260,44 @@ cdef class Hull(ScoreIndex):
     cdef Sums totals(self) noexcept nogil:
         """Return the sums of the whole index."""
         return totals_of(self.root)
+
+
+cdef bint pool_all(Slot *slots, int n, Edge *edge) noexcept nogil:
+    """Make one edge of slots if all of them are to be pooled; else return False.
+
+    That is so where no prefix of them has a smaller mean than the whole.
+    """
+    cdef double w = 0.0, s = 0.0, before_w = 0.0, before_s = 0.0
+    cdef int i
+    for i in range(n):
+        w += slots[i].weight
+        s += slots[i].sum
+    for i in range(n - 1):
+        before_w += slots[i].weight
+        before_s += slots[i].sum
+        if before_s * w < s * before_w:
+            return False
+    if n == 0:
+        return False
+    edge.first, edge.last = slots[0].score, slots[n - 1].score
+    edge.weight, edge.sum = w, s
+    return True
+
+
+cdef inline void pool_back(Edge *top, Edge *made, int *n_made, Edge *edges, int *kept) noexcept nogil:
+    """Pool an edge with those before it as far as need be: first with those just made."""
+    cdef Edge *e
+    while n_made[0] > 0 or kept[0] > 0:
+        e = &made[n_made[0] - 1] if n_made[0] > 0 else &edges[kept[0] - 1]
+        if top.sum * e.weight > e.sum * top.weight:
+            return
+        top.first = e.first
+        top.weight += e.weight
+        top.sum += e.sum
+        if n_made[0] > 0:
+            n_made[0] -= 1
+        else:
+            kept[0] -= 1
 
 
 cdef Sums totals_of(Node *node) noexcept nogil:
