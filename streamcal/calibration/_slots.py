@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, array_of, require
-from streamcal.kernels.hull import EDGE
-from streamcal.kernels.score_index import (
+from streamcal.kernels.old_hull import EDGE
+from streamcal.kernels.old_score_index import (
     CAPACITY,
     CHUNK,
     CHUNK_HEAD,

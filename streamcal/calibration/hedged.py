@@ -19,7 +19,6 @@ ago. See `HedgedCalibrator` on what to do then.
 import inspect
 from collections import deque
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,12 +49,12 @@ from streamcal.calibration.probability import (
     check_clip,
     check_count,
 )
-from streamcal.kernels import hedge as kernels
-from streamcal.kernels import isotonic
+from streamcal.kernels.expert import Expert
+from streamcal.kernels.hedge import Hedge
+from streamcal.kernels.isotonic import IsotonicExpert
 
 _BATCH = 65_536  # samples whose answers are held at once
 _MEMORY = 1_000.0  # served samples over which their delay is averaged
-_FIRST = kernels.FIRST
 
 
 class Ticket(NamedTuple):
@@ -176,80 +175,54 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self.clip = clip
 
         self._names = _names(prototypes)
-        self._n_learned = 0
         self._n_served = 0
         self._mean_delay = float(delay or 0)
         # With a known delay: the calibrators as they were when the next sample to learn was served,
         # and the samples they have not learned yet.
         self._then = [prototype.clone() for prototype in prototypes] if delay else []
         self._waiting: deque[tuple[float, float, float]] = deque()
+        self._shares = shares
+        self._weights = weights / weights.sum()
+        self._mix([prototype.clone() for prototype in prototypes])
 
-        self._answers = np.zeros(n)
-        self._table = np.zeros((len(shares) + 2, _FIRST + n))
-        self._table[:-2, kernels.SHARE] = shares
-        self._table[-2, kernels.CLIP] = clip
-        weights /= weights.sum()
-        self._take([prototype.clone() for prototype in prototypes])
-        inside = weights[self._order]
-        for row in self._table:
-            row[_FIRST:] = inside
-        self._table[:-2][self._table[:-2, kernels.SHARE] == 0.0, _FIRST:] = np.log(inside)
-
-    def _take(self, calibrators: list[Calibrator]) -> None:
-        """Mix these calibrators.
-
-        Inside, those that are asked one by one stand first and the team of the kernels last.
-        """
-        team = _team(calibrators)
-        others = [i for i in range(len(calibrators)) if i not in team]
+    def _mix(self, calibrators: list[Calibrator]) -> None:
+        """Mix these calibrators, which have learned what they have."""
         self._calibrators = calibrators
-        self._order = np.array([*others, *team])
-        self._others = [calibrators[i] for i in others]
-        self._team = [calibrators[i] for i in team]
-        itself = any(isinstance(calibrator, IdentityCalibrator) for calibrator in self._team)
-        self._table[-2, kernels.IDENTITY] = itself
-        self._gather()
-
-    def _gather(self) -> None:
-        """Collect the arrays of the team as the kernels take them, after any was replaced."""
-        states: list[NDArray[np.float64]] = []
-        arrays: list[tuple[Any, ...]] = []
-        for calibrator in self._team:
-            if isinstance(calibrator, PlattCalibrator):
-                states.append(calibrator._state)
-            elif isinstance(calibrator, IsotonicCalibrator):
-                arrays.append((calibrator._data, calibrator._links, calibrator._queue))
-        states += [np.empty(0)] * (kernels.N_PLATTS - len(states))
-        while len(arrays) < kernels.N_STACKS:
-            arrays.append((np.empty(0), np.empty(0, np.int32), np.empty((0, 3))))
-        self._to_learn: tuple[Any, ...] = (*chain(*arrays), *states, self._table, self._answers)
-        readable = chain(*((data, links) for data, links, _ in arrays))
-        self._to_predict: tuple[Any, ...] = (*readable, *states, self._table)
+        experts = [_expert(calibrator) for calibrator in calibrators]
+        self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
+        n_learned, log_odds, weights, mixed = self._hedge.dump()
         fields = {
-            "n_learned": self._n_learned,
+            "n_learned": n_learned,
             "n_served": self._n_served,
             "mean_delay": self._mean_delay,
         }
-        arrays = {"table": self._table, "waiting": np.array(self._waiting).reshape(-1, 3)}
+        arrays = {
+            "log_odds": log_odds,
+            "weights": weights,
+            "mixed": mixed,
+            "waiting": np.array(self._waiting).reshape(-1, 3),
+        }
         for i, calibrator in enumerate([*self._calibrators, *self._then]):
             arrays[str(i)] = nest(calibrator.to_bytes())
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        table, waiting = array_of(arrays, "table", *self._table.shape), self._read_waiting(arrays)
-        self._check_table(table)
+        n, n_shares = len(self._calibrators), len(self._shares)
+        log_odds, mixed = array_of(arrays, "log_odds", n_shares), array_of(arrays, "mixed", n)
+        weights, waiting = array_of(arrays, "weights", n_shares, n), self._read_waiting(arrays)
+        self._check_weights(log_odds, weights, mixed)
         n_learned = as_int(fields["n_learned"], "n_learned")
         n_served = as_int(fields["n_served"], "n_served")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
-        n, expected = len(self._calibrators), [*self._calibrators, *self._then]
+        expected = [*self._calibrators, *self._then]
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
         check_alike(restored, expected)
-        self._n_learned, self._n_served, self._mean_delay = n_learned, n_served, mean_delay
+        self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
-        self._table[:] = table
-        self._take(restored[:n])
+        self._mix(restored[:n])
+        self._hedge.restore(n_learned, log_odds, weights, mixed)
         self._then = restored[n:]
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
@@ -261,19 +234,19 @@ class HedgedCalibrator(ProbabilityCalibrator):
         require(((weights >= SMALLEST) & (weights <= LARGEST)).all(), "weights must be in range")
         return waiting
 
-    def _check_table(self, table: NDArray[np.float64]) -> None:
+    def _check_weights(
+        self,
+        log_odds: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        mixed: NDArray[np.float64],
+    ) -> None:
         """Raise unless the weights in a state can be those of these calibrators and shares."""
-        shares = table[:, kernels.SHARE]
-        same = (shares == self._table[:, kernels.SHARE]).all()
-        require(same, "shares must be those of the parameters")
-        require((table[-2] == self._table[-2]).all(), "the prior must be that of the parameters")
-        require(table[-1, kernels.LOG_SHARE] == 0.0, "what is served is no share")
-        require(table[:-2, kernels.LOG_SHARE].max() == 0.0, "the best share must have the log 0")
-        alone = shares[:-2] == 0.0
-        logs, weights = table[:-2][alone, _FIRST:], table[:-2][~alone, _FIRST:]
+        require(log_odds.max() == 0.0, "the best share must have the log 0")
+        alone = np.array(self._shares) == 0.0
+        logs = weights[alone]
         # Of few calibrators one has a log near 0; the least prior is far above this bound.
         require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
-        for row in (*weights, table[-1, _FIRST:]):
+        for row in (*weights[~alone], mixed):
             require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-6, "weights must sum to 1")
 
     # ------------------------------------------------------------------------------ what it holds
@@ -281,7 +254,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     @property
     def n_learned(self) -> int:
         """How many samples have been learned."""
-        return self._n_learned
+        return self._hedge.n_learned
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -291,16 +264,12 @@ class HedgedCalibrator(ProbabilityCalibrator):
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each calibrator in what is served now; they sum to 1."""
-        weights = np.empty(len(self._names))
-        weights[self._order] = self._table[-1, _FIRST:]
-        return dict(zip(self._names, weights.tolist(), strict=True))
+        return dict(zip(self._names, self._hedge.served_weights().tolist(), strict=True))
 
     @property
     def share_weights(self) -> dict[float, float]:
         """The weight of each share."""
-        odds = np.exp(self._table[:-2, kernels.LOG_SHARE])
-        shares = self._table[:-2, kernels.SHARE].tolist()
-        return dict(zip(shares, (odds / odds.sum()).tolist(), strict=True))
+        return dict(zip(self._shares, self._hedge.share_weights().tolist(), strict=True))
 
     @property
     def mean_delay(self) -> float:
@@ -334,35 +303,16 @@ class HedgedCalibrator(ProbabilityCalibrator):
         p = as_probability(score)
         label = as_label(y)
         weight = 1.0 if w == 1.0 else as_weight(w)
-        answers = self._answers
-        asking = served is None and not self._then
-        if asking:
-            for i, calibrator in enumerate(self._others):
-                answers[i] = _asked(calibrator, p)
-        else:
-            answers[:] = self._answers_then(p, served)[self._order]
-        for calibrator in self._others:
-            calibrator.learn_one(p, label, weight)
-        power = weight / (1.0 + self._mean_delay)
-        done = kernels.learn(*self._to_learn, 0, asking, p, label, weight, power)  # type: ignore[call-arg]
-        while done < kernels.N_STACKS:
-            self._provide(done, p, label, weight)
-            rest = done + 1, asking, p, label, weight, power
-            done = kernels.learn(*self._to_learn, *rest)  # type: ignore[call-arg]
-        self._n_learned += 1
+        answers = None
+        if served is not None or self._then:
+            answers = self._answers_then(p, served)
+        self._hedge.learn(p, label, weight, 1.0 / (1.0 + self._mean_delay), answers)
         if self._then:
             self._waiting.append((p, label, weight))
             if len(self._waiting) > (self.delay or 0):
                 for calibrator in self._then:
                     calibrator.learn_one(*self._waiting[0])
                 self._waiting.popleft()
-
-    def _provide(self, place: int, p: float, y: float, w: float) -> None:
-        """Have a staircase of the team learn what it could not without more memory, or the like."""
-        stacks = [c for c in self._team if isinstance(c, IsotonicCalibrator)]
-        status = int(stacks[place]._links[isotonic.STATUS])
-        stacks[place]._complete(isotonic.LEARN, status, p, y, w)
-        self._gather()
 
     def _answers_then(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
         """Return what the calibrators answered when a sample was served."""
@@ -372,7 +322,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (self._n_learned - served[0] - self._mean_delay)
+            self._mean_delay += rate * (self.n_learned - served[0] - self._mean_delay)
         return answers
 
     def predict_one(self, score: float) -> float:
@@ -380,14 +330,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
         Before anything is learned it is the score itself.
         """
-        p = as_probability(score)
-        if not self._n_learned:
-            return p
-        answer = kernels.predict(*self._to_predict, p)  # type: ignore[call-arg]
-        clip, weights = self.clip, self._table[-1]
-        for i, calibrator in enumerate(self._others, _FIRST):
-            answer += weights.item(i) * min(max(_asked(calibrator, p), clip), 1.0 - clip)
-        return answer
+        return self._hedge.predict(as_probability(score))
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to give back with its label.
@@ -404,9 +347,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         >>> calibrator.mean_delay
         1.0
         """
-        p = as_probability(score)
-        answers = tuple(_asked(calibrator, p) for calibrator in self._calibrators)
-        return self.predict_one(p), Ticket(self._n_learned, answers)
+        answer, n_learned, answers = self._hedge.serve(as_probability(score))
+        return answer, Ticket(n_learned, answers)
 
     def check_ticket(self, served: Any) -> NDArray[np.float64]:
         """Return the answers on a ticket of this calibrator, or raise.
@@ -423,14 +365,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
             values = np.array(answers, dtype=np.float64)
         except (TypeError, ValueError):
             raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
-        if not 0 <= as_number(n_learned, "served") <= self._n_learned:
+        if not 0 <= as_number(n_learned, "served") <= self.n_learned:
             raise ValueError(
-                f"`served` must come from this calibrator, which has learned {self._n_learned}"
+                f"`served` must come from this calibrator, which has learned {self.n_learned}"
                 f" samples, got one after {n_learned}"
             )
-        if values.shape != self._answers.shape or not ((values >= 0.0) & (values <= 1.0)).all():
+        if values.shape != (len(self._names),) or not ((values >= 0.0) & (values <= 1.0)).all():
             raise ValueError(
-                f"`served` must hold {len(self._answers)} answers in [0, 1], got {answers}"
+                f"`served` must hold {len(self._names)} answers in [0, 1], got {answers}"
             )
         return values
 
@@ -439,15 +381,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
         vector = as_probabilities(scores)
-        if not self._n_learned:
+        if not self.n_learned:
             return vector.copy()
-        answers = np.array([c.predict_many(vector) for c in self._calibrators])[self._order]
-        weights = self._table[-1, _FIRST:]
-        parts = weights[:, None] * answers.clip(self.clip, 1.0 - self.clip)
-        # Added in the order of `predict_one`: the team, then the others.
         mixture = np.zeros(len(vector))
-        for i in range(-len(self._team), len(self._others)):
-            mixture += parts[i]
+        # Added one by one, as `predict_one` does.
+        for calibrator, weight in zip(
+            self._calibrators, self._hedge.served_weights().tolist(), strict=True
+        ):
+            mixture += weight * calibrator.predict_many(vector).clip(self.clip, 1.0 - self.clip)
         return mixture
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
@@ -475,16 +416,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def _run(
         self, scores: NDArray[np.float64], y: NDArray[np.float64], w: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        calibrators = [self._calibrators[i] for i in self._order]
-        answers = np.array([c.predict_learn_many(scores, y, w) for c in calibrators]).T
-        self._gather()
-        out = np.empty(len(scores))
         step = 1.0 / (1.0 + self._mean_delay)
-        kernels.weigh_many(self._table, np.ascontiguousarray(answers), y, w, step, out)
-        if not self._n_learned:
-            out[:1] = scores[:1]
-        self._n_learned += len(scores)
-        return out
+        return self._hedge.run(self._calibrators, scores, y, w, step)
 
 
 # Short memories are seldom best, and cost most while they are not: they start with less.
@@ -512,19 +445,20 @@ def _asked(calibrator: Calibrator, p: float) -> float:
     return answer
 
 
-def _team(calibrators: Sequence[Calibrator]) -> list[int]:
-    """Return which calibrators the kernels can ask and teach, in their order."""
-    identity = [i for i, c in enumerate(calibrators) if type(c) is IdentityCalibrator][:1]
-    platts = [i for i, c in enumerate(calibrators) if type(c) is PlattCalibrator]
-    stacks = [
-        i
-        for i, c in enumerate(calibrators)
-        if type(c) is IsotonicCalibrator
-        and type(c._loss) is losses.Log
-        and c._plain_values
-        and not c._step
-    ]
-    return identity + platts[: kernels.N_PLATTS] + stacks[: kernels.N_STACKS]
+def _expert(calibrator: Calibrator) -> Any:
+    """Return what a hedge asks and teaches: a compiled object where there is one."""
+    if type(calibrator) is IdentityCalibrator:
+        return Expert()
+    if type(calibrator) is PlattCalibrator:
+        return calibrator._platt
+    if (
+        type(calibrator) is IsotonicCalibrator
+        and type(calibrator._loss) is losses.Log
+        and calibrator._plain_values
+        and not calibrator._step
+    ):
+        return IsotonicExpert(calibrator._regression)
+    return calibrator
 
 
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from streamcal import losses
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
     LARGEST,
+    MOST_COUNT,
     as_number,
     as_score,
     as_vector,
@@ -20,29 +21,23 @@ from streamcal._validation import (
 )
 from streamcal.calibration._slots import (
     Tree,
-    balanced,
     check_edges,
     check_held,
     check_hulls,
     check_slots,
     check_tree,
     read_queue,
-    read_tree,
 )
 from streamcal.calibration._sums import check_sums
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
-from streamcal.kernels import isotonic as kernels
-from streamcal.kernels import score_index as index
+from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression, blend
 
 OUTPUTS = ("value", "venn-abers")
 
-_FIRST_CAPACITY = 2  # chunks
-_FIRST_QUEUE = 16
 _FEWEST_SCORES = 8
-_FILL = index.SLOTS * 3 // 4  # of a chunk that is built anew
 
 
 class IsotonicCalibrator(Calibrator):
@@ -150,7 +145,6 @@ class IsotonicCalibrator(Calibrator):
         self._loss = losses.get_mean(loss)
         if output == "venn-abers" and not isinstance(self._loss, losses.Log):
             raise ValueError(f"`output` 'venn-abers' needs the log loss, got {self._loss}")
-        self._n_merged = 0
         # The usual case, where labels go to the kernels and means come back as they are.
         kind, labels = type(self._loss), self._loss.y_range
         interval = isinstance(labels, losses.Interval)
@@ -158,43 +152,36 @@ class IsotonicCalibrator(Calibrator):
         identity = kind.link is losses.MeanLoss.link
         self._plain_values = identity and interpolation != "centered" and output == "value"
         self._step = interpolation == "step"
-        self._reset()
-
-    def _reset(self) -> None:
-        """Forget everything."""
-        self._data, self._links = index.allocate(_FIRST_CAPACITY)
-        self._queue = np.zeros((_FIRST_QUEUE if self.window else 0, 3))
-        index.clear(self._data, self._links, _FIRST_CAPACITY)
-        self._links[kernels.PENDING] = index.NONE
-        head = self._data
-        head[kernels.GROWTH] = 1.0
-        head[kernels.RATE] = 2.0 ** (1.0 / self.half_life) if self.half_life else 1.0
-        head[kernels.WINDOW] = self.window or 0
-        head[kernels.MAX_SCORES] = self.max_scores
-        head[[kernels.LOWEST, kernels.HIGHEST]] = -math.inf, math.inf
         labels = self._loss.y_range
-        if self._plain_labels and isinstance(labels, losses.Interval):
-            head[[kernels.LOWEST, kernels.HIGHEST]] = labels.clip(-math.inf), labels.clip(math.inf)
+        ends = -math.inf, math.inf
         if self._loss.anchors is not None:
-            head[kernels.PRIOR] = self.prior
-            head[[kernels.LOWEST, kernels.HIGHEST]] = [
-                self._loss.statistic(label) for label in self._loss.anchors
-            ]
+            low, high = map(self._loss.statistic, self._loss.anchors)
+            ends = float(low), float(high)
+        elif self._plain_labels and isinstance(labels, losses.Interval):
+            ends = float(labels.clip(-math.inf)), float(labels.clip(math.inf))
+        self._regression = IsotonicRegression(
+            window=window or 0,
+            rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
+            prior=prior if self._loss.anchors is not None else 0.0,
+            labels=ends,
+            means=self._loss.mean_range,
+            max_scores=min(int(max_scores), MOST_COUNT),
+        )
 
     @property
     def n_samples(self) -> int:
         """How many samples the map rests on now."""
-        return int(self._data[kernels.N_SAMPLES])
+        return self._regression.n_samples
 
     @property
     def n_scores(self) -> int:
         """How many distinct scores they have."""
-        return int(self._links[index.N_SCORES])
+        return self._regression.n_scores
 
     @property
     def n_merged(self) -> int:
         """How many scores have been merged into a neighbour for want of room."""
-        return self._n_merged
+        return self._regression.n_merged
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Learn a sample; O(log² n_scores).
@@ -217,13 +204,11 @@ class IsotonicCalibrator(Calibrator):
         """
         try:
             s = y + 0.0 if self._plain_labels else self._statistic(y)
-            status = kernels.change(
-                self._data, self._links, self._queue, kernels.LEARN, score, s, w
-            )
+            learned = self._regression.learn(score, s, w)
         except (TypeError, OverflowError):
-            status = kernels.REFUSED
-        if status:
-            self._complete(kernels.LEARN, status, score, y, w)
+            learned = False
+        if not learned:  # a number of another kind, or none
+            self._regression.learn(*self._checked(score, y, w))
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Take back a sample that was learned with the same arguments; O(log² n_scores).
@@ -238,89 +223,22 @@ class IsotonicCalibrator(Calibrator):
         TypeError
             If an argument is not a number; nothing changes.
         """
-        self._complete(kernels.UNLEARN, kernels.REFUSED, score, y, w)
+        if not self._regression.unlearn(*self._checked(score, y, w)):
+            raise ValueError(
+                f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
+            )
+
+    def _checked(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
+        """Return a sample as floats, the statistic for the label, or raise."""
+        number, weight, s = as_score(score), as_weight(w), self._statistic(y)
+        if abs(s) > LARGEST:
+            raise _too_large(s)
+        return number, s, weight
 
     def _statistic(self, y: Any) -> float:
         label = as_number(y, "y")
         self._loss.check_labels(label)
         return self._loss.statistic(label)
-
-    def _complete(self, what: int, status: int, score: Any, y: Any, w: Any) -> None:
-        """Carry through a change that the kernel could not make at once, or say why it cannot."""
-        if status == kernels.REFUSED:  # or not tried yet
-            score, w = as_score(score), as_weight(w)
-        s = self._statistic(y)
-        if abs(s) > LARGEST:
-            raise _too_large(s)
-        arguments = what, float(score), s, float(w)
-        status = kernels.change(self._data, self._links, self._queue, *arguments)
-        while status >= kernels.NEED_ROOM:
-            self._provide(status)
-            status = kernels.change(self._data, self._links, self._queue, *arguments)
-        if status == kernels.UNKNOWN:
-            raise ValueError(
-                f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
-            )
-
-    def _provide(self, status: int) -> None:
-        """Do what a kernel asks for before it is called again."""
-        if status == kernels.NEED_ROOM:
-            self._grow(1)
-        elif status == kernels.NEED_QUEUE:
-            self._grow_queue()
-        elif status == kernels.NEED_SCALING:
-            self._scale_down()
-        else:
-            self._merge_nearest()
-
-    def _grow(self, at_least: int) -> None:
-        """Make room for ``at_least`` more chunks, and for an eighth more than there are."""
-        old = int(self._links[index.CAPACITY])
-        capacity = old + max(at_least, old // 8)
-        data, links = index.allocate(capacity)
-        index.move(self._data, self._links, data, links, capacity)
-        self._data, self._links = data, links
-
-    def _grow_queue(self) -> None:
-        """Double the room for samples in the window."""
-        size, start = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
-        queue = np.zeros((min(2 * size, int(self._data[kernels.WINDOW]) + 1), 3))
-        queue[:size] = np.roll(self._queue, -start, axis=0)[:size]
-        self._queue = queue
-        self._links[kernels.QUEUE_START] = 0
-
-    def _scale_down(self) -> None:
-        """Divide all weights by what they have grown to, exactly, and drop what has vanished."""
-        scores, sums, counts = self._slots()
-        sums *= 1.0 / kernels.LARGEST_GROWTH
-        self._queue[:, 1:] *= 1.0 / kernels.LARGEST_GROWTH
-        self._data[kernels.GROWTH] /= kernels.LARGEST_GROWTH
-        keep = sums[0] >= kernels.VANISHED
-        self._queue[np.isin(self._queue[:, 0], scores[~keep]), 1:] = 0.0
-        self._rebuild(scores[keep], sums[:, keep], counts[keep])
-
-    def _merge_nearest(self) -> None:
-        """Merge an eighth of the scores, or at least one, with their nearest neighbours."""
-        scores, sums, counts = self._slots()
-        gaps = np.diff(0.5 * scores)  # halves: the distance itself may overflow
-        # Pairs whose gap is smaller than those on both sides; of equal gaps every other one is.
-        odd = np.arange(len(gaps)) % 2 == 1
-        closer = (gaps[:-1] < gaps[1:]) | ((gaps[:-1] == gaps[1:]) & ~odd[:-1])
-        narrow = np.flatnonzero(np.r_[True, ~closer] & np.r_[closer, True])
-        most = max(1, int(self.max_scores) // 8)
-        left = np.sort(narrow[np.argsort(gaps[narrow], kind="stable")[:most]])
-        left_heavier = sums[0, left] >= sums[0, left + 1]
-        gone, stays = left + left_heavier, left + ~left_heavier
-        sums[:, stays] += sums[:, gone]
-        counts[stays] += counts[gone]
-        # Samples that wait in the window to be forgotten move with their scores.
-        at = np.searchsorted(scores[gone], self._queue[:, 0]).clip(max=len(gone) - 1)
-        moved = scores[gone][at] == self._queue[:, 0]
-        self._queue[moved, 0] = scores[stays][at][moved]
-        self._n_merged += len(gone)
-        keep = np.ones(len(scores), np.bool_)
-        keep[gone] = False
-        self._rebuild(scores[keep], sums[:, keep], counts[keep])
 
     def samples(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return distinct scores, ascending, the weight of each and its weighted sum; O(n_scores).
@@ -335,53 +253,9 @@ class IsotonicCalibrator(Calibrator):
         >>> calibrator.samples()
         (array([0.3, 0.4]), array([1., 2.]), array([1., 1.]))
         """
-        scores, sums, _ = self._slots()
-        weights, totals = sums / self._data[kernels.GROWTH]
+        scores, sums, _ = self._regression.samples()
+        weights, totals = sums / self._regression.growth
         return scores, weights, totals
-
-    def _slots(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-        """Return the distinct scores in order, their sums (W, S) as two rows, and their counts."""
-        from streamcal.kernels import transfer
-
-        slots = np.empty((self.n_scores, index.SLOT))
-        counts = np.empty(self.n_scores, np.int64)
-        transfer.dump(self._data, self._links, slots, counts)
-        return slots[:, 0].copy(), slots[:, 1:].T.copy(), counts
-
-    def _rebuild(
-        self,
-        scores: NDArray[np.float64],
-        sums: NDArray[np.float64],
-        counts: NDArray[np.int64],
-    ) -> None:
-        """Hold these scores instead, in a balanced tree."""
-        self._build(scores, sums, counts, balanced(scores, _FILL))
-        while kernels.change(self._data, self._links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0):
-            self._grow(1)
-
-    def _build(
-        self,
-        scores: NDArray[np.float64],
-        sums: NDArray[np.float64],
-        counts: NDArray[np.int64],
-        tree: Tree,
-    ) -> None:
-        """Hold these scores instead, in a tree of a given shape; folding is left pending."""
-        from streamcal.kernels import transfer
-
-        sizes = tree.shape[tree.shape != index.INNER]
-        capacity = max(_FIRST_CAPACITY, len(sizes) + 1)
-        data, links = index.allocate(capacity)
-        index.clear(data, links, capacity)
-        data[: index.HEAD] = self._data[: index.HEAD]
-        own = slice(index.OWN_META, index.META)
-        links[own] = self._links[own]
-        data[kernels.N_SAMPLES] = counts.sum()
-        transfer.build_tree(data, links, tree.shape, tree.keys)
-        transfer.fill_tree(data, links, sizes, np.column_stack([scores, *sums]), counts)
-        self._data, self._links = data, links
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated value of a score; O(log n_scores).
@@ -398,7 +272,7 @@ class IsotonicCalibrator(Calibrator):
         """
         if self._plain_values:
             try:
-                value = kernels.predict(self._data, self._links, score, self._step)
+                value = self._regression.predict(score, self._step)
             except (TypeError, OverflowError):
                 value = math.nan
             if value == value:
@@ -421,11 +295,6 @@ class IsotonicCalibrator(Calibrator):
         TypeError
             If the score is not a number.
 
-        Notes
-        -----
-        The sample is put in and taken out again, so no other thread may use the calibrator
-        meanwhile. Afterwards everything is as it was, bit for bit, but for free memory.
-
         References
         ----------
         .. [1] Vovk, Petej & Fedorova, *Large-Scale Probabilistic Predictors With and Without
@@ -438,17 +307,13 @@ class IsotonicCalibrator(Calibrator):
         >>> calibrator.predict_interval_one(0.45)
         (0.3333333333333333, 0.6666666666666666)
         """
-        from streamcal.kernels import what_if
-
         number = as_score(score)
         if self._loss.anchors is None:
             raise ValueError(
                 "`predict_interval_one` needs a loss with a lowest and a highest label"
                 f" (log, logistic, exponential), got {self._loss}"
             )
-        if self._links[index.N_FREE] < what_if.ROOM_TO_TRY:
-            self._grow(what_if.ROOM_TO_TRY)
-        low, high = what_if.what_if(self._data, self._links, self._queue, number)
+        low, high = self._regression.what_if(number)
         return self._loss.link(low), self._loss.link(high)
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
@@ -463,7 +328,7 @@ class IsotonicCalibrator(Calibrator):
             values: NDArray[np.float64] = self.staircase()(scores)
             return values
         brackets = np.empty((len(scores), 3))
-        kernels.bracket_many(self._data, self._links, scores, self._step, brackets)
+        self._regression.bracket_many(scores, self._step, brackets)
         return self._between(scores, brackets)
 
     def _between(
@@ -473,7 +338,7 @@ class IsotonicCalibrator(Calibrator):
         out = np.empty(len(scores))
         low = np.ascontiguousarray(self._loss.link(brackets[:, 0].copy()))
         high = np.ascontiguousarray(self._loss.link(brackets[:, 1].copy()))
-        kernels.blend(low, high, np.ascontiguousarray(brackets[:, 2]), out)
+        blend(low, high, np.ascontiguousarray(brackets[:, 2]), out)
         cold = np.isnan(brackets[:, 0])
         if cold.any():
             out[cold] = [self._loss.z_range.clip(score) for score in scores[cold]]
@@ -499,42 +364,17 @@ class IsotonicCalibrator(Calibrator):
         if (np.abs(s) > LARGEST).any():
             at = int(np.argmax(np.abs(s) > LARGEST))
             raise _too_large(s[at], f" at position {at}")
-        fresh = not self.n_samples and not self._links[kernels.QUEUE_SIZE]
         most = min(self.window or self.max_scores, self.max_scores)
-        if fresh and not predict and self.half_life is None and 1 < len(score_vector) <= most:
-            self._fill(score_vector, s, weights)
-            return s
+        if not predict and self.half_life is None and 1 < len(score_vector) <= most:
+            # The first samples are sorted and held at once.
+            distinct, at = np.unique(score_vector, return_inverse=True)
+            sums = np.array([np.bincount(at, weights), np.bincount(at, weights * s)])
+            queue = np.column_stack([score_vector, weights, weights * s])
+            if self._regression.begin(distinct, sums, np.bincount(at), queue):
+                return s
         brackets = np.empty((len(score_vector) if predict else 0, 3))
-        done = 0
-        self._links[kernels.STATUS] = kernels.OK
-        while done < len(score_vector):
-            done = kernels.predict_learn_many(
-                self._data,
-                self._links,
-                self._queue,
-                score_vector,
-                s,
-                weights,
-                self._step,
-                brackets,
-                done,
-            )
-            if done < len(score_vector):
-                self._provide(int(self._links[kernels.STATUS]))
+        self._regression.predict_learn_many(score_vector, s, weights, self._step, brackets)
         return self._between(score_vector[: len(brackets)], brackets)
-
-    def _fill(
-        self, scores: NDArray[np.float64], s: NDArray[np.float64], w: NDArray[np.float64]
-    ) -> None:
-        """Learn the first samples at once: sort them and build a balanced tree."""
-        distinct, at = np.unique(scores, return_inverse=True)
-        sums = np.array([np.bincount(at, w), np.bincount(at, w * s)])
-        if self.window:
-            self._queue = np.zeros((max(len(scores), _FIRST_QUEUE), 3))
-            self._queue[: len(scores)] = np.column_stack([scores, w, w * s])
-            self._links[kernels.QUEUE_START] = 0
-            self._links[kernels.QUEUE_SIZE] = len(scores)
-        self._rebuild(distinct, sums, np.bincount(at))
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
@@ -555,19 +395,12 @@ class IsotonicCalibrator(Calibrator):
         return self._walk(anchored=True)
 
     def _walk(self, anchored: bool) -> Staircase:
-        blocks = np.empty((64, 5))
-        n_blocks = kernels.walk(self._data, self._links, anchored, blocks)
-        if n_blocks > len(blocks):
-            blocks = np.empty((n_blocks, 5))
-            kernels.walk(self._data, self._links, anchored, blocks)
-        if not n_blocks:
+        blocks, bounds = self._regression.walk(anchored)
+        if not len(blocks):
             raise ValueError("`staircase` needs at least one learned sample, got none")
-        lower, upper, weights, sums, centers = blocks[:n_blocks].T
-        means = sums / weights
-        if anchored:
-            means = means.clip(self._data[kernels.FLOOR], self._data[kernels.CEILING])
-        values = self._loss.link(means)
-        weights = weights / self._data[kernels.GROWTH]
+        lower, upper, weights, sums, centers = blocks.T
+        values = self._loss.link((sums / weights).clip(*bounds))
+        weights = weights / self._regression.growth
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 
     def snapshot(self) -> Snapshot:
@@ -601,7 +434,7 @@ class IsotonicCalibrator(Calibrator):
         if not isinstance(self._loss, losses.Log):
             raise ValueError(f"`corp` needs the log loss, got {self._loss}")
         stairs = self._walk(anchored=False)
-        scores, (weights, hits), _ = self._slots()
+        scores, (weights, hits), _ = self._regression.samples()
         if scores[0] < 0.0 or scores[-1] > 1.0:
             raise ValueError(f"`corp` needs scores in [0, 1], got {scores[0]} to {scores[-1]}")
         with np.errstate(invalid="ignore"):  # 0 samples x infinite loss are no loss
@@ -643,58 +476,36 @@ class IsotonicCalibrator(Calibrator):
             raise ValueError(
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
-        scores, sums, counts = self._slots()
-        more_scores, more_sums, more_counts = other._slots()
-        more_sums *= self._data[kernels.GROWTH] / other._data[kernels.GROWTH]
+        scores, sums, counts = self._regression.samples()
+        more_scores, more_sums, more_counts = other._regression.samples()
+        more_sums *= self._regression.growth / other._regression.growth
         every, inverse = np.unique(np.r_[scores, more_scores], return_inverse=True)
         added = np.zeros((len(every), 2))
         np.add.at(added, inverse, np.c_[sums, more_sums].T)
         n = np.zeros(len(every), np.int64)
         np.add.at(n, inverse, np.r_[counts, more_counts])
-        self._n_merged += other._n_merged
-        self._rebuild(every, added.T, n)
-        while self.n_scores > self.max_scores:
-            self._merge_nearest()
+        self._regression.load(every, np.ascontiguousarray(added.T), n, other.n_merged)
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)
         return self
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        from streamcal.kernels import transfer
-
-        scores, sums, counts = self._slots()
-        tree, nodes = read_tree(self._data, self._links)
-        lengths, edges = np.empty(len(scores), np.int64), np.empty((len(scores), 2))
-        n_edges = transfer.dump_edges(self._data, self._links, lengths, edges)
-        size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
-        return {"n_merged": self._n_merged, "growth": float(self._data[kernels.GROWTH])}, {
-            "scores": scores,
-            "sums": sums,
-            "counts": counts,
-            "shape": tree.shape,
-            "nodes": nodes,
-            "lengths": lengths[:n_edges],
-            "edges": edges[:n_edges],
-            "queue": np.roll(self._queue, -first, axis=0)[:size],
-        }
+        fields, arrays = self._regression.dump()
+        return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        from streamcal.kernels import transfer
-
         scores, sums = array_of(arrays, "scores", None), array_of(arrays, "sums", 2, None)
         counts = array_of(arrays, "counts", None, dtype=np.int64)
         shape = array_of(arrays, "shape", None, dtype=np.int64)
+        keys, bridges = array_of(arrays, "keys", None), array_of(arrays, "bridges", None, 2)
         lengths = array_of(arrays, "lengths", None, dtype=np.int64)
         edges = array_of(arrays, "edges", None, 2)
-        nodes = arrays["nodes"]  # which may hold infinite slopes
-        require(nodes.dtype == np.float64 and not np.isnan(nodes).any(), "nodes must hold numbers")
-        require(nodes.shape == (len(nodes), index.NODE), "a node has as many numbers as that")
         queue = read_queue(arrays, "queue", self.window)
-        growth = as_float(fields["growth"], "growth", 2.0**-200, kernels.LARGEST_GROWTH)
+        growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
         n_merged = as_int(fields["n_merged"], "n_merged")
 
-        tree = Tree(shape, np.ascontiguousarray(nodes[:, index.NODE_KEY]))
+        tree = Tree(shape, keys)
         check_slots(scores, sums, counts)
         require(len(scores) <= self.max_scores, "there must be no more scores than are kept")
         check_sums(sums[0], sums[1], self._loss)
@@ -704,17 +515,20 @@ class IsotonicCalibrator(Calibrator):
         waiting = queue[queue[:, 1] != 0.0]
         check_held(waiting[:, 0], scores, counts)
         check_sums(waiting[:, 1], waiting[:, 2], self._loss)
-        self._n_merged = n_merged
-        self._data[kernels.GROWTH] = growth
-        if self.window:
-            room = min(max(_FIRST_QUEUE, 2 * len(queue)), self.window + 1)
-            self._queue = np.zeros((room, 3))
-            self._queue[: len(queue)] = queue
-            self._links[kernels.QUEUE_SIZE] = len(queue)
-        if len(scores):
-            self._build(scores, sums, counts, tree)
-            transfer.fill_edges(self._data, self._links, lengths, edges, nodes)
-            kernels.change(self._data, self._links, self._queue, kernels.FINISH, 0.0, 0.0, 0.0)
+        require(len(bridges) == len(keys), "each node must have a bridge")
+        held = {
+            "scores": scores,
+            "sums": sums,
+            "counts": counts,
+            "shape": shape,
+            "keys": keys,
+            "lengths": lengths,
+            "edges": edges,
+            "bridges": bridges,
+            "queue": queue,
+        }
+        fits = self._regression.restore({"growth": growth, "n_merged": n_merged}, held)
+        require(fits, "bridges must lie between vertices")
 
 
 def _too_large(s: float, where: str = "") -> ValueError:

@@ -24,7 +24,7 @@ from streamcal.calibration.probability import (
     check_count,
     check_curvature,
 )
-from streamcal.kernels import platt as kernels
+from streamcal.kernels.platt import Platt
 
 
 class PlattCalibrator(ProbabilityCalibrator):
@@ -107,22 +107,18 @@ class PlattCalibrator(ProbabilityCalibrator):
         self.calibeating = calibeating
         self.half_life = half_life
 
-        self._state = np.zeros(kernels.SIZE + 2 * calibeating)
-        self._state[kernels.SLOPE] = 1.0
-        self._state[[kernels.AA, kernels.BB]] = prior
-        self._state[[kernels.GAMMA, kernels.PRIOR]] = gamma, prior
-        self._state[[kernels.RADIUS, kernels.CLIP]] = radius, clip
-        self._state[kernels.FADE] = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        self._platt = Platt(gamma, prior, radius, clip, fade, calibeating)
 
     @property
     def slope(self) -> float:
         """By what the log odds are multiplied."""
-        return float(self._state[kernels.SLOPE])
+        return self._platt.slope
 
     @property
     def intercept(self) -> float:
         """What is then added to them."""
-        return float(self._state[kernels.INTERCEPT])
+        return self._platt.intercept
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Take one Newton step towards the label ``y`` in [0, 1] of ``score`` in [0, 1].
@@ -133,20 +129,20 @@ class PlattCalibrator(ProbabilityCalibrator):
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
         weight = 1.0 if w == 1.0 else as_weight(w)
-        kernels.learn(self._state, as_probability(score), as_label(y), weight)
+        self._platt.learn(as_probability(score), as_label(y), weight)
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated probability of ``score`` in [0, 1], in the open interval (0, 1).
 
         Before anything is learned it is the score itself.
         """
-        return kernels.predict(self._state, as_probability(score))
+        return self._platt.predict(as_probability(score))
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
         vector = as_probabilities(scores)
         out = np.empty(len(vector))
-        kernels.predict_many(self._state, vector, out)
+        self._platt.predict_many(vector, out)
         return out
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
@@ -159,15 +155,12 @@ class PlattCalibrator(ProbabilityCalibrator):
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
         samples = self._check_samples(scores, y, w)
         out = np.empty(len(samples[0]))
-        kernels.predict_learn_many(self._state, *samples, out)
+        self._platt.predict_learn_many(*samples, out)
         return out
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        state = self._state
-        return {}, {
-            "numbers": state[: kernels.N_LEARNED + 1],
-            "bins": state[kernels.SIZE :].reshape(2, -1),
-        }
+        numbers, bins = self._platt.dump()
+        return {}, {"numbers": numbers, "bins": bins}
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
@@ -175,8 +168,7 @@ class PlattCalibrator(ProbabilityCalibrator):
         require(n_bins == array_of(arrays, "bins", 2, None).shape[1], "bins must be as many")
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        size = kernels.N_LEARNED + 1
-        numbers = array_of(arrays, "numbers", size)
+        numbers = array_of(arrays, "numbers", 6)
         bins = array_of(arrays, "bins", 2, self.calibeating)
         slope, intercept, aa, ab, bb, n_learned = numbers.tolist()
         check_curvature(np.array([[aa, ab], [ab, bb]]))
@@ -184,5 +176,4 @@ class PlattCalibrator(ProbabilityCalibrator):
         require(within, "slope and intercept must be within the radius")
         require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
         require((bins[1] >= 0.0).all() and (bins[1] <= bins[0]).all(), "labels must be in [0, 1]")
-        self._state[:size] = numbers
-        self._state[kernels.SIZE :] = bins.ravel()
+        self._platt.restore(numbers.tolist(), bins)

@@ -31,7 +31,7 @@ from streamcal._validation import (
 from streamcal.calibration._slots import Tree, check_slots, check_tree, read_queue, read_tree
 from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.decision.metrics import as_parameter, get_metric
-from streamcal.kernels import score_index as index
+from streamcal.kernels import old_score_index as index
 from streamcal.kernels.confusion_index import NEED_ROOM, best_threshold, change, walk
 
 Vector = NDArray[np.float64]

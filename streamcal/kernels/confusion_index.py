@@ -15,10 +15,10 @@ and in a chunk are the sums below it.
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels import score_index as index
+from streamcal.kernels import old_score_index as index
 from streamcal.kernels._compile import helper, kernel
 from streamcal.kernels.confusion import KIND, SEC, utility
-from streamcal.kernels.score_index import (
+from streamcal.kernels.old_score_index import (
     CHUNK_HEAD,
     CLEAN,
     COUNTS,

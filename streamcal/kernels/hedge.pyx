@@ -67,12 +67,12 @@ cdef class Hedge:
         with self.lock:
             for i in range(self.answers.shape[0]):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
-            for i in range(self.answers.shape[0]):
-                expert = self.experts[i]
+            for expert in self.experts:  # first those that may refuse the sample
+                if not isinstance(expert, Expert):
+                    expert.learn_one(score, y, w)
+            for expert in self.experts:
                 if isinstance(expert, Expert):
                     (<Expert> expert).teach(score, y, w)
-                else:
-                    expert.learn_one(score, y, w)
             self.weigh(&self.answers[0], y, step * w)
             self.n_learned += 1
 

@@ -34,7 +34,11 @@ cdef class IsotonicRegression(Hull):
     cdef Bracket bracket(self, double score, bint step) noexcept nogil
     cdef double value(self, double score, bint step) noexcept nogil
     cdef bint refuses(self, double score, double s, double w) noexcept nogil
-    cdef int begin(self) except -1 nogil
+    cdef int start_change(self) except -1 nogil
+    cdef int hold(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts) except -1
+    cdef tuple slots(self)
+    cdef dict arrays(self)
+    cdef object blocks(self, bint anchored)
     cdef int learn_sample(self, double score, double s, double w) except -1 nogil
     cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil
     cdef int remove(self, double score, double w, double s) except -1 nogil

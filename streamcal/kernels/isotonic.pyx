@@ -33,7 +33,8 @@ from streamcal.kernels.merging import nearest_pairs
 
 cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights, and statistics in size
 # Growth is scaled down from here; a score of less than VANISHED is then dropped.
-cdef double LARGEST_GROWTH = 2.0**128, VANISHED = 2.0**-400
+LARGEST_GROWTH = 2.0**128
+cdef double _LARGEST_GROWTH = 2.0**128, VANISHED = 2.0**-400
 # Where less than this share of a removed weight is left in a slot, digits were lost.
 cdef double CANCELLED = 1e-6
 # Two samples count as the same where weights and sums agree to this.
@@ -45,11 +46,31 @@ cdef enum:
     UNKNOWN = 2
 
 
-def restored(settings, growth, n_merged, arrays):
+def restored(settings, fields, arrays):
     """Return the regression that was pickled."""
     regression = IsotonicRegression(*settings)
-    regression.restore(growth, n_merged, **arrays)
+    regression.restore(fields, arrays)
     return regression
+
+
+def blend(const double[::1] low, const double[::1] high, const double[::1] share, double[::1] out):
+    """Write the values at shares of the way from ``low`` to ``high`` to ``out``."""
+    cdef Py_ssize_t i
+    for i in range(out.shape[0]):
+        out[i] = between(share[i], low[i], high[i])
+
+
+cdef inline double between(double t, double low, double high) noexcept nogil:
+    """Return the value at share ``t`` from ``low`` to ``high``; of an infinite one, the other."""
+    cdef double rise
+    if low == high or high == INFINITY:
+        return low
+    if low == -INFINITY:
+        return high
+    rise = high - low
+    if rise < INFINITY:
+        return min(low + t * rise, high)
+    return (1.0 - t) * low + t * high
 
 
 cdef class IsotonicRegression(Hull):
@@ -169,7 +190,7 @@ cdef class IsotonicRegression(Hull):
             and -LARGEST <= s <= LARGEST
         )
 
-    cdef int begin(self) except -1 nogil:
+    cdef int start_change(self) except -1 nogil:
         """Note that a change begins; refuse it where memory ran out in the middle of another."""
         if self.changing:
             return out_of_memory()
@@ -181,8 +202,8 @@ cdef class IsotonicRegression(Hull):
         cdef Queued oldest
         if self.refuses(score, s, w):
             return REFUSED
-        self.begin()
-        while self.growth * self.rate > LARGEST_GROWTH:
+        self.start_change()
+        while self.growth * self.rate > _LARGEST_GROWTH:
             self.scale_down()
         if self.n_scores >= self.max_scores and self.find(score) == NULL:
             self.make_place()
@@ -221,7 +242,7 @@ cdef class IsotonicRegression(Hull):
                 return UNKNOWN
             queued = self.queued(at)
             queued.weight = queued.sum = 0.0
-        self.begin()
+        self.start_change()
         self.remove(score, w, s)
         self.n_samples -= 1
         self.finish()
@@ -328,26 +349,26 @@ cdef class IsotonicRegression(Hull):
         self.copy_slots(slots)
         self.n_samples = 0
         for i in range(n):
-            slots[i].weight *= 1.0 / LARGEST_GROWTH
-            slots[i].sum *= 1.0 / LARGEST_GROWTH
+            slots[i].weight *= 1.0 / _LARGEST_GROWTH
+            slots[i].sum *= 1.0 / _LARGEST_GROWTH
             if slots[i].weight >= VANISHED:
                 slots[kept] = slots[i]
                 self.n_samples += slots[i].n
                 kept += 1
-        self.growth /= LARGEST_GROWTH
+        self.growth /= _LARGEST_GROWTH
         self.rebuild(slots, kept)
         free(slots)
         for i in range(self.queue_size):
             queued = self.queued(i)
-            queued.weight *= 1.0 / LARGEST_GROWTH
-            queued.sum *= 1.0 / LARGEST_GROWTH
+            queued.weight *= 1.0 / _LARGEST_GROWTH
+            queued.sum *= 1.0 / _LARGEST_GROWTH
             if self.find(queued.score) == NULL:
                 queued.weight = queued.sum = 0.0
         return 0
 
     cdef int make_place(self) except -1 with gil:
         """Merge an eighth of the scores, or at least one, with their nearest neighbours."""
-        scores, sums, counts = self.samples()
+        scores, sums, counts = self.slots()
         gone, stays = nearest_pairs(scores, sums[0], max(1, self.max_scores // 8))
         sums[:, stays] += sums[:, gone]
         counts[stays] += counts[gone]
@@ -364,8 +385,7 @@ cdef class IsotonicRegression(Hull):
         self.n_merged += len(gone)
         keep = np.ones(len(scores), np.bool_)
         keep[gone] = False
-        self.load(scores[keep], np.ascontiguousarray(sums[:, keep]), counts[keep])
-        return 0
+        return self.hold(scores[keep], np.ascontiguousarray(sums[:, keep]), counts[keep])
 
     # ------------------------------------------------------------------ what if
 
@@ -381,7 +401,7 @@ cdef class IsotonicRegression(Hull):
         cdef double kept_w = 0.0, kept_s = 0.0, p0, p1
         cdef Slot *slot
         with nogil, self.lock:
-            self.begin()
+            self.start_change()
             slot = self.find(score)
             if slot != NULL:
                 kept_w, kept_s = slot.weight, slot.sum
@@ -413,6 +433,10 @@ cdef class IsotonicRegression(Hull):
 
     def samples(self):
         """Return the distinct scores in order, their sums (W, S) as two rows, and their counts."""
+        with self.lock:
+            return self.slots()
+
+    cdef tuple slots(self):
         scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
         counts = np.empty(self.n_scores, np.int64)
         cdef double[::1] x = scores
@@ -429,8 +453,45 @@ cdef class IsotonicRegression(Hull):
             chunk = chunk.next
         return scores, sums, counts
 
-    def load(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts):
-        """Hold these scores, which ascend, with their sums and counts instead."""
+    def begin(
+        self,
+        const double[::1] scores,
+        const double[:, ::1] sums,
+        const int64_t[::1] counts,
+        const double[:, ::1] queue,
+    ):
+        """Hold the first samples at once; return False where they are not the first.
+
+        The scores ascend. The ``queue`` has a row (score, weight, sum) a sample.
+        """
+        cdef Py_ssize_t i
+        with self.lock:
+            if self.n_samples > 0 or self.queue_size > 0:
+                return False
+            self.hold(scores, sums, counts)
+            if self.window > 0:
+                for i in range(queue.shape[0]):
+                    self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+        return True
+
+    def load(
+        self,
+        const double[::1] scores,
+        const double[:, ::1] sums,
+        const int64_t[::1] counts,
+        int64_t n_merged,
+    ):
+        """Hold these scores, which ascend, instead; of too many, neighbours are merged."""
+        with self.lock:
+            self.hold(scores, sums, counts)
+            self.n_merged += n_merged
+            while self.n_scores > self.max_scores:
+                self.make_place()
+
+    cdef int hold(
+        self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts
+    ) except -1:
+        """Hold these scores instead, in a balanced tree."""
         cdef Py_ssize_t i, n = scores.shape[0]
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         if slots == NULL:
@@ -445,11 +506,16 @@ cdef class IsotonicRegression(Hull):
         finally:
             free(slots)
         self.finish()
+        return 0
 
     def dump(self):
-        """Return all that `restore` needs, arrays by name; see `streamcal.kernels.hull`."""
-        cdef Py_ssize_t n = max(1, self.n_chunks)
-        scores, sums, counts = self.samples()
+        """Return all that `restore` takes: numbers and arrays by name."""
+        with self.lock:
+            return {"growth": self.growth, "n_merged": self.n_merged}, self.arrays()
+
+    cdef dict arrays(self):
+        cdef Py_ssize_t n = self.n_chunks
+        scores, sums, counts = self.slots()
         shape, keys = np.empty(2 * n - 1, np.int64), np.empty(n - 1)
         lengths, edges = np.empty(len(scores), np.int64), np.empty((len(scores), 2))
         bridges, queue = np.empty((n - 1, 2)), np.empty((self.queue_size, 3))
@@ -490,24 +556,16 @@ cdef class IsotonicRegression(Hull):
             "queue": queue,
         }
 
-    def restore(
-        self,
-        double growth,
-        int64_t n_merged,
-        const double[::1] scores,
-        const double[:, ::1] sums,
-        const int64_t[::1] counts,
-        const int64_t[::1] shape,
-        const double[::1] keys,
-        const int64_t[::1] lengths,
-        const double[:, ::1] edges,
-        const double[:, ::1] bridges,
-        const double[:, ::1] queue,
-    ):
-        """Take over what `dump` returned; return False where the bridges can't be these.
+    def restore(self, fields, arrays):
+        """Take over what `dump` returned; return False where bridges can't have the ends they have.
 
-        Everything but the bridges must have been checked.
+        All else must have been checked. Only for an object that has learned nothing.
         """
+        cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
+        cdef const double[:, ::1] sums = arrays["sums"], edges = arrays["edges"]
+        cdef const double[:, ::1] bridges = arrays["bridges"], queue = arrays["queue"]
+        cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
+        cdef const int64_t[::1] lengths = arrays["lengths"]
         cdef Py_ssize_t i, n = scores.shape[0], n_edges = 0
         cdef const int64_t *shape_at = &shape[0]
         cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
@@ -518,7 +576,6 @@ cdef class IsotonicRegression(Hull):
         if slots == NULL:
             raise MemoryError
         try:
-            self.n_samples = 0
             for i in range(n):
                 slots[i].score, slots[i].n = scores[i], counts[i]
                 slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
@@ -534,8 +591,9 @@ cdef class IsotonicRegression(Hull):
             chunk = chunk.next
         for i in range(queue.shape[0]):
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
-        self.growth, self.n_merged = growth, n_merged
+        self.growth, self.n_merged = fields["growth"], fields["n_merged"]
         if not restore_bridges(self.root, &ends):
+            self.n_samples = 0
             self.clear()
             return False
         self.finish()
@@ -550,14 +608,20 @@ cdef class IsotonicRegression(Hull):
             (self.least, self.most),
             self.max_scores,
         )
-        return restored, (settings, self.growth, self.n_merged, self.dump())
+        return restored, (settings, *self.dump())
 
     def walk(self, bint anchored):
-        """Return the blocks in order, a row (first score, last score, W, S, center) each.
+        """Return the blocks in order, and between which numbers means lie.
 
-        If ``anchored``, the prior's weight is in W and S of the outermost blocks, whose outer ends
-        are then infinite; else there is no prior.
+        A block is a row (first score, last score, W, S, center). If ``anchored``, the prior's
+        weight is in W and S of the outermost blocks, whose outer ends are then infinite; else
+        there is no prior.
         """
+        with self.lock:
+            bounds = (self.floor, self.ceiling) if anchored else (self.least, self.most)
+            return self.blocks(anchored), bounds
+
+    cdef object blocks(self, bint anchored):
         blocks = np.empty((self.n_scores, 5))
         cdef double[:, ::1] out = blocks
         cdef double prior = self.prior * self.growth if anchored else 0.0

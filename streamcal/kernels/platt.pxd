@@ -25,4 +25,3 @@ cdef class Platt(Expert):
     cdef Bin *bins
 
     cdef inline Bin *bin_of(self, double q) noexcept nogil
-    cdef int project(self, double det) noexcept nogil

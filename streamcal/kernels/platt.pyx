@@ -140,36 +140,45 @@ cdef class Platt(Expert):
         self.slope -= size * (self.bb * s - self.ab)
         self.intercept -= size * (self.aa - self.ab * s)
         if self.slope * self.slope + self.intercept * self.intercept > self.radius * self.radius:
-            self.project(det)
+            move_inside(
+                &self.slope, &self.intercept, self.aa, self.ab, self.bb, det, self.radius
+            )
         self.n_learned += 1.0
         return 0
 
-    cdef int project(self, double det) noexcept nogil:
-        """Move the parameters to the nearest point of the disc in the metric of the curvature A.
 
-        It is (A + λI)⁻¹ A (a, b) for the λ > 0 that puts it on the circle; its norm falls in λ. The
-        determinant of A is given, since rounding may make 0 of it.
-        """
-        # In units in which neither a heavy sample's curvature nor a long step overflows.
-        cdef double unit = max(self.aa, self.bb), far = hypot(self.slope, self.intercept)
-        cdef double aa = self.aa / unit, ab = self.ab / unit, bb = self.bb / unit
-        cdef double a = self.slope / far, b = self.intercept / far, radius = self.radius / far
-        cdef double u = aa * a + ab * b, v = ab * a + bb * b, x, y, shrink
-        cdef double low = 0.0, high = hypot(u, v) / radius  # at `high` the norm is below the radius
-        cdef double middle
-        cdef int i
-        det = det / unit / unit
-        for i in range(100):
-            middle = 0.5 * (low + high)
-            solve(u, v, aa, ab, bb, det, middle, &x, &y)
-            if hypot(x, y) > radius:
-                low = middle
-            else:
-                high = middle
-        solve(u, v, aa, ab, bb, det, high, &x, &y)
-        shrink = far * min(1.0, radius / hypot(x, y))  # where rounding has put it outside
-        self.slope, self.intercept = shrink * x, shrink * y
-        return 0
+def project(double a, double b, double aa, double ab, double bb, double det, double radius):
+    """Return the point of the disc that is nearest to (a, b) in the metric of A = [aa ab; ab bb].
+
+    It is (A + λI)⁻¹ A (a, b) for the λ > 0 that puts it on the circle; its norm falls in λ. The
+    determinant of A is given, since rounding may make 0 of it.
+    """
+    move_inside(&a, &b, aa, ab, bb, det, radius)
+    return a, b
+
+
+cdef void move_inside(
+    double *a, double *b, double aa, double ab, double bb, double det, double radius
+) noexcept nogil:
+    """Replace (a, b) by what `project` returns."""
+    # In units in which neither a heavy sample's curvature nor a long step overflows.
+    cdef double unit = max(aa, bb), far = hypot(a[0], b[0])
+    cdef double u, v, x, y, shrink, low = 0.0, high, middle
+    cdef int i
+    aa, ab, bb, det = aa / unit, ab / unit, bb / unit, det / unit / unit
+    a[0], b[0], radius = a[0] / far, b[0] / far, radius / far
+    u, v = aa * a[0] + ab * b[0], ab * a[0] + bb * b[0]
+    high = hypot(u, v) / radius  # there the norm is below the radius
+    for i in range(100):
+        middle = 0.5 * (low + high)
+        solve(u, v, aa, ab, bb, det, middle, &x, &y)
+        if hypot(x, y) > radius:
+            low = middle
+        else:
+            high = middle
+    solve(u, v, aa, ab, bb, det, high, &x, &y)
+    shrink = far * min(1.0, radius / hypot(x, y))  # where rounding has put it outside
+    a[0], b[0] = shrink * x, shrink * y
 
 
 cdef inline void solve(

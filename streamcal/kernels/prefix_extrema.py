@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import LARGEST, SMALLEST
-from streamcal.kernels import score_index as index
+from streamcal.kernels import old_score_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.score_index import (
+from streamcal.kernels.old_score_index import (
     CAPACITY,
     CHUNK_HEAD,
     CLEAN,

@@ -8,13 +8,13 @@ the edges, and what the nodes hold, as well.
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels import hull
-from streamcal.kernels import score_index as index
+from streamcal.kernels import old_hull as hull
+from streamcal.kernels import old_score_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.hull import SUM, WEIGHT
-from streamcal.kernels.isotonic import PENDING, STAGE, STOP
+from streamcal.kernels.old_hull import SUM, WEIGHT
+from streamcal.kernels.old_isotonic import PENDING, STAGE, STOP
 from streamcal.kernels.pav import READ
-from streamcal.kernels.score_index import (
+from streamcal.kernels.old_score_index import (
     CHUNK_HEAD,
     COUNTS,
     EDGES,

@@ -7,10 +7,10 @@ had it been learned with the lowest label, and had it been learned with the high
 
 import numpy as np
 
-from streamcal.kernels import score_index as index
+from streamcal.kernels import old_score_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.hull import SUM, WEIGHT
-from streamcal.kernels.isotonic import (
+from streamcal.kernels.old_hull import SUM, WEIGHT
+from streamcal.kernels.old_isotonic import (
     GROWTH,
     HIGHEST,
     LOWEST,
@@ -22,7 +22,7 @@ from streamcal.kernels.isotonic import (
     remove,
     settle_pending,
 )
-from streamcal.kernels.score_index import CHUNK_HEAD, N_FREE, SLOT, Data, Links
+from streamcal.kernels.old_score_index import CHUNK_HEAD, N_FREE, SLOT, Data, Links
 
 # Free chunks that a sample tried out may take: one to enter, three for each time it is folded.
 ROOM_TO_TRY = 10

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from streamcal.kernels import platt
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.isotonic import OK, STATUS, Queue, _learn, bracket
-from streamcal.kernels.score_index import Data, Links
+from streamcal.kernels.old_isotonic import OK, STATUS, Queue, _learn, bracket
+from streamcal.kernels.old_score_index import Data, Links
 
 Matrix = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import LARGEST, SMALLEST
-from streamcal.kernels import score_index as index
+from streamcal.kernels import old_score_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.hull import (
+from streamcal.kernels.old_hull import (
     EDGE_S,
     EDGE_W,
     FIRST_SCORE,
@@ -40,7 +40,7 @@ from streamcal.kernels.hull import (
     totals,
 )
 from streamcal.kernels.pav import READ, between
-from streamcal.kernels.score_index import (
+from streamcal.kernels.old_score_index import (
     CHUNK_HEAD,
     COUNTS,
     N_FREE,

@@ -33,7 +33,7 @@ from typing import TypeAlias
 import numpy as np
 
 from streamcal.kernels._compile import helper
-from streamcal.kernels.score_index import (
+from streamcal.kernels.old_score_index import (
     CHUNK,
     CHUNK_HEAD,
     CLEAN,
