@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import os
+import sys
 import pickle
 from typing import Any
 
@@ -15,11 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scipy.optimize import isotonic_regression
 
 from streamcal import IsotonicCalibrator, _state, isotonic_fit, losses
-from streamcal.kernels import isotonic as kernels
-from streamcal.kernels import score_index as index
 from streamcal.metrics import CORP
 from tests import oracles
-from tests.invariants import Structure
+from tests.invariants import INNER, Structure
 
 PUBLISHED = {
     "Busing 2022": (range(7), [8, 4, 8, 2, 2, 0, 8], None, [4] * 6 + [8]),
@@ -438,14 +437,11 @@ def test_memory_follows_the_number_of_scores() -> None:
     calibrator = IsotonicCalibrator()
     n = 50_000
     calibrator.learn_many(rng.random(n), rng.random(n) < 0.3)
-    assert (calibrator._data.nbytes + calibrator._links.nbytes) / n < 52
-    fill = n / (calibrator._links[index.CAPACITY] - calibrator._links[index.N_FREE])
-    assert fill > 0.7 * index.SLOTS
+    assert sys.getsizeof(calibrator._regression) / n < 52
     windowed = IsotonicCalibrator(window=1000)
     windowed.learn_many(rng.random(n), rng.random(n) < 0.3)
-    held = windowed._data.nbytes + windowed._links.nbytes + windowed._queue.nbytes
-    assert held < 1000 * (24 + 150)
-    assert windowed._links[kernels.QUEUE_SIZE] == 1000
+    assert sys.getsizeof(windowed._regression) < 1000 * (24 + 60)
+    assert len(windowed._regression.dump()[1]["queue"]) == 1000
 
 
 # --- forgetting
@@ -739,8 +735,9 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
         lambda f, a: a["scores"].__setitem__(0, 7.0),
         lambda f, a: a["sums"].__setitem__((0, 0), -1.0),
         lambda f, a: a["shape"].__setitem__(1, 10**9),
-        lambda f, a: a["shape"].__setitem__(-1, index.INNER),
-        lambda f, a: a["nodes"].__setitem__((0, index.NODE_KEY), -5.0),
+        lambda f, a: a["shape"].__setitem__(-1, INNER),
+        lambda f, a: a["keys"].__setitem__(0, -5.0),
+        lambda f, a: a["bridges"].__setitem__((0, 0), a["scores"][1]),
         lambda f, a: a.update(queue=np.zeros((9999, 3))),
         lambda f, a: a.update(counts=a["counts"][1:]),
         lambda f, a: a["lengths"].__setitem__(0, 500),
@@ -750,7 +747,7 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
         lambda f, a: f.update(growth=0.0),
         lambda f, a: f["parameters"].update(loss={"loss": ["os.system", {}]}),
         lambda f, a: f["parameters"].update(prior=-1.0),
-        lambda f, a: a.pop("nodes"),
+        lambda f, a: a.pop("bridges"),
     ],
 )
 def test_forged_bytes_are_refused(forge: Any) -> None:

@@ -265,22 +265,25 @@ cdef class Hull(ScoreIndex):
 cdef bint pool_all(Slot *slots, int n, Edge *edge) noexcept nogil:
     """Make one edge of slots if all of them are to be pooled; else return False.
 
-    That is so where no prefix of them has a smaller mean than the whole.
+    That is so where, cut anywhere, the first part has no smaller mean than the rest.
     """
-    cdef double w = 0.0, s = 0.0, before_w = 0.0, before_s = 0.0
+    cdef Sums behind[SLOTS]
+    cdef double w = 0.0, s = 0.0
     cdef int i
-    for i in range(n):
+    for i in range(n - 1, 0, -1):
         w += slots[i].weight
         s += slots[i].sum
+        behind[i].weight, behind[i].sum = w, s
+    w = s = 0.0
     for i in range(n - 1):
-        before_w += slots[i].weight
-        before_s += slots[i].sum
-        if before_s * w < s * before_w:
+        w += slots[i].weight
+        s += slots[i].sum
+        if s * behind[i + 1].weight < behind[i + 1].sum * w:
             return False
     if n == 0:
         return False
     edge.first, edge.last = slots[0].score, slots[n - 1].score
-    edge.weight, edge.sum = w, s
+    edge.weight, edge.sum = w + slots[n - 1].weight, s + slots[n - 1].sum
     return True
 
 
