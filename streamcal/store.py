@@ -596,7 +596,8 @@ def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
             yield database
-            database.execute("PRAGMA journal_mode = DELETE").fetchone()
+            # A change of mode in place would be a journal that a reader must not play back.
+            database.execute("PRAGMA journal_mode = WAL").fetchone()
         _sync(partial)
         _without_log(path)
         partial.replace(path)
