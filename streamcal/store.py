@@ -580,9 +580,11 @@ def _create(path: Path) -> None:
     text = json.dumps({"offset": 0, "notes": {}, "n_states": 0, "sum": "0"})
     with _replacing(path) as database:
         database.executescript(
-            f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; {_SCHEMA}"
+            f"BEGIN; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+            + _SCHEMA
         )
         database.execute("INSERT INTO head VALUES (0, ?, ?)", (text, _hash(text.encode())))
+        database.execute("COMMIT")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What a loss of power leaves of the files of a run: recorded first, and then every state that may be.
+"""What a loss of power leaves of the files of a run: a record of it, and every state that may be.
 
 A kill never loses what the kernel holds; a loss of power does. So a run is recorded by a library
 that is loaded into its process (power.c, which needs a C compiler): writes, truncations, creations,
@@ -29,7 +29,8 @@ needs_recorder = pytest.mark.skipif(
     COMPILER is None or not sys.platform.startswith("linux"),
     reason="the recorder of writes and syncs needs Linux and a C compiler (cc, gcc or clang)",
 )
-_UNSEEN = "-shm"  # SQLite's index of its log: mapped, and made anew after a crash
+# SQLite's index of its log, which is mapped and made anew after a crash; the journal of a lock.
+_UNSEEN = ("-shm", "-lock-journal")
 
 
 class Change(NamedTuple):
@@ -219,11 +220,12 @@ class Record:
 
         Whatever the instant: all or nothing of what was not synced, all but one change, one change
         alone, one write torn, sizes without contents, and any changes at all. ``most`` of them are
-        drawn, and the least there may be after each mark; None: all, and more of the last kind.
+        drawn, besides the least there may be after each mark, and those in which, just before the
+        sync of a folder, one change of a name is lost; None: all, and more of the last kind.
         """
         draw = random.Random(seed)
         found: dict[int, State] = {}
-        promised: set[int] = set()
+        chosen: set[int] = set()
 
         def add(state: State) -> int:
             key = hash(frozenset(state.files().items()))
@@ -237,9 +239,12 @@ class Record:
             elif step[0] == "mark":
                 marks = {**marks, step[1][0]: step[1][1]}
             else:
-                rest = []
+                before, rest = sure, []
                 for change in pending:
                     if _is_synced(change, step[1]):
+                        if isinstance(step[1], str):
+                            lost = [(other, "whole") for other in pending if other is not change]
+                            chosen.add(add(State(before, lost, marks)))
                         sure = sure.after(change)
                     else:
                         rest.append(change)
@@ -247,7 +252,7 @@ class Record:
             whole = [(change, "whole") for change in pending]
             key = add(State(sure, [], marks))
             if not isinstance(step, Change) and step[0] == "mark":
-                promised.add(key)
+                chosen.add(key)
             add(State(sure, whole, marks))
             zeros = [(change, "zeros" * (change.kind == "write")) for change in pending]
             add(State(sure, zeros, marks))
@@ -259,10 +264,10 @@ class Record:
                         add(State(sure, [*whole[:i], (change, how), *whole[i + 1 :]], marks))
             for _ in range(10 if most is None else 1):
                 add(State(sure, [pair for pair in whole if draw.random() < 0.5], marks))
-        others = [key for key in found if key not in promised]
+        others = [key for key in found if key not in chosen]
         if most is not None:
             others = draw.sample(others, min(len(others), most))
-        return [found[key] for key in (*promised, *others)]
+        return [found[key] for key in (*chosen, *others)]
 
 
 def _is_synced(change: Change, what: int | str) -> bool:

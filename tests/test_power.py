@@ -20,7 +20,7 @@ from tests.test_resume import calibrate, states, write_table
 
 pytestmark = needs_recorder
 
-N_STATES = None if "STREAMCAL_SOAK" in os.environ else 60
+N_STATES = None if "STREAMCAL_SOAK" in os.environ else 50
 OLDER = b"what was there before\n"
 
 
@@ -98,7 +98,8 @@ def record_engine(root: Path) -> None:
         child = os.fork()
         if not child:
             with_a_log = Store(root / "out" / "copy.db")
-            with_a_log.save({}, with_a_log.offset, notes={"seen": True})
+            with_a_log.save({}, notes={"seen": True})
+            mark("seen", with_a_log.offset)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
     run_engine(root, len(EVENTS))
@@ -119,7 +120,7 @@ def record(root: Path, function: str) -> Record:
 
 def tried(states: list[State]) -> Any:
     """Iterate over states; whatever a test raises says which one it was."""
-    assert len(states) >= 60
+    assert len(states) >= 50
     for n, state in enumerate(states):
         try:
             yield state
@@ -150,6 +151,9 @@ def test_an_engine_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             offset, kept = contents(copy)
             assert (offset, kept) == at_offset[offset]
             assert offset >= state.marks.get("copied", 0)
+            if offset == state.marks.get("seen"):
+                with Store(copy, read_only=True) as store:
+                    assert store.notes == {"seen": True}
         else:
             assert "copied" not in state.marks
         run_engine(root, len(EVENTS))
@@ -162,23 +166,27 @@ def test_an_engine_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def record_command(root: Path) -> None:
     """The command is killed twice, and ends."""
     resume.Pace = Always  # type: ignore[assignment,misc]
-    original = resume.Checkpoint.reached
     for n_batches in (3, 7, None):
         child = os.fork()
         if not child:
-            chunks = itertools.count(1)
-
-            def reached(self: Any, *args: Any, **kwargs: Any) -> None:
-                original(self, *args, **kwargs)
-                mark("row", args[0])
-                if next(chunks) == n_batches:
-                    os._exit(0)
-
-            resume.Checkpoint.reached = reached  # type: ignore[method-assign]
-            command(root)
-            mark("ended", True)
+            run_command(root, n_batches)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+
+
+def run_command(root: Path, n_batches: int | None) -> None:
+    """Run the command; the process ends after so many batches."""
+    original, batches = resume.Checkpoint.reached, itertools.count(1)
+
+    def reached(self: Any, row: int, *args: Any, **more: Any) -> None:
+        original(self, row, *args, **more)
+        mark("row", row)
+        if next(batches) == n_batches:
+            os._exit(0)
+
+    resume.Checkpoint.reached = reached  # type: ignore[method-assign]
+    command(root)
+    mark("ended", True)
 
 
 def command(root: Path) -> None:
