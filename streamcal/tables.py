@@ -365,6 +365,8 @@ class Output:
             self._file = self._reopen(self.partial)
         else:
             self._file = open(self.partial or self.path, "wb", buffering=0)
+            if self.partial is not None:
+                _sync_folder(self.partial.parent)
         self._good = self._keep
         self.begun = True
         return self
@@ -418,9 +420,23 @@ class Output:
             # A full disk may have taken half of the last write.
             if error is not None and self.partial is not None:
                 file.truncate(self._good)
+            elif self.partial is not None:
+                os.fsync(file.fileno())
         if error is None and self.partial is not None:
             self.partial.replace(self._target)
+            _sync_folder(self._target.parent)
         self.begun = error is not None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "nt":
+        return  # there is no such thing
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 class _CsvReader(Reader):
