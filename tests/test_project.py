@@ -23,7 +23,7 @@ LAYERS = [
     {"_clone", "_pool", "_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
-    {"_state", "store"},
+    {"_json", "_state", "store"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},
