@@ -379,7 +379,7 @@ CRAFTED: list[tuple[Any, type[Exception]]] = [
         {**GOOD, "raw": [[functools.reduce(lambda t, _: {"tuple": [t]}, range(50_000), 1), 0.5]]},
         TypeError,
     ),
-    ({**GOOD, "raw": functools.reduce(lambda t, _: [t], range(50_000), 1)}, TypeError),
+    ({**GOOD, "raw": functools.reduce(lambda t, _: [t], range(50_000), 1)}, ValueError),
     ({**GOOD, "tickets": [["a", 3]]}, TypeError),
     ({**GOOD, "tickets": [["a", [3]]]}, ValueError),
     ({**GOOD, "tickets": [["a", [3.0, [0.5]]]]}, TypeError),
