@@ -1,8 +1,8 @@
 """Run a module as if one extra alone were installed: ``python only_extra.py docs -m sphinx …``.
 
 What belongs to a distribution that the extra does not need, directly or by what it needs, cannot be
-found: neither its modules nor its metadata. An empty name stands for no extra. With ``-c`` a program
-is run instead of a module. `make test-long` installs the extras for real.
+found: neither its modules nor its metadata. An empty name stands for no extra. ``.ci/long``
+installs the extras for real.
 """
 
 import runpy
@@ -77,11 +77,9 @@ def leave_only(extra: str) -> None:
 
 
 if __name__ == "__main__":
-    _, extra, kind, what, *arguments = sys.argv
+    _, extra, dash_m, module, *arguments = sys.argv
+    assert dash_m == "-m"
     leave_only(extra)
     sys.path[0] = ""  # as `python -m` has it
-    sys.argv = [what, *arguments]
-    if kind == "-m":
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
-    else:
-        exec(compile(what, "<program>", "exec"), {"__name__": "__main__"})
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
