@@ -24,6 +24,7 @@ import typer
 from numpy.typing import NDArray
 
 import streamcal
+from streamcal._log_loss import RULE, log_losses
 from streamcal._validation import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
@@ -995,8 +996,7 @@ class _Totals:
         self._weight += float(w.sum())
         for k, z in enumerate(scored.T[:2]):
             if self.binary and (k or self.probabilities):
-                hit = np.clip(np.where(y == 1.0, z, 1.0 - z), 1e-15, 1.0)
-                self._log[k] -= np.sum(w * np.log(hit))
+                self._log[k] += np.sum(w * log_losses(y, z))
                 self._brier[k] += np.sum(w * np.square(z - y))
             if not self.binary and (k or self._in_range):
                 self._own[k] += np.sum(w * self.loss(z, y))
@@ -1023,8 +1023,8 @@ class _Totals:
         if not self.rows:
             return
         if self.binary:
-            for name, sums in (("log loss", self._log), ("Brier score", self._brier)):
-                yield self._line(name, sums, self.probabilities)
+            yield f"{self._line('log loss', self._log, self.probabilities)}  ({RULE})"
+            yield self._line("Brier score", self._brier, self.probabilities)
         else:
             yield self._line(f"{self.loss.name} loss", self._own, self._in_range)
 

@@ -85,7 +85,7 @@ class KeyedCalibrator:
     >>> keyed = KeyedCalibrator(IsotonicCalibrator(window=200))
     >>> keyed.learn_many(["a", "a", "b"], [0.3, 0.9, 0.9], [0, 1, 0])
     >>> keyed.predict_one("a", 0.9), keyed.predict_one("b", 0.9), keyed.predict_one("c", 0.9)
-    (0.5, 0.3333333333333333, 0.9)
+    (0.5, 0.3333, 0.9)
     >>> len(keyed), list(keyed)
     (2, ['a', 'b'])
     """

@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from river import metrics
 from typer.testing import CliRunner
 
 import streamcal
@@ -244,6 +246,28 @@ def test_summary_of_probabilities(tmp_path):
         in result.stderr
     )
     assert f"Brier score  0.1094 -> {brier:.4f}" in result.stderr
+
+
+def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
+    """Rows that were given no chance came true: one rule of clipping, and it is named."""
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n0,1\n1,0\n0.5,1\n1,1\n")
+    result = calibrate(path, "--out", tmp_path / "out.csv")
+    (told,) = re.findall(r"log loss +(\S+) -> (\S+)  \((.*)\)", result.stderr)
+    river = metrics.LogLoss()
+    for y, p in [(True, 0.0), (False, 1.0), (True, 0.5), (True, 1.0)]:
+        river.update(y, p)
+    assert told[0] == f"{river.get():.4f}"
+    assert told[2] == "no chance counts as less than 1e-15"
+
+    arguments = ("--score", "p", "--label", "y", "--column", "calibrated")
+    run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = re.findall(
+        r'<td class="text">log loss</td><td class="text">(\w+)</td><td[^>]*>([^<]*)<', page
+    )
+    assert rows == [("p", told[0]), ("calibrated", told[1])]
+    assert "no chance counts as less than 1e-15" in page
 
 
 def test_summary_of_margins_and_of_other_losses(tmp_path):

@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from river import base
 from river.base.typing import ClfTarget
 
+from streamcal._clone import Cloned
 from streamcal._state import Stateful
 
 
-class JointCalibrator(Stateful, base.Base, ABC):
+class JointCalibrator(Stateful, Cloned, ABC):
     """An online map from the probabilities of all labels to calibrated ones.
 
     A `streamcal.Calibrator` knows one score; `streamcal.CalibratedClassifier` gives each label one

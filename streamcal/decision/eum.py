@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from river import base
 
+from streamcal._clone import Cloned
 from streamcal._state import Arrays, Fields, Stateful, require
 from streamcal._validation import (
     as_number,
@@ -54,7 +54,7 @@ class ThresholdCurve(NamedTuple):
     utilities: Vector
 
 
-class EUMThreshold(Stateful, base.Base):
+class EUMThreshold(Stateful, Cloned):
     """The threshold that maximises a metric on past (score, label) pairs, kept up to date.
 
     Parameters

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import ClassificationMetric
 
+from streamcal._clone import Cloned
 from streamcal._validation import as_number, as_vector, as_weight, check_same_length
 
 # Probabilities renormalised in floating point may leave [0, 1] by some rounding errors.
 _ROUNDING = 1e-9
 
 
-class ProbabilityMetric(ClassificationMetric):
+class ProbabilityMetric(Cloned, ClassificationMetric):
     """A river classification metric that is fed probabilities; smaller is better.
 
     A prediction that is not there yet (``{}`` or ``None``, what many river models answer before

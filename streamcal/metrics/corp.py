@@ -44,6 +44,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         The proper score that is split: ``"brier"``, (p − y)², or ``"log"``, the log loss in nats.
         A prediction of exactly 0 or 1 that turns out wrong has infinite log loss; then
         `mean_score` and `mcb` are infinite until it is reverted, and `dsc` and `unc` stay finite.
+        (The command line and the report charge such a prediction as river's ``LogLoss`` does.)
     pos_val
         The positive label. None: the label the model puts first, so that the "confidence" of
         multiclass predictions is scored.

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from river.metrics.base import ClassificationMetric
 
+from streamcal._clone import Cloned
 from streamcal._validation import as_weight
 from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_probability
 
 
-class OrdinalMetric(ClassificationMetric):
+class OrdinalMetric(Cloned, ClassificationMetric):
     """A river classification metric of ordinal labels.
 
     A prediction of None (what an untrained river model answers) is not scored.

@@ -26,6 +26,7 @@ from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, to_numpy
 
 from streamcal import losses
+from streamcal._clone import Cloned
 from streamcal._state import Arrays, Fields, Stateful, nest, pack, require, unpack
 from streamcal._validation import LARGEST, as_number, as_score, check_window
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -38,7 +39,7 @@ _SHORTEST_HALF_LIFE = 0.1
 _FIRST_CAPACITY = 8  # features
 
 
-class RankLearner(Stateful, base.Classifier, ABC):
+class RankLearner(Stateful, Cloned, base.Classifier, ABC):
     """Labels, weights and probabilities; a subclass turns features into what the kernels take."""
 
     def __init__(

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from river import base
 
+from streamcal._clone import Cloned
 from streamcal._state import Arrays, Fields, Stateful, require
 from streamcal._validation import (
     as_number,
@@ -33,7 +33,7 @@ _FIRST_QUEUE = 16
 _FEW = 32  # samples that are learned one by one rather than folded at the end
 
 
-class StreamingThresholds(Stateful, base.Base):
+class StreamingThresholds(Stateful, Cloned):
     """The thresholds that cut a stream of scores into ordinal labels at the least cost.
 
     After every sample learned or taken back they are what `optimal_thresholds` would find from
