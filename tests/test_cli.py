@@ -572,9 +572,11 @@ def test_the_script_with_closed_streams(tmp_path, options, closed, status, said)
 
 
 @pytest.mark.parametrize("command", ["thresholds", "demo"])
-def test_what_is_printed_needs_a_standard_output(scores_csv, tmp_path, monkeypatch, command):
+def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command):
+    path = tmp_path / "in.csv"
+    path.write_text("s,stars\n.1,1\n.2,2\n")
     app = {"thresholds": commands.thresholds, "demo": commands.demo}[command]
-    given = {"thresholds": (scores_csv, "p", "id"), "demo": (tmp_path / "pictures",)}[command]
+    given = {"thresholds": (path, "s", "stars"), "demo": (tmp_path / "pictures",)}[command]
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(typer.Exit) as end:
         app(*given)

@@ -273,7 +273,8 @@ def cells() -> Iterator[Any]:
             one = partial if out == "as left" else out
             if "as left" not in (out, partial):
                 continue
-            if one != "as left" and older != (out in NEEDS_A_FILE and not is_named):
+            wants_older = out in NEEDS_A_FILE and not is_named
+            if one != "as left" and partial != "missing" and older != wants_older:
                 continue
             if one != "as left" and following == "grown" and moment not in ("named", "finished"):
                 continue
