@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import typer
 from river import metrics
 from typer.testing import CliRunner
 
@@ -563,6 +564,48 @@ def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
         process.stdout.close()
         assert process.wait() == 1
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("options", "closed", "status", "said"),
+    [
+        (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&-", 0, "2 rows calibrated\n"),
+        (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&- 2>&-", 0, ""),
+        (["in.csv"], ">&-", 1, "streamcal: standard output: it is closed\n"),
+        (["-"], "<&-", 1, "streamcal: standard input: it is closed\n"),
+        (["none.csv"], "2>&-", 2, ""),
+    ],
+)
+def test_the_script_with_closed_streams(tmp_path, options, closed, status, said):
+    (tmp_path / "in.csv").write_text("p,y\n.2,0\n.8,1\n")
+    command = [sys.executable, "-m", "streamcal.cli", "calibrate", *options]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "--score=p", "--label=y"],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(streamcal.__file__).parents[1])},
+    )
+    assert done.returncode == status
+    assert done.stderr.decode().startswith(said) if said else not done.stderr
+    assert not done.stdout
+    if "--out" in options:
+        values = expected([0.2, 0.8], [0, 1])
+        assert column(tmp_path / "out.csv", "calibrated") == values
+        assert (tmp_path / "run.db").read_bytes().startswith(b"SQLite format 3")
+
+
+@pytest.mark.parametrize("command", ["thresholds", "demo"])
+def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command):
+    path = tmp_path / "in.csv"
+    path.write_text("s,stars\n.1,1\n.2,2\n")
+    app = {"thresholds": commands.thresholds, "demo": commands.demo}[command]
+    given = {"thresholds": (path, "s", "stars"), "demo": (tmp_path / "pictures",)}[command]
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(typer.Exit) as end:
+        app(*given)
+    assert end.value.exit_code == 1
+    assert not (tmp_path / "pictures").exists()
 
 
 # --- plot and demo

@@ -450,6 +450,15 @@ def test_the_server_answers_its_own_page_only():
             status, text = ask(server, "/data.json", host=host)
             assert status == 421
             assert "n is 1" not in text
+        mine = f"{watch.HOST}:{server.server_port}"
+        for hosts in ((mine, "evil.example"), ("evil.example", mine), (mine, mine), ()):
+            connection = http.client.HTTPConnection(watch.HOST, server.server_port)
+            connection.putrequest("GET", "/data.json", skip_host=True)
+            for host in hosts:
+                connection.putheader("Host", host)
+            connection.endheaders()
+            assert connection.getresponse().status == 421
+            connection.close()
         assert ask(server, "/../etc/passwd")[0] == 404
         assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))
