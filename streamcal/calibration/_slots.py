@@ -97,8 +97,8 @@ def check_hulls(
     (w, s), (edge_w, edge_s) = slots.T, edges.T
     size = np.add.reduceat(np.abs(s), starts)
     require(
-        (np.abs(np.add.reduceat(w, starts) - edge_w) <= 1e-9 * edge_w).all()
-        and (np.abs(np.add.reduceat(s, starts) - edge_s) <= 1e-9 * size).all(),
+        (np.abs(np.add.reduceat(w, starts) - edge_w) <= 5e-13 * edge_w).all()
+        and (np.abs(np.add.reduceat(s, starts) - edge_s) <= 5e-13 * size).all(),
         "edges must have the sums of their slots",
     )
     # Slopes rise from edge to edge of a chunk, by the very products that pooling compares.
