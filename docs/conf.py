@@ -36,8 +36,8 @@ default_role = "py:obj"  # `Name` in a docstring is a link where there is such a
 
 myst_heading_anchors = 4
 
-# What `streamcal.spark` imports is not in the extra `docs`. It is mocked where it is installed, too,
-# so that the site is the same in any environment.
+# What `streamcal.spark` imports is not in the extra `docs`. It is mocked everywhere, also where it
+# is installed, so that the site is the same in any environment.
 autodoc_mock_imports = ["google", "pandas", "pyspark"]
 autodoc_typehints = "none"  # the sections of a docstring say more
 autodoc_member_order = "bysource"

@@ -8,9 +8,13 @@ Floats that JSON must keep exactly it keeps by repr.
 
 A learner derives from `Stateful` and says what it holds beyond its parameters (``_freeze``) and how
 to take that over again (``_thaw``). Loading checks the digest first, finds the class among those
-that are known, calls its constructor with the parameters, and lets ``_thaw`` check each value that
-an index or a loop will depend on, so that neither damage nor malice gets further than a
-`ValueError`.
+that are known, has it compare the parameters that size memory with the arrays at hand
+(``_check_room``), calls its constructor with the parameters, and lets ``_thaw`` check each value
+that an index, a loop or an answer will depend on. So neither damage nor malice gets further than a
+`ValueError`, and no more memory is taken than a small multiple of the bytes.
+
+``_thaw`` takes fields and arrays by the functions of the section *Checks* and by nothing else: what
+they return has the type, the shape and the range that they are asked for.
 """
 
 import contextlib
@@ -20,13 +24,14 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._validation import MOST_COUNT
 from streamcal.losses import (
     AbsoluteError,
     AsymmetricError,
@@ -171,24 +176,34 @@ class Stateful:
         )
         """
         state = decode(data)
-        found = find(state.kind)
+        with damaged():
+            found = find(state.kind)
         if not issubclass(found, cls):
             raise ValueError(f"`data` must be of a {cls.__name__}, got that of a {state.kind}")
         missing = [name for name in found._given if name not in given]
         if missing:
             raise TypeError(f"`{missing[0]}` must be given: a {state.kind}'s bytes do not hold it")
         with damaged():
-            parameters = {
-                name: unpack(value, given.get(name))
-                for name, value in state.fields["parameters"].items()
-            }
+            packed = state.fields["parameters"]
+            require(isinstance(packed, dict), "parameters must have names")
+            parameters = {name: unpack(value, given.get(name)) for name, value in packed.items()}
         for name in given:
             if name not in parameters and name not in found._given:
                 raise TypeError(f"`{name}` must be a parameter of {state.kind}")
         with damaged():
-            made = found(**{**parameters, **given})
+            parameters |= given
+            found._check_room(parameters, state.arrays)
+            made = found(**parameters)
             made._thaw(state.fields, state.arrays)
         return made
+
+    @classmethod
+    def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
+        """Raise where the constructor would make more than the arrays hold.
+
+        For classes with a parameter that sizes memory. It is called before the constructor, so the
+        parameters have not been checked, and of a derived class they may be others.
+        """
 
     def _parameters(self) -> Fields:
         """Return the parameters of the constructor by name."""
@@ -297,15 +312,21 @@ def decode(data: bytes) -> State:
     with damaged():
         at = _PREFIX + int.from_bytes(body[_PREFIX - 4 : _PREFIX], "little")
         header = json.loads(body[_PREFIX:at])
-        arrays = {}
-        for name, dtype, shape in header["arrays"]:
-            kind = np.dtype(_DTYPES[dtype])
-            size = kind.itemsize * math.prod(shape)
-            if min(shape) < 0 or at + size > len(body):
-                raise ValueError("an array ends behind the data")
-            arrays[name] = np.frombuffer(body[at : at + size], kind).reshape(shape).copy()
+        require(isinstance(header, dict), "the header must be an object")
+        kind, fields, listed = header["kind"], header["fields"], header["arrays"]
+        require(isinstance(kind, str) and isinstance(fields, dict), "a state has name and fields")
+        arrays: Arrays = {}
+        for name, code, shape in as_list(listed, "arrays"):
+            require(isinstance(name, str) and name not in arrays, "an array must have its name")
+            for length in as_list(shape, "shape"):
+                as_int(length, "shape", 0)
+            dtype = np.dtype(_DTYPES[code])
+            size = dtype.itemsize * math.prod(shape)
+            require(at + size <= len(body), "an array must not end behind the data")
+            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
             at += size
-        return State(str(header["kind"]), dict(header["fields"]), arrays)
+        require(at == len(body), "the data must end with the last array")
+        return State(kind, fields, arrays)
 
 
 def nest(data: bytes) -> NDArray[np.uint8]:
@@ -317,19 +338,138 @@ def nest(data: bytes) -> NDArray[np.uint8]:
 def damaged() -> Iterator[None]:
     """Turn whatever goes wrong inside into one ``ValueError`` that says what is."""
     try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
-        raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
+        with np.errstate(all="ignore"):
+            yield
     except ValueError as error:
         if str(error).startswith("`data` must"):
             raise
         raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ValueError(f"`data` must be what `to_bytes` wrote: {what}") from error
+
+
+# Checks ------------------------------------------------------------------------------------------
 
 
 def require(condition: object, rule: str) -> None:
     """Raise ``ValueError`` with the rule unless the condition holds."""
     if not condition:
         raise ValueError(rule)
+
+
+def as_int(value: Any, name: str, least: int = 0, most: int = MOST_COUNT) -> int:
+    """Return a field that must be an int in a range.
+
+    Examples
+    --------
+    >>> as_int(True, "n_learned")
+    Traceback (most recent call last):
+    ...
+    ValueError: n_learned must be an int from 0 to 9007199254740992, got True
+    """
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be an int from {least} to {most}, got {_short(value)}")
+    return value
+
+
+def as_float(value: Any, name: str, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return a field that must be a finite number in a range, as a float.
+
+    Examples
+    --------
+    >>> as_float(1, "growth", 1.0)
+    1.0
+    """
+    if type(value) not in (int, float) or not (least <= value <= most and math.isfinite(value)):
+        raise ValueError(
+            f"{name} must be a finite number from {least} to {most}, got {_short(value)}"
+        )
+    return float(value)
+
+
+def as_list(value: Any, name: str, n: int | None = None) -> list[Any]:
+    """Return a field that must be a list, of ``n`` items if that is given."""
+    if not isinstance(value, list) or n not in (None, len(value)):
+        long = "a list" if n is None else f"a list of {n}"
+        raise ValueError(f"{name} must be {long}, got {_short(value)}")
+    return value
+
+
+def as_text(value: Any, name: str) -> str | None:
+    """Return a field that must be text or None."""
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{name} must be text, got {_short(value)}")
+    return value
+
+
+def as_name(value: Any, name: str, *, none: bool = False) -> Any:
+    """Return what must be a label, a key or the name of a feature.
+
+    That is text, a number that equals itself, or a tuple of these; with ``none`` None as well.
+    """
+    if isinstance(value, tuple):
+        return tuple(as_name(part, name, none=True) for part in value)
+    known = isinstance(value, str | int) or (isinstance(value, float) and value == value)
+    if not known and not (none and value is None):
+        raise ValueError(f"{name} must be text, numbers or tuples, got {_short(value)}")
+    return value
+
+
+def as_names(packed: Any, name: str, n: int | None = None, *, none: bool = False) -> list[Any]:
+    """Return what `pack` made of names, all different, as a list."""
+    names = [as_name(unpack(item), name, none=none) for item in as_list(packed, name, n)]
+    require(len(set(names)) == len(names), f"{name} must be different")
+    return names
+
+
+def array_of(
+    arrays: Arrays, name: str, *shape: int | None, dtype: Any = np.float64, finite: bool = True
+) -> NDArray[Any]:
+    """Return an array that must have a dtype, a shape (None: any length) and finite numbers.
+
+    Examples
+    --------
+    >>> array_of({"bins": np.zeros((2, 3))}, "bins", 2, None).shape
+    (2, 3)
+    """
+    require(name in arrays, f"there must be an array {name}")
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(
+        n in (None, length) for n, length in zip(shape, array.shape, strict=True)
+    )
+    require(array.dtype == dtype, f"{name} must hold {np.dtype(dtype)}, got {array.dtype}")
+    require(fits, f"{name} must have the shape {shape}, got {array.shape}")
+    if finite and array.dtype == np.float64:
+        require(np.isfinite(array).all(), f"{name} must hold finite numbers")
+    return array
+
+
+def state_of(arrays: Arrays, name: str) -> bytes:
+    """Return a state that a state holds under a name."""
+    return array_of(arrays, name, None, dtype=np.uint8).tobytes()
+
+
+def alike(restored: "Stateful", expected: "Stateful") -> bool:
+    """Return whether two learners have one class and the same parameters."""
+    if type(restored) is not type(expected):
+        return False
+    one, other = (
+        {name: pack(value) for name, value in learner._parameters().items()}
+        for learner in (restored, expected)
+    )
+    return one == other
+
+
+def check_alike(restored: "Iterable[Stateful]", expected: "Iterable[Stateful]") -> None:
+    """Raise unless learners have the classes and parameters that they should."""
+    same = all(alike(a, b) for a, b in zip(restored, expected, strict=True))
+    require(same, "the learners inside must be those of the parameters")
+
+
+def _short(value: Any) -> str:
+    shown = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "one beyond 1e40"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 # Values ------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 # Sums of weights up to LARGEST, and their products with one another, stay finite; so do quotients.
 SMALLEST, LARGEST = 1e-60, 1e60
+# Kernels count in floats, which tell whole numbers apart up to here.
+MOST_COUNT = 2**53
 SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
@@ -164,7 +166,7 @@ def check_bool(value: Any, name: str) -> None:
 
 
 def check_window(window: Any, name: str = "window") -> None:
-    """Raise ``ValueError`` unless ``window`` is a positive int or None.
+    """Raise ``ValueError`` unless ``window`` is a positive int, up to 2**53, or None.
 
     Examples
     --------
@@ -177,6 +179,8 @@ def check_window(window: Any, name: str = "window") -> None:
         return
     if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
         raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")
+    if window > MOST_COUNT:
+        raise ValueError(f"`{name}` must be at most 2**53, got one beyond")
 
 
 def check_half_life(half_life: Any) -> None:

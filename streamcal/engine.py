@@ -31,7 +31,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, Fields, Stateful, pack, require, unpack
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_float,
+    as_int,
+    as_list,
+    as_name,
+    as_names,
+    pack,
+    require,
+    unpack,
+)
 from streamcal._validation import as_vector, check_window
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import Ticket
@@ -185,14 +198,24 @@ class LabelJoin(Stateful):
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        arrived, done, numbers = arrays["arrived"], arrays["done"], arrays["numbers"]
-        ids, keys = map(unpack, fields["ids"]), map(unpack, fields["keys"])
-        tickets = map(_unpack_ticket, fields["tickets"])
-        require(len(arrived) == len(done) == len(numbers), "lengths differ")
-        require((np.diff(arrived) > 0).all(), "events must be in order")
-        self._now = int(fields["now"])
-        self.n_joined, self.n_expired, self.n_duplicates = map(int, fields["counts"])
-        self._n_done = int(done.sum())
+        arrived = array_of(arrays, "arrived", None, dtype=np.int64)
+        n = len(arrived)
+        done = array_of(arrays, "done", n, dtype=np.int64)
+        numbers = array_of(arrays, "numbers", n, 3, finite=False)
+        now = as_int(fields["now"], "now")
+        counts = [as_int(count, "counts") for count in as_list(fields["counts"], "counts", 3)]
+        ids = as_names(fields["ids"], "ids", n)
+        packed = as_list(fields["keys"], "keys", n)
+        keys = [as_name(unpack(key), "keys", none=True) for key in packed]
+        tickets = [_unpack_ticket(ticket) for ticket in as_list(fields["tickets"], "tickets", n)]
+        require((np.diff(arrived, prepend=0) > 0).all(), "events must be in order")
+        require(not n or arrived[-1] <= now, "no event must come later than now")
+        require(((done == 0) | (done == 1)).all(), "an event must be waiting or done")
+        halves = np.isnan(numbers[done == 0])
+        either = (halves[:, 0] != halves[:, 1]) & ~halves[:, 2]
+        require(either.all(), "what waits must be a score or a label")
+        self._now, self._n_done = now, int(done.sum())
+        self.n_joined, self.n_expired, self.n_duplicates = counts
         for name, key, ticket, at, both, (score, y, w) in zip(
             ids, keys, tickets, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
         ):
@@ -203,8 +226,12 @@ def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
     return None if ticket is None else [ticket.n_learned, *ticket.answers]
 
 
-def _unpack_ticket(packed: list[float] | None) -> Ticket | None:
-    return None if packed is None else Ticket(int(packed[0]), tuple(map(float, packed[1:])))
+def _unpack_ticket(packed: Any) -> Ticket | None:
+    if packed is None:
+        return None
+    n_learned, *answers = as_list(packed, "tickets")
+    shares = tuple(as_float(answer, "tickets", 0.0, 1.0) for answer in answers)
+    return Ticket(as_int(n_learned, "tickets"), shares)
 
 
 def run(

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._state import DIGEST, pack
+from streamcal._state import DIGEST, as_name, pack
 from streamcal._validation import as_vector, as_weights, check_same_length, check_window
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
@@ -493,7 +493,7 @@ def _plain(key: Any) -> Any:
 
 def key_of(name: str) -> Any:
     """Return the key of a name, or one that is equal to it."""
-    return _as_key(json.loads(name.removeprefix(PREFIX)))
+    return as_name(_as_key(json.loads(name.removeprefix(PREFIX))), "keys", none=True)
 
 
 def _as_key(plain: Any) -> Any:

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
-from streamcal._state import DIGEST, Stateful, check, restore
+from streamcal._state import DIGEST, Stateful, as_int, check, restore
 
 _APPLICATION = 0x5743414C  # what the file's header says it is: "WCAL"
 _VERSION = 1
@@ -214,7 +214,7 @@ class Store:
 
     def refresh(self) -> None:
         """Read head and directory again; a reader sees what has been saved since."""
-        as_int, blake2b = int.from_bytes, hashlib.blake2b
+        number, blake2b = int.from_bytes, hashlib.blake2b
         with self._mutex:
             self._look_again()
             with self._faults("read"), self._reading() as database:
@@ -232,10 +232,10 @@ class Store:
                 total = 0
                 for key, state_digest, _ in rows:  # `_line`, without a call for each
                     line = key.encode() + b"\0" + state_digest
-                    total ^= as_int(blake2b(line, digest_size=DIGEST).digest(), "little")
+                    total ^= number(blake2b(line, digest_size=DIGEST).digest(), "little")
                 if len(directory) != fields["n_states"] or f"{total:x}" != fields["sum"]:
                     raise StoreError(f"{self.path} is damaged: its directory does not fit its head")
-                offset, notes = int(fields["offset"]), dict(fields["notes"])
+                offset, notes = as_int(fields["offset"], "offset"), dict(fields["notes"])
             self._version += directory != self._directory
             self._directory, self._sum, self._next_place = directory, total, last + 1
             self._offset, self._notes, self._head = offset, notes, digest
@@ -520,7 +520,7 @@ class Store:
             yield
         except StoreError:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except Exception as error:
             raise StoreError(f"{self.path} is damaged: {error}") from error
 
 

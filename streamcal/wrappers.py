@@ -27,7 +27,20 @@ from river.utils.dataframe import (
 
 from streamcal._json import LEAST, MOST, as_count, as_items, as_pairs, as_share, from_pairs
 from streamcal._routing import Routing, last_step, name_of
-from streamcal._state import Arrays, Fields, Stateful, nest, pack, unpack
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    as_list,
+    as_name,
+    as_names,
+    check_alike,
+    nest,
+    pack,
+    require,
+    state_of,
+    unpack,
+)
 from streamcal._validation import (
     as_number,
     as_score,
@@ -233,15 +246,20 @@ class CalibratedClassifier(
         return fields, {str(at): state for at, state in enumerate(states)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        labels = [unpack(label) for label in fields["calibrated"]]
-        self._calibrators = {
-            label: Calibrator.from_bytes(arrays[str(at)].tobytes())
-            for at, label in enumerate(labels)
-        }
+        labels = as_names(fields["calibrated"], "calibrated")
+        names = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
+        require(all(isinstance(name, str) for name, _ in names), "columns must have names")
+        of_names = {name: as_name(unpack(label), "names") for name, label in names}
+        y_name = as_name(fields["y_name"], "y_name", none=True)
         if self._joint is not None:
-            self._joint = JointCalibrator.from_bytes(arrays["0"].tobytes())
-        self._labels = {str(name): unpack(label) for name, label in fields["names"]}
-        self._y_name = fields["y_name"]
+            require(not labels, "a joint calibrator must be the only one")
+            joint = JointCalibrator.from_bytes(state_of(arrays, "0"))
+            check_alike([joint], [self._joint])
+            self._joint = joint
+        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
+        check_alike(restored, [self.calibrator] * len(labels))
+        self._calibrators = dict(zip(labels, restored, strict=True))
+        self._labels, self._y_name = of_names, y_name
 
     @property
     def calibrators(self) -> dict[ClfTarget, Calibrator]:
@@ -704,8 +722,10 @@ class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.
         return {"y_name": self._y_name}, {"calibrator": nest(self._calibrator.to_bytes())}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        self._calibrator = Calibrator.from_bytes(arrays["calibrator"].tobytes())
-        self._y_name = fields["y_name"]
+        calibrator = Calibrator.from_bytes(state_of(arrays, "calibrator"))
+        check_alike([calibrator], [self.calibrator])
+        self._y_name = as_name(fields["y_name"], "y_name", none=True)
+        self._calibrator = calibrator
 
     @property
     def _wrapped_model(self) -> base.Regressor:

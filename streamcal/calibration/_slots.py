@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import require
+from streamcal._state import Arrays, array_of, require
 from streamcal.kernels.hull import EDGE
 from streamcal.kernels.score_index import (
     CAPACITY,
     CHUNK,
     CHUNK_HEAD,
+    DELTA,
     INNER,
     N_FREE,
     NODE,
@@ -67,42 +68,66 @@ def read_tree(
 
 def check_edges(tree: Tree, lengths: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
     """Raise unless these are edges that cover the chunks of a tree and have room in them."""
-    require(lengths.shape == (len(lengths),) and sums.shape == (len(lengths), 2), "shapes differ")
-    require(lengths.dtype == np.int64 and sums.dtype == np.float64, "edges must be numbers")
-    require((lengths > 0).all() and (lengths <= SLOTS).all(), "an edge must cover slots")
-    require(np.isfinite(sums).all() and (sums[:, 0] > 0.0).all(), "edges must have weight")
+    require(len(lengths) == len(sums), "each edge must have sums")
+    require(((lengths > 0) & (lengths <= SLOTS)).all(), "an edge must cover slots")
+    require((sums[:, 0] > 0.0).all(), "edges must have weight")
     sizes = tree.shape[tree.shape != INNER]
     ends, starts = np.cumsum(lengths), np.cumsum(sizes) - sizes
     bounds = np.append(starts[1:], sizes.sum())
-    require(np.isin(bounds[bounds > 0], ends).all(), "edges must cover chunks")
     require(lengths.sum() == sizes.sum(), "edges must cover all slots")
+    require(np.isin(bounds[bounds > 0], ends).all(), "edges must cover chunks")
     n_edges = np.bincount(np.searchsorted(starts, ends) - 1, minlength=len(starts))
     room = (CHUNK - CHUNK_HEAD - SLOT * sizes) // EDGE
     require((n_edges <= room).all(), "edges must have room")
 
 
+def check_hulls(
+    tree: Tree,
+    slots: NDArray[np.float64],
+    lengths: NDArray[np.int64],
+    edges: NDArray[np.float64],
+) -> None:
+    """Raise unless edges are what pooling makes of the slots of each chunk, up to rounding.
+
+    ``slots`` and ``edges`` are their sums (W, S), a row each; see `check_edges` for the rest.
+    """
+    if not len(lengths):
+        return
+    starts = np.cumsum(lengths) - lengths
+    (w, s), (edge_w, edge_s) = slots.T, edges.T
+    size = np.add.reduceat(np.abs(s), starts)
+    require(
+        (np.abs(np.add.reduceat(w, starts) - edge_w) <= 5e-13 * edge_w).all()
+        and (np.abs(np.add.reduceat(s, starts) - edge_s) <= 5e-13 * size).all(),
+        "edges must have the sums of their slots",
+    )
+    # Slopes rise from edge to edge of a chunk, by the very products that pooling compares.
+    sizes = tree.shape[tree.shape != INNER]
+    inside = ~np.isin(starts[1:], np.cumsum(sizes))
+    rises = edge_s[1:] * edge_w[:-1] > edge_s[:-1] * edge_w[1:]
+    require((rises | ~inside).all(), "edges must rise")
+    # Within an edge no first slots have a mean below that of all, or they would not be pooled. In
+    # parts of the edge's size, so that one running sum over all edges keeps their digits.
+    mean, scale = edge_s / edge_w, size + np.abs(edge_s)
+    scale[scale == 0.0] = 1.0
+    above = (s - np.repeat(mean, lengths) * w) / np.repeat(scale, lengths)
+    run = np.cumsum(above)
+    before = np.repeat(run[starts] - above[starts], lengths)
+    require((run - before >= -1e-9).all(), "edges must be pooled for a reason")
+
+
 def check_slots(
-    scores: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    growth: float,
+    scores: NDArray[np.float64], sums: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> None:
     """Raise unless these are slots of a score index; ``sums`` has a column for each score."""
-    n = len(scores)
-    require(scores.shape == counts.shape == (n,) and sums.shape[1:] == (n,), "shapes differ")
-    require(scores.dtype == sums.dtype == np.float64, "scores must be floats")
-    require(counts.dtype == np.int64, "counts must be integers")
-    require(np.isfinite(scores).all() and np.isfinite(sums).all(), "sums must be finite")
-    require((np.diff(scores) > 0).all(), "scores must increase")
+    require(len(counts) == len(scores) == sums.shape[1], "each score must have sums and a count")
+    require((np.diff(scores) > 0.0).all(), "scores must increase")
     require((counts > 0).all() and (counts < 2**31).all(), "counts must be positive")
-    require(0 < growth < math.inf, "growth must be positive")
 
 
 def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
-    """Raise unless a tree in preorder is whole and its keys part the scores of its chunks."""
+    """Raise unless a tree in preorder is whole and balanced, and its keys part the scores."""
     shape, keys = tree
-    require(shape.ndim == 1 and shape.dtype == np.int64, "the tree must be a list of sizes")
-    require(keys.ndim == 1 and keys.dtype == np.float64, "the keys must be floats")
     require(len(shape) == 2 * len(keys) + 1, "the tree must have one key per node")
     require(((shape == INNER) | (shape >= 0)).all(), "sizes must not be negative")
     require(bool((shape <= SLOTS).all()), f"a chunk must hold at most {SLOTS} scores")
@@ -119,15 +144,36 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
             require(low < key < high, "keys must be in order")
             n_keys += 1
             waiting += [(key, high), (low, key)]
-            require(len(waiting) < 200, "the tree must be balanced")
         elif size:
             require(low <= scores[row] and scores[row + size - 1] < high, "keys must part scores")
             row += size
     require(not waiting, "the tree must be whole")
+    # Kernels walk trees with stacks that are long enough for balanced ones. Backwards, the children
+    # of a node have been counted when it comes: the left one last.
+    leaves: list[int] = []
+    for size in reversed(shape.tolist()):
+        if size != INNER:
+            leaves.append(1)
+            continue
+        left, right = leaves.pop(), leaves.pop()
+        require(max(left, right) <= DELTA * min(left, right), "the tree must be balanced")
+        leaves.append(left + right)
 
 
-def check_queue(queue: NDArray[np.float64], window: int | None) -> None:
-    """Raise unless these can be the samples of a window."""
-    require(queue.shape == (len(queue), 3) and queue.dtype == np.float64, "the queue has 3 columns")
+def read_queue(arrays: Arrays, name: str, window: int | None) -> NDArray[np.float64]:
+    """Return the samples of a window, three numbers a row, the first of them the score; or raise.
+
+    The second is the weight; 0 marks a sample that was taken back.
+    """
+    queue = array_of(arrays, name, None, 3)
     require(len(queue) <= (window or 0), "the queue must fit the window")
-    require(np.isfinite(queue).all(), "the queue must be finite")
+    return queue
+
+
+def check_held(
+    queue: NDArray[np.float64], scores: NDArray[np.float64], counts: NDArray[np.int64]
+) -> None:
+    """Raise unless the slots hold all samples that wait to be forgotten, and those only."""
+    require(np.isin(queue, scores).all(), "the window must hold scores that are known")
+    n_held = np.bincount(np.searchsorted(scores, queue), minlength=len(scores))
+    require((n_held <= counts).all(), "counts must be those of the window")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, require
+from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -227,17 +227,33 @@ class AnytimeCalibrator(Calibrator):
         return {"n_learned": self._n_learned, "due": self._due, "rounds": rounds}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        samples, n_learned = arrays["samples"], int(fields["n_learned"])
-        require(samples.shape == (min(n_learned, self.window), 3), "samples must fill the window")
+        n_learned = as_int(fields["n_learned"], "n_learned")
+        due = as_int(fields["due"], "due", 0, self.every)
+        samples = array_of(arrays, "samples", min(n_learned, self.window), 3)
         scores, y, w = samples.T
         self._check_samples(scores, y, w)
         if fields["rounds"] is not None:
-            blocks: dict[str, Any] = {name: arrays[name] for name in _BLOCKS}
-            rounds, interpolation = int(fields["rounds"]), self.interpolation
-            self._serve(AnytimeStaircase(**blocks, rounds=rounds, interpolation=interpolation))
-        self._n_learned, self._due = n_learned, int(fields["due"])
+            rounds = as_int(fields["rounds"], "rounds")
+            self._serve(self._read_staircase(arrays, rounds))
+        self._n_learned, self._due = n_learned, due
         if len(samples):
             self._samples = np.ascontiguousarray(samples, dtype=np.float64)
+
+    def _read_staircase(self, arrays: Arrays, rounds: int) -> AnytimeStaircase:
+        """Return the staircase in a state, or raise."""
+        blocks: dict[str, Any] = {name: array_of(arrays, name, None) for name in _BLOCKS[:2]}
+        n_blocks = len(blocks["lower"])
+        for name in _BLOCKS[2:]:
+            may_be_infinite = name in ("values", "floors", "ceilings")
+            blocks[name] = array_of(arrays, name, n_blocks, finite=not may_be_infinite)
+        centers, values, weights = blocks["centers"], blocks["values"], blocks["weights"]
+        inside = (blocks["lower"] <= centers) & (centers <= blocks["upper"])
+        require(inside.all() and (weights > 0.0).all(), "blocks must have weight and center")
+        ends = self._loss.z_range
+        require((values >= ends.low).all() and (values <= ends.high).all(), "values are in range")
+        bounded = (blocks["floors"] <= values) & (values <= blocks["ceilings"])
+        require(bounded.all(), "values must lie between their bounds")
+        return AnytimeStaircase(**blocks, rounds=rounds, interpolation=self.interpolation)
 
     def _run(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool

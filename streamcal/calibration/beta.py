@@ -9,13 +9,14 @@ online Newton steps, as `streamcal.PlattCalibrator` does.
 
 import numpy as np
 
-from streamcal._state import Arrays, Fields, require
+from streamcal._state import Arrays, Fields, array_of, as_float, require
 from streamcal._validation import as_score, as_weight, check_half_life
 from streamcal.calibration.probability import (
     ProbabilityCalibrator,
     as_label,
     as_probability,
     check_clip,
+    check_curvature,
 )
 from streamcal.kernels import newton as kernels
 
@@ -37,7 +38,7 @@ class BetaCalibrator(ProbabilityCalibrator):
         Halve the hold of past samples on the step size with every so many that follow, at least
         0.1: the map then follows a stream that drifts. None: steps get ever smaller.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5).
+        Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5).
 
     Raises
     ------
@@ -112,9 +113,9 @@ class BetaCalibrator(ProbabilityCalibrator):
         return {"n": float(numbers[kernels.N_LEARNED])}, {"numbers": numbers[kernels.THETA :]}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers = arrays["numbers"]
-        require(numbers.shape == (12,) and np.isfinite(numbers).all(), "numbers must be finite")
+        numbers, n = array_of(arrays, "numbers", 12), as_float(fields["n"], "n", 0.0)
         require((numbers[:2] >= 0.0).all(), "slopes must not be negative")
-        require(fields["n"] >= 0.0, "a count must not be negative")
+        require((np.abs(numbers[:3]) <= self.limit).all(), "parameters must be within the limit")
+        check_curvature(numbers[3:].reshape(3, 3))
         self._numbers[kernels.THETA :] = numbers
-        self._numbers[kernels.N_LEARNED] = fields["n"]
+        self._numbers[kernels.N_LEARNED] = n

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, require
+from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -123,19 +123,26 @@ class ConvexPAVStack(PAVStack):
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        samples, starts, values = arrays["samples"], arrays["starts"], arrays["values"]
-        require(samples.shape[0] == 3 and samples.dtype == np.float64, "samples have 3 numbers")
+        samples = array_of(arrays, "samples", 3, None)
+        starts = array_of(arrays, "starts", None, dtype=np.int64)
+        values = array_of(arrays, "values", len(starts), finite=False)
         x, y, w = np.ascontiguousarray(samples)
         if len(x):
             self._check_order(x)
         self._convex.check_labels(y)
         as_weights(w, len(x))
-        opens = int(fields["open"])
+        opens = as_int(fields["open"], "open", 0, len(x))
         require(opens == np.searchsorted(x, x[-1:].sum()), "the greatest score must be open")
-        require(starts.shape == values.shape and values.dtype == np.float64, "shapes differ")
         require((len(starts) > 0) == (opens > 0), "all but the greatest score must have blocks")
         require((np.diff(starts, prepend=-1, append=opens) > 0).all(), "blocks must have samples")
         require(starts[:1].sum() == 0 and (np.diff(values) > 0.0).all(), "values must increase")
+        require((x[starts[1:]] > x[starts[1:] - 1]).all(), "a score must have one block")
+        if len(starts):
+            low: Any = self._convex.z_range.low
+            high: Any = self._convex.z_range.high
+            if self._convex.minimized_by_label:
+                low, high = (f.reduceat(y[:opens], starts) for f in (np.minimum, np.maximum))
+            require(((low <= values) & (values <= high)).all(), "values must be in range")
         self._samples, self._size, self._open = np.ascontiguousarray(samples), len(x), opens
         self._last = float(x[-1]) if len(x) else -math.inf
         self._weight = float(w.sum())

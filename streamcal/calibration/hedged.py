@@ -17,7 +17,6 @@ ago. See `HedgedCalibrator` on what to do then.
 """
 
 import inspect
-import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain
@@ -27,8 +26,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, nest, require
-from streamcal._validation import SMALLEST, as_number, as_weight
+from streamcal._state import (
+    Arrays,
+    Fields,
+    array_of,
+    as_float,
+    as_int,
+    check_alike,
+    nest,
+    require,
+    state_of,
+)
+from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -85,8 +94,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         How many samples are served before the label of one comes. None learns it from the tickets
         of `serve_one`; without any, labels are taken to come at once.
     clip : float
-        Answers nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
-        and trees answer 0 and 1, which would cost an infinite loss.
+        Answers nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
+        Bayes and trees answer 0 and 1, which would cost an infinite loss.
 
     Raises
     ------
@@ -229,30 +238,43 @@ class HedgedCalibrator(ProbabilityCalibrator):
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        table, waiting = arrays["table"], arrays["waiting"]
-        require(table.shape == self._table.shape, "the table must be that of the parameters")
-        require(np.isfinite(table).all(), "weights must be finite")
-        settings = [array[:, kernels.SHARE].tolist() for array in (table, self._table)]
-        require(settings[0] == settings[1], "shares must be those of the parameters")
-        require((table[-2] == self._table[-2]).all(), "the prior must be that of the parameters")
-        shared = table[:-2][table[:-2, kernels.SHARE] > 0.0, _FIRST:]
-        require((shared >= 0.0).all() and shared.any(axis=1).all(), "weights must not be negative")
-        counts = fields["n_learned"], fields["n_served"], fields["mean_delay"]
-        require(all(0 <= count < math.inf for count in counts), "counts must not be negative")
-        require(len(waiting) <= (self.delay or 0), "no more samples may wait than the delay")
-        for sample in waiting.tolist():
-            as_probability(sample[0]), as_label(sample[1]), as_weight(sample[2])
-        n = len(self._calibrators)
-        restored = [Calibrator.from_bytes(arrays[str(i)].tobytes()) for i in range(len(arrays) - 2)]
-        expected = [*self._calibrators, *self._then]
-        same = [repr(a) == repr(b) for a, b in zip(restored, expected, strict=True)]
-        require(all(same), "calibrators must be those of the parameters")
-        self._n_learned, self._n_served = int(counts[0]), int(counts[1])
-        self._mean_delay = float(counts[2])
+        table, waiting = array_of(arrays, "table", *self._table.shape), self._read_waiting(arrays)
+        self._check_table(table)
+        n_learned = as_int(fields["n_learned"], "n_learned")
+        n_served = as_int(fields["n_served"], "n_served")
+        mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
+        n, expected = len(self._calibrators), [*self._calibrators, *self._then]
+        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
+        check_alike(restored, expected)
+        self._n_learned, self._n_served, self._mean_delay = n_learned, n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
         self._table[:] = table
         self._take(restored[:n])
         self._then = restored[n:]
+
+    def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
+        """Return the samples in a state that the calibrators of then have not learned, or raise."""
+        waiting = array_of(arrays, "waiting", None, 3)
+        require(len(waiting) <= (self.delay or 0), "no more samples may wait than the delay")
+        shares, weights = waiting[:, :2], waiting[:, 2]
+        require(((shares >= 0.0) & (shares <= 1.0)).all(), "probabilities must be in [0, 1]")
+        require(((weights >= SMALLEST) & (weights <= LARGEST)).all(), "weights must be in range")
+        return waiting
+
+    def _check_table(self, table: NDArray[np.float64]) -> None:
+        """Raise unless the weights in a state can be those of these calibrators and shares."""
+        shares = table[:, kernels.SHARE]
+        same = (shares == self._table[:, kernels.SHARE]).all()
+        require(same, "shares must be those of the parameters")
+        require((table[-2] == self._table[-2]).all(), "the prior must be that of the parameters")
+        require(table[-1, kernels.LOG_SHARE] == 0.0, "what is served is no share")
+        require(table[:-2, kernels.LOG_SHARE].max() == 0.0, "the best share must have the log 0")
+        alone = shares[:-2] == 0.0
+        logs, weights = table[:-2][alone, _FIRST:], table[:-2][~alone, _FIRST:]
+        # Of few calibrators one has a log near 0; the least prior is far above this bound.
+        require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
+        for row in (*weights, table[-1, _FIRST:]):
+            require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-6, "weights must sum to 1")
 
     # ------------------------------------------------------------------------------ what it holds
 

@@ -9,9 +9,10 @@ with them, so that bins of the moment hold the labels of all samples that would 
 
 import numpy as np
 
-from streamcal._state import Arrays, Fields, require
+from streamcal._state import Arrays, Fields, array_of, as_float, require
 from streamcal._validation import LARGEST, as_number, as_weight, check_half_life
 from streamcal.calibration.probability import (
+    MOST_BINS,
     ProbabilityCalibrator,
     as_label,
     as_probability,
@@ -21,6 +22,7 @@ from streamcal.kernels import histogram as kernels
 
 _LARGEST_GROWTH = 2.0**128
 _CELLS_PER_BIN = 16
+_FIRST_CELLS = 64
 
 
 class HistogramCalibrator(ProbabilityCalibrator):
@@ -32,7 +34,7 @@ class HistogramCalibrator(ProbabilityCalibrator):
     Parameters
     ----------
     n_bins : int
-        How many bins, at least 1.
+        How many bins, from 1 to 1,000,000.
     half_life : float, optional
         Halve the weight of all samples with every so many that follow, at least 0.1.
     prior : float
@@ -56,14 +58,16 @@ class HistogramCalibrator(ProbabilityCalibrator):
     def __init__(
         self, n_bins: int = 15, half_life: float | None = None, prior: float = 1.0
     ) -> None:
-        check_count(n_bins, "n_bins", 1)
+        check_count(n_bins, "n_bins", 1, MOST_BINS)
         check_half_life(half_life)
         if not 0.0 <= as_number(prior, "prior") <= LARGEST:
             raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        self._cells = np.zeros((_CELLS_PER_BIN * n_bins + 1, 4))
+        # One row more than there may be cells: when that is taken too, two cells are merged.
+        self._most_rows = _CELLS_PER_BIN * int(n_bins) + 1
+        self._cells = np.zeros((min(_FIRST_CELLS, self._most_rows), 4))
         self._n_cells = 0
         self._rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
         self._growth = 1.0
@@ -85,7 +89,16 @@ class HistogramCalibrator(ProbabilityCalibrator):
             self._growth = 1.0
             self._drop_vanished()
         weight *= self._growth
+        self._make_room()
         self._n_cells = kernels.add(self._cells, self._n_cells, p, label, weight)
+
+    def _make_room(self) -> None:
+        """Have a row for one more cell, and one behind it until there are as many as may be."""
+        rows = len(self._cells)
+        if self._n_cells + 1 >= rows and rows < self._most_rows:
+            cells = np.zeros((min(2 * rows, self._most_rows), 4))
+            cells[: self._n_cells] = self._cells[: self._n_cells]
+            self._cells = cells
 
     def _drop_vanished(self) -> None:
         """Drop the cells of which nothing is left."""
@@ -107,12 +120,15 @@ class HistogramCalibrator(ProbabilityCalibrator):
         return {"growth": self._growth}, {"cells": self._cells[: self._n_cells]}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        cells, growth = arrays["cells"], fields["growth"]
-        require(cells.ndim == 2 and cells.shape[1] == 4, "a cell must have four numbers")
-        require(len(cells) < len(self._cells), "there must be no more cells than the bins allow")
-        require(np.isfinite(cells).all() and (np.diff(cells[:, 0]) > 0.0).all(), "scores ascend")
-        require((cells[:, kernels.WEIGHT] > 0.0).all(), "weights must be positive")
-        require(1.0 <= growth <= _LARGEST_GROWTH, "growth must be in its range")
+        cells = array_of(arrays, "cells", None, 4)
+        growth = as_float(fields["growth"], "growth", 1.0, _LARGEST_GROWTH)
+        require(len(cells) < self._most_rows, "there must be no more cells than the bins allow")
+        scores, weights, *sums = cells.T
+        require((np.diff(scores) > 0.0).all(), "scores must increase")
+        require((weights > 0.0).all() and np.isfinite(weights.sum()), "weights must be positive")
+        require(not len(cells) or (scores[0] >= 0.0 and scores[-1] <= 1.0), "scores are in [0, 1]")
+        for total in sums:  # of labels and of scores, which are in [0, 1]
+            require((total >= 0.0).all() and (total <= weights).all(), "sums must be in range")
+        self._n_cells, self._growth = len(cells), growth
+        self._cells = np.zeros((min(len(cells) + _FIRST_CELLS, self._most_rows), 4))
         self._cells[: len(cells)] = cells
-        self._n_cells = len(cells)
-        self._growth = float(growth)

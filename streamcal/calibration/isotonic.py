@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, require
+from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
     LARGEST,
     as_number,
@@ -22,11 +22,14 @@ from streamcal.calibration._slots import (
     Tree,
     balanced,
     check_edges,
-    check_queue,
+    check_held,
+    check_hulls,
     check_slots,
     check_tree,
+    read_queue,
     read_tree,
 )
+from streamcal.calibration._sums import check_sums
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.snapshot import Snapshot
@@ -304,7 +307,7 @@ class IsotonicCalibrator(Calibrator):
         odd = np.arange(len(gaps)) % 2 == 1
         closer = (gaps[:-1] < gaps[1:]) | ((gaps[:-1] == gaps[1:]) & ~odd[:-1])
         narrow = np.flatnonzero(np.r_[True, ~closer] & np.r_[closer, True])
-        most = max(1, self.max_scores // 8)
+        most = max(1, int(self.max_scores) // 8)
         left = np.sort(narrow[np.argsort(gaps[narrow], kind="stable")[:most]])
         left_heavier = sums[0, left] >= sums[0, left + 1]
         gone, stays = left + left_heavier, left + ~left_heavier
@@ -679,19 +682,30 @@ class IsotonicCalibrator(Calibrator):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         from streamcal.kernels import transfer
 
-        scores, sums, counts = arrays["scores"], arrays["sums"], arrays["counts"]
-        queue, nodes = arrays["queue"], arrays["nodes"]
-        lengths, edges = arrays["lengths"], arrays["edges"]
+        scores, sums = array_of(arrays, "scores", None), array_of(arrays, "sums", 2, None)
+        counts = array_of(arrays, "counts", None, dtype=np.int64)
+        shape = array_of(arrays, "shape", None, dtype=np.int64)
+        lengths = array_of(arrays, "lengths", None, dtype=np.int64)
+        edges = array_of(arrays, "edges", None, 2)
+        nodes = arrays["nodes"]  # which may hold infinite slopes
+        require(nodes.dtype == np.float64 and not np.isnan(nodes).any(), "nodes must hold numbers")
         require(nodes.shape == (len(nodes), index.NODE), "a node has as many numbers as that")
-        tree = Tree(arrays["shape"], np.ascontiguousarray(nodes[:, index.NODE_KEY]))
-        check_slots(scores, sums, counts, fields["growth"])
-        require(len(sums) == 2 and (sums[0] > 0.0).all(), "weights must be positive")
+        queue = read_queue(arrays, "queue", self.window)
+        growth = as_float(fields["growth"], "growth", 2.0**-200, kernels.LARGEST_GROWTH)
+        n_merged = as_int(fields["n_merged"], "n_merged")
+
+        tree = Tree(shape, np.ascontiguousarray(nodes[:, index.NODE_KEY]))
+        check_slots(scores, sums, counts)
+        require(len(scores) <= self.max_scores, "there must be no more scores than are kept")
+        check_sums(sums[0], sums[1], self._loss)
         check_tree(tree, scores)
         check_edges(tree, lengths, edges)
-        require(nodes.dtype == np.float64 and not np.isnan(nodes).any(), "nodes must hold numbers")
-        check_queue(queue, self.window)
-        self._n_merged = int(fields["n_merged"])
-        self._data[kernels.GROWTH] = fields["growth"]
+        check_hulls(tree, sums.T, lengths, edges)
+        waiting = queue[queue[:, 1] != 0.0]
+        check_held(waiting[:, 0], scores, counts)
+        check_sums(waiting[:, 1], waiting[:, 2], self._loss)
+        self._n_merged = n_merged
+        self._data[kernels.GROWTH] = growth
         if self.window:
             room = min(max(_FIRST_QUEUE, 2 * len(queue)), self.window + 1)
             self._queue = np.zeros((room, 3))

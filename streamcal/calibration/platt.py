@@ -7,18 +7,22 @@ Scaling with Calibeating*, ICML 2023, Section 2: its regret against the best (a,
 grows with log n only, whatever the data.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._state import Arrays, Fields, require
+from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import as_score, as_weight, check_half_life
 from streamcal.calibration.probability import (
+    MOST_BINS,
     ProbabilityCalibrator,
     as_label,
     as_probabilities,
     as_probability,
     check_clip,
     check_count,
+    check_curvature,
 )
 from streamcal.kernels import platt as kernels
 
@@ -38,11 +42,11 @@ class PlattCalibrator(ProbabilityCalibrator):
     radius : float
         The parameters (a, b) stay within this distance from the origin; more than 1.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
-        and trees answer 0 and 1, whose log odds are infinite.
+        Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
+        Bayes and trees answer 0 and 1, whose log odds are infinite.
     calibeating : int
         Into how many bins of equal width the answers are sorted, each then replaced by the mean
-        label of those before it in its bin; 0 for none. See Notes.
+        label of those before it in its bin; 0 for none, at most 1,000,000. See Notes.
     half_life : float, optional
         Halve the hold of past samples on the step size, and their weight in the bins, with every
         so many that follow, at least 0.1. None: steps get ever smaller.
@@ -94,7 +98,7 @@ class PlattCalibrator(ProbabilityCalibrator):
         if not as_score(radius, "radius") > 1.0:
             raise ValueError(f"`radius` must be more than 1, got {radius}")
         check_clip(clip)
-        check_count(calibeating, "calibeating", 0)
+        check_count(calibeating, "calibeating", 0, MOST_BINS)
         check_half_life(half_life)
         self.gamma = gamma
         self.prior = prior
@@ -165,14 +169,20 @@ class PlattCalibrator(ProbabilityCalibrator):
             "bins": state[kernels.SIZE :].reshape(2, -1),
         }
 
+    @classmethod
+    def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
+        n_bins = parameters.get("calibeating", 0)
+        require(n_bins == array_of(arrays, "bins", 2, None).shape[1], "bins must be as many")
+
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers, bins = arrays["numbers"], arrays["bins"]
         size = kernels.N_LEARNED + 1
-        require(numbers.shape == (size,) and np.isfinite(numbers).all(), "numbers must be finite")
-        curvatures = numbers[[kernels.AA, kernels.BB]]
-        require((curvatures > 0.0).all(), "curvatures must be positive")
-        require(bins.shape == (2, self.calibeating), "bins must be those of the parameters")
+        numbers = array_of(arrays, "numbers", size)
+        bins = array_of(arrays, "bins", 2, self.calibeating)
+        slope, intercept, aa, ab, bb, n_learned = numbers.tolist()
+        check_curvature(np.array([[aa, ab], [ab, bb]]))
+        within = math.hypot(slope, intercept) <= self.radius * (1.0 + 1e-9)
+        require(within, "slope and intercept must be within the radius")
+        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
         require((bins[1] >= 0.0).all() and (bins[1] <= bins[0]).all(), "labels must be in [0, 1]")
-        require(np.isfinite(bins).all(), "weights must be finite")
         self._state[:size] = numbers
         self._state[kernels.SIZE :] = bins.ravel()

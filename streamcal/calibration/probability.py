@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, as_score, as_vector
+from streamcal._state import require
+from streamcal._validation import MOST_COUNT, as_number, as_score, as_vector
 from streamcal.calibration.base import Calibrator
 from streamcal.losses import Log
 
 _LOSS = Log()
 _ROUNDING = 1e-9
+MOST_BINS = 1_000_000
+"""Bins that probabilities may be sorted into; each costs memory, and time for each sample."""
 
 
 class ProbabilityCalibrator(Calibrator):
@@ -71,12 +74,24 @@ def as_label(y: float) -> float:
 
 
 def check_clip(clip: float) -> None:
-    """Raise unless ``clip`` lies in (0, 0.5)."""
-    if not 0.0 < as_score(clip, "clip") < 0.5:
-        raise ValueError(f"`clip` must lie in (0, 0.5), got {clip}")
+    """Raise unless ``clip`` lies in [1e-15, 0.5): of less, 1 - clip would be 1."""
+    if not 1e-15 <= as_score(clip, "clip") < 0.5:
+        raise ValueError(f"`clip` must lie in [1e-15, 0.5), got {clip}")
 
 
-def check_count(n: Any, name: str, least: int) -> None:
-    """Raise unless ``n`` is an int of at least ``least``."""
+def check_count(n: Any, name: str, least: int, most: int = MOST_COUNT) -> None:
+    """Raise unless ``n`` is an int from ``least`` to ``most``."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
         raise ValueError(f"`{name}` must be an int of at least {least}, got {n!r}")
+    if n > most:
+        raise ValueError(f"`{name}` must be an int of at most {most}, got one beyond")
+
+
+def check_curvature(matrix: NDArray[np.float64]) -> None:
+    """Raise unless a matrix in a state can be a curvature, whose products are finite."""
+    diagonal = np.diagonal(matrix)
+    require((diagonal > 0.0).all() and (diagonal < 1e120).all(), "curvatures must be positive")
+    # Weighted outer products of gradients, up to rounding.
+    most = np.sqrt(np.outer(diagonal, diagonal))
+    require((np.abs(matrix - matrix.T) <= 1e-6 * most).all(), "the curvature must be symmetric")
+    require((np.abs(matrix) <= (1.0 + 1e-6) * most).all(), "curvatures must be positive definite")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, Stateful, require
+from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
@@ -23,6 +23,7 @@ from streamcal._validation import (
     as_weight,
     check_choice,
 )
+from streamcal.calibration._sums import check_sums
 from streamcal.calibration.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
@@ -223,19 +224,24 @@ scores in any order
         return totals, {"stack": self._stack[: self._size]}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        stack = arrays["stack"]
-        require(stack.dtype == np.float64 and np.isfinite(stack).all(), "sums must be finite")
-        require(stack.shape == (len(stack), pav.COLUMNS), "a block has as many numbers as pav says")
-        lower, upper, weights, _, _, means = np.ascontiguousarray(stack.T)
-        require((weights > 0.0).all(), "weights must be positive")
+        stack = array_of(arrays, "stack", None, pav.COLUMNS, finite=False)  # moments may overflow
+        lower, upper, weights, sums, _, means = np.ascontiguousarray(stack.T)
+        require(np.isfinite([lower, upper, sums, means]).all(), "blocks must be finite")
+        check_sums(weights, sums, self._loss)
+        require((means == sums / weights).all(), "means must be those of the sums")
         if len(stack) > 1:  # the last row is a sample that has not been pooled
             blocks = lower[:-1], upper[:-1], means[:-1]
             require(pav.in_order(*blocks) and lower[-1] > upper[-2], "blocks must be in order")
-        last, weight, magnitude = (float(fields[name]) for name in ("last", "weight", "magnitude"))
-        require(last == (upper[-1] if len(stack) else -math.inf), "the last score must be that")
-        require(0.0 <= weight + magnitude < math.inf, "totals must be finite")
+        last = upper[-1] if len(stack) else -math.inf
+        require(fields["last"] == last, "the last score must be that of the last block")
+        require((lower[-1:] == upper[-1:]).all(), "the last block must have one score")
+        # Totals bound what blocks can sum up to, so that this stays finite.
+        weight = as_float(fields["weight"], "weight", (1.0 - 1e-9) * float(weights.sum()))
+        least = (1.0 - 1e-9) * float(np.abs(sums).sum())
+        magnitude = as_float(fields["magnitude"], "magnitude", least)
+        require(weight + magnitude < math.inf, "totals must be finite")
         self._stack, self._size = np.ascontiguousarray(stack), len(stack)
-        self._last, self._weight, self._magnitude = last, weight, magnitude
+        self._last, self._weight, self._magnitude = float(last), weight, magnitude
 
     def _check_order(self, x: NDArray[np.float64]) -> int:
         """Return how the scores of some samples are ordered; raise if they are late."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal._state import Arrays, Fields, require
-from streamcal._validation import as_number, as_score, as_weight, check_half_life
+from streamcal._state import Arrays, Fields, array_of, as_float, require
+from streamcal._validation import as_score, as_weight, check_half_life
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.probability import as_probability, check_clip
+from streamcal.calibration.probability import as_probability, check_clip, check_curvature
 from streamcal.kernels import newton as kernels
 
 
@@ -36,7 +36,7 @@ class TemperatureCalibrator(JointCalibrator):
         Halve the hold of past samples on the step size with every so many that follow, at least
         0.1. None: steps get ever smaller.
     clip : float
-        Probabilities below this count as this; in (0, 0.5).
+        Probabilities below this count as this; in [1e-15, 0.5).
 
     Raises
     ------
@@ -121,9 +121,9 @@ class TemperatureCalibrator(JointCalibrator):
         return {"n": float(numbers[kernels.N_LEARNED])}, {"numbers": numbers[kernels.THETA :]}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers = arrays["numbers"]
-        require(numbers.shape == (2,) and np.isfinite(numbers).all(), "numbers must be finite")
-        require((numbers > 0.0).all(), "numbers must be positive")
-        require(as_number(fields["n"], "n") >= 0.0, "a count must not be negative")
+        numbers, n = array_of(arrays, "numbers", 2), as_float(fields["n"], "n", 0.0)
+        within = 1.0 / self.limit <= numbers[0] <= self.limit
+        require(within, "the exponent must be within the limit")
+        check_curvature(numbers[1:].reshape(1, 1))
         self._numbers[kernels.THETA :] = numbers
-        self._numbers[kernels.N_LEARNED] = fields["n"]
+        self._numbers[kernels.N_LEARNED] = n

@@ -12,7 +12,7 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
-from streamcal._state import Arrays, Fields, nest, pack, unpack
+from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
 from streamcal._validation import as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
@@ -99,7 +99,7 @@ class TopLabelCalibrator(JointCalibrator):
         return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        self._calibrators = {
-            unpack(label): Calibrator.from_bytes(arrays[str(at)].tobytes())
-            for at, label in enumerate(fields["labels"])
-        }
+        labels = as_names(fields["labels"], "labels")
+        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
+        check_alike(restored, [self._prototype] * len(labels))
+        self._calibrators = dict(zip(labels, restored, strict=True))

@@ -7,7 +7,7 @@ tends to half of it: online F-measure optimisation), and with a frame of samples
 jointly.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
 from streamcal._routing import Routing, name_of
-from streamcal._state import Arrays, Fields, Stateful, pack, require, unpack
-from streamcal._validation import as_number
+from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
+from streamcal._validation import MOST_COUNT, as_number
 from streamcal.decision.maximize import (
     Counts,
     Decision,
@@ -89,6 +89,9 @@ class DecisionClassifier(
             raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")
         if half_life is not None and not 0.0 < as_number(half_life, "half_life") < np.inf:
             raise ValueError(f"`half_life` must be a positive number or None, got {half_life!r}")
+        positive: Any = pos_val
+        if not isinstance(positive, Hashable) or positive is None or positive != positive:
+            raise ValueError(f"`pos_val` must be a label, got {pos_val!r}")
         self.classifier = classifier
         self.metric = metric
         self.history = history
@@ -113,11 +116,12 @@ class DecisionClassifier(
         return {"negative": pack(self._negative)}, counts
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        for counts in (arrays["claimed"], arrays["realised"]):
-            require(counts.shape == (4,) and np.isfinite(counts).all(), "there are 4 counts")
-            require(counts.dtype == np.float64 and (counts >= 0.0).all(), "counts are not negative")
-        self._negative = unpack(fields["negative"])
-        self._claimed, self._realised = arrays["claimed"], arrays["realised"]
+        claimed, realised = array_of(arrays, "claimed", 4), array_of(arrays, "realised", 4)
+        for counts in (claimed, realised):
+            require(((counts >= 0.0) & (counts <= MOST_COUNT)).all(), "counts are not negative")
+        negative = as_name(unpack(fields["negative"]), "negative", none=True)
+        require(negative != self.pos_val, "the negative label must be another")
+        self._negative, self._claimed, self._realised = negative, claimed, realised
 
     @property
     def _wrapped_model(self) -> base.Classifier:

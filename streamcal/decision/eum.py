@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
-from streamcal._state import Arrays, Fields, Stateful, require
+from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -28,7 +28,8 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
-from streamcal.calibration._slots import Tree, check_queue, check_slots, check_tree, read_tree
+from streamcal.calibration._slots import Tree, check_slots, check_tree, read_queue, read_tree
+from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.decision.metrics import as_parameter, get_metric
 from streamcal.kernels import score_index as index
 from streamcal.kernels.confusion_index import NEED_ROOM, best_threshold, change, walk
@@ -202,20 +203,23 @@ class EUMThreshold(Stateful, Cloned):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         from streamcal.kernels import transfer
 
-        slots, counts, recent = arrays["slots"], arrays["counts"], arrays["recent"]
-        tree = Tree(arrays["shape"], arrays["keys"])
-        require(slots.shape == (len(slots), 3), "a slot has a score and two sums")
+        slots = array_of(arrays, "slots", None, 3)
+        counts = array_of(arrays, "counts", None, dtype=np.int64)
+        shape = array_of(arrays, "shape", None, dtype=np.int64)
+        tree = Tree(shape, array_of(arrays, "keys", None))
+        recent = read_queue(arrays, "recent", self.window)
+        growth = as_float(fields["growth"], "growth", 1.0, _LARGEST_GROWTH)
         scores, *sums = np.ascontiguousarray(slots.T)
-        check_slots(scores, np.array(sums), counts, fields["growth"])
-        require((slots[:, 1:] >= 0.0).all(), "sums must not be negative")
+        check_slots(scores, np.array(sums), counts)
+        for held in (slots[:, 1:], recent[:, 1:]):
+            require(((held >= 0.0) & (held < MOST_WEIGHT)).all(), "sums must not be negative")
         check_tree(tree, scores)
-        check_queue(recent, self.window)
         held = np.searchsorted(scores, recent[:, 0])
         require(np.isin(recent[:, 0], scores).all(), "the window must hold scores that are known")
         if self.window:
             n_held = np.bincount(held, minlength=len(scores))
             require((n_held == counts).all(), "counts must be those of the window")
-        self._growth = float(fields["growth"])
+        self._growth = growth
         self._recent = deque(map(tuple, recent.tolist()))
         self._clear(max(8, int((tree.shape != index.INNER).sum()) + 1))
         transfer.build_tree(self._data, self._links, tree.shape, tree.keys)

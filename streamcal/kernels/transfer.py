@@ -184,7 +184,10 @@ def fill_edges(
     sums: NDArray[np.float64],
     nodes: NDArray[np.float64],
 ) -> None:
-    """Give a filled tree the edges and nodes that `dump_edges` and `dump_tree` wrote, unfolded."""
+    """Give a filled tree the edges and nodes that `dump_edges` and `dump_tree` wrote.
+
+    Nodes are left dirty: folding keeps a bridge whose ends hold, and finds one where they do not.
+    """
     n = 0
     c = links[index.FIRST]
     while c != NONE:
@@ -207,7 +210,8 @@ def fill_edges(
         at = index.node_at(code)
         for j in range(index.NODE):
             data[at + j] = nodes[row, j]
-        links[index.node_links_at(code) + index.DIRTY] = index.CLEAN
+        # Both sides: what follows from its ends and its children is found anew, bit for bit.
+        links[index.node_links_at(code) + index.DIRTY] = index.LEFT_DIRTY | index.RIGHT_DIRTY
         row += 1
         below = int(links[index.node_links_at(code) + index.LEFT])
         while below < 0:

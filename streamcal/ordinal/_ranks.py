@@ -27,8 +27,21 @@ from river.utils.dataframe import into_frame, to_numpy
 
 from streamcal import losses
 from streamcal._clone import Cloned
-from streamcal._state import Arrays, Fields, Stateful, nest, pack, require, unpack
-from streamcal._validation import LARGEST, as_number, as_score, check_window
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_int,
+    as_name,
+    check_alike,
+    nest,
+    pack,
+    require,
+    state_of,
+    unpack,
+)
+from streamcal._validation import LARGEST, SMALLEST, as_number, as_score, check_window
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.kernels import cusum as kernels
 
@@ -37,6 +50,7 @@ Features = dict[FeatureName, Any]
 _MOST_LABELS = 1_000  # that are learned: more are a number to regress on, and a mistake
 _SHORTEST_HALF_LIFE = 0.1
 _FIRST_CAPACITY = 8  # features
+_MOST_WEIGHT = 1e230  # in a state: times a feature it is finite
 
 
 class RankLearner(Stateful, Cloned, base.Classifier, ABC):
@@ -175,13 +189,16 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         rows = self._model[at + parts * bounds :].reshape(self._room, parts, width)
         return bias, rows
 
-    def _lay_out(self, n_labels: int, capacity: int) -> None:
-        """Begin a vector for so many labels and features; the head stays, weights are 0."""
+    def _size(self, n_labels: int, capacity: int) -> int:
+        """Return how many numbers a vector for so many labels and features has."""
         bounds = max(n_labels - 1, 0)
         parts = 2 if self._model[kernels.AVERAGED] else 1
         width = 1 if self._model[kernels.SHARED] else bounds
-        n = kernels.HEAD + n_labels**2 + parts * (bounds + capacity * width)
-        model = np.zeros(n)
+        return kernels.HEAD + n_labels**2 + parts * (bounds + capacity * width)
+
+    def _lay_out(self, n_labels: int, capacity: int) -> None:
+        """Begin a vector for so many labels and features; the head stays, weights are 0."""
+        model = np.zeros(self._size(n_labels, capacity))
         model[: kernels.HEAD] = self._model[: kernels.HEAD]
         model[kernels.N_LABELS] = n_labels
         if n_labels > 1:
@@ -261,37 +278,75 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         fields = {"known": pack(self._labels), "room": self._room, "taught": self._n_taught}
         return fields, {"model": self._model, "recent": self._recent, **calibrators}
 
+    @classmethod
+    def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
+        labels, window = parameters.get("labels"), parameters.get("window")
+        recent, model = array_of(arrays, "recent", None, None), array_of(arrays, "model", None)
+        require(window in (None, len(recent)), "the ring must fit the window")
+        n_labels = len(labels) if isinstance(labels, list | tuple) else 0
+        require(n_labels**2 <= len(model), "the model must fit the labels")
+
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        known, room, n_taught = unpack(fields["known"]), fields["room"], fields["taught"]
-        require(isinstance(room, int) and room > 0, "there must be room for features")
-        require(self.labels is None or known == self._labels, "labels must be those given")
-        require(len(set(known)) == len(known), "labels must be different")
+        known = self._read_labels(fields["known"])
+        n_labels, width = len(known), max(len(known), 1) + 1
+        model = array_of(arrays, "model", None)
+        recent = array_of(arrays, "recent", self.window, width)
+        room = as_int(fields["room"], "room", 1)
+        require(len(model) == self._size(n_labels, room), "the model must fit labels and features")
         self._room = room
         self._label_at_once(known)
-        model, recent = arrays["model"], arrays["recent"]
-        require(model.shape == self._model.shape, "the model must fit labels and features")
-        require(recent.shape == self._recent.shape, "the ring must fit labels and window")
-        require(model.dtype == recent.dtype == np.float64, "weights must be floats")
-        require(np.isfinite(model).all() and np.isfinite(recent).all(), "weights must be finite")
-        learned = kernels.SCALE, kernels.COUNT, kernels.MASS, kernels.TOTAL
-        free = {kernels.N_ROWS, *learned, kernels.RANK_LOSS, kernels.N_SEEN}
-        bound = [at for at in range(kernels.HEAD + len(known) ** 2) if at not in free]
-        require((model[bound] == self._model[bound]).all(), "the model must fit the parameters")
-        n_rows, n_seen = model[kernels.N_ROWS], model[kernels.N_SEEN]
-        require(n_rows.is_integer() and 1 <= n_rows <= room, "there must be room for all rows")
+        self._check_model(model)
+        n_seen = int(model[kernels.N_SEEN])
+        n_taught = as_int(fields["taught"], "taught", 0, n_seen)
+        self._check_ring(recent, n_labels, n_seen)
+        n_calibrators = sum(name.startswith("calibrator ") for name in arrays)
+        require(n_calibrators in (0, n_labels - 1), "there must be a calibrator per boundary")
+        require(n_calibrators or not n_taught, "what is taught must have been learned")
+        states = (state_of(arrays, f"calibrator {k}") for k in range(n_calibrators))
+        calibrators = [IsotonicCalibrator.from_bytes(state) for state in states]
+        check_alike(calibrators, [IsotonicCalibrator(window=self.window)] * n_calibrators)
+        self._model, self._recent = model, recent
+        self._calibrators, self._n_taught = calibrators, n_taught
+
+    def _read_labels(self, packed: Any) -> list[ClfTarget]:
+        """Return the labels in a state, or raise unless they are those that may be."""
+        known: list[ClfTarget] = unpack(packed)
+        require(isinstance(known, list), "labels must be a list")
+        require(len(known) == len(set(known)), "labels must be different")
+        if self.labels is not None:
+            require(known == self._labels, "labels must be those given")
+            return known
+        require(len(known) <= _MOST_LABELS, "there must not be more labels than are learned")
+        for label in known:
+            as_name(label, "labels")
+            require(isinstance(label, str) or math.isfinite(label), "labels must be finite")
+        require(known == sorted(known), "labels must be in order")
+        return known
+
+    def _check_model(self, model: NDArray[np.float64]) -> None:
+        """Raise unless a vector of the right size has the settings and can have been learned."""
+        head, n_labels = self._model, int(self._model[kernels.N_LABELS])
+        learned = kernels.SCALE, kernels.COUNT, kernels.MASS, kernels.TOTAL, kernels.RANK_LOSS
+        free = [kernels.N_ROWS, kernels.N_SEEN, *learned]
+        bound = np.ones(kernels.HEAD + n_labels**2, np.bool_)
+        bound[free] = False
+        same = (model[: len(bound)][bound] == head[: len(bound)][bound]).all()
+        require(same, "the model must fit the parameters")
+        require((np.abs(model) <= _MOST_WEIGHT).all(), "weights must be in range")
+        n_rows, n_seen = model[[kernels.N_ROWS, kernels.N_SEEN]].tolist()
+        require(n_rows.is_integer() and 1 <= n_rows <= self._room, "all rows must have room")
+        most = max(_FIRST_CAPACITY, 2 * n_rows)
+        require(self._room <= most, "there must not be more room than is made")
         require(n_seen.is_integer() and n_seen >= 0, "samples must be a number")
         require((model[list(learned)] >= 0.0).all(), "sums must not be negative")
-        require(model[kernels.SCALE] > 0.0 and model[kernels.COUNT] > 0.0, "scales are positive")
-        require(0 <= n_taught <= n_seen, "what is taught must have been seen")
-        ranks = recent[:, max(len(known) - 1, 0)]
-        require(np.isin(ranks, range(max(len(known), 1))).all(), "the ring must hold ranks")
-        self._model, self._recent, self._n_taught = model, recent, int(n_taught)
-        names = sorted(name for name in arrays if name.startswith("calibrator "))
-        require(len(names) in (0, len(known) - 1), "there must be a calibrator per boundary")
-        self._calibrators = [
-            IsotonicCalibrator.from_bytes(arrays[f"calibrator {k}"].tobytes())
-            for k in range(len(names))
-        ]
+        require(kernels._LEAST_SCALE <= model[kernels.SCALE] <= 1.0, "the scale is in its range")
+        require(1.0 <= model[kernels.COUNT] <= kernels._MOST_COUNT, "the count is in its range")
+
+    def _check_ring(self, recent: NDArray[np.float64], n_labels: int, n_seen: int) -> None:
+        """Raise unless these can be the last samples: their margins, rank and weight."""
+        ranks, w = recent[: min(n_seen, len(recent)), -2:].T
+        require(np.isin(ranks, np.arange(n_labels)).all(), "the ring must hold ranks")
+        require(((w >= SMALLEST) & (w <= LARGEST)).all(), "the ring must hold weights")
 
     def __getstate__(self) -> dict[str, Any]:
         self._catch_up()  # so that having been asked for probabilities leaves no trace

@@ -19,18 +19,43 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal._routing import Routing, last_step, name_of
-from streamcal._state import Arrays, Fields, Stateful, nest, pack, require, unpack
-from streamcal._validation import as_weight, check_bool, check_window
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_float,
+    as_int,
+    as_list,
+    as_name,
+    as_names,
+    check_alike,
+    nest,
+    pack,
+    require,
+    state_of,
+    unpack,
+)
+from streamcal._validation import LARGEST, SMALLEST, as_weight, check_bool, check_window
 from streamcal._worker import Worker
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.losses import TaskLoss, get_task
+from streamcal.losses import (
+    AbsoluteError,
+    AsymmetricError,
+    SquaredError,
+    TaskLoss,
+    ZeroOneError,
+    get_task,
+)
+from streamcal.losses._task import check_n_labels
 from streamcal.ordinal.streaming import StreamingThresholds
-from streamcal.ordinal.thresholds import Thresholds, optimal_thresholds
+from streamcal.ordinal.thresholds import METHODS, Thresholds, optimal_thresholds
 
 Features = dict[FeatureName, Any]
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""
 
+_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricError)
 _RETRY = 100  # samples, when the background process is not ready
 
 
@@ -168,10 +193,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
         self._order: list[ClfTarget] = [] if labels is None else _check_labels(labels)
         self._ranks = {label: rank for rank, label in enumerate(self._order)}
-        if labels is None:
-            get_task(loss)
-        else:
-            get_task(loss).table(len(self._order))
+        task = get_task(loss)
+        if type(task) in _OF_ANY_SIZE:  # whose table need not be made to be sure of it
+            check_n_labels(max(len(self._order), 2))
+        elif labels is not None:
+            task.table(len(self._order))
         self._samples: deque[Sample] = deque(maxlen=window)
         self._layer: _Layer | None = None
         self._solution: Thresholds | None = None
@@ -210,26 +236,57 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        order, ranks, samples = unpack(fields["order"]), arrays["ranks"], arrays["samples"]
-        require(self.labels is None or order == self._order, "labels must be those given")
-        require(samples.shape == (len(ranks), 2) and len(ranks) <= self.window, "shapes differ")
-        require(np.isin(ranks, range(len(order))).all(), "ranks must be those of labels")
-        features = [{unpack(name): unpack(value) for name, value in x} for x in fields["features"]]
-        self._order, self._ranks = order, {label: rank for rank, label in enumerate(order)}
+        order = self._read_labels(fields["order"])
+        n_labels = len(order)
+        ranks = array_of(arrays, "ranks", None, dtype=np.int64)
+        samples = array_of(arrays, "samples", len(ranks), 2)
+        require(len(ranks) <= self.window, "there must be no more samples than the window takes")
+        require(((ranks >= 0) & (ranks < n_labels)).all(), "ranks must be those of labels")
+        w = samples[:, 1]
+        require(((w >= SMALLEST) & (w <= LARGEST)).all(), "weights must be in range")
+        features = [_read_features(x) for x in as_list(fields["features"], "features", len(ranks))]
+        n_learned = as_int(fields["n_learned"], "n_learned", len(ranks))
+        due = fields["due"]
+        require((due is None) == (self.every is None), "what is due must be that of `every`")
+        layer = self._read_layer(arrays, order)
+        require(layer is None or len(ranks), "a layer must rest on samples")
+        if fields["solution"] is not None:
+            self._solution = _read_solution(fields["solution"], arrays, n_labels)
+        self._due = None if due is None else as_int(due, "due")
+        self._n_learned, self._layer, self._order = n_learned, layer, order
+        self._ranks = {label: rank for rank, label in enumerate(order)}
         rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
         self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
-        self._n_learned, self._due = int(fields["n_learned"]), fields["due"]
-        if "thresholds" in arrays:
-            self._layer = _Layer.__new__(_Layer)
-            self._layer.solution = None
-            self._layer.thresholds = StreamingThresholds.from_bytes(arrays["thresholds"].tobytes())
-            self._layer.stairs = [
-                IsotonicCalibrator.from_bytes(arrays[f"staircase {k}"].tobytes())
-                for k in range(len(order) - 1)
-            ]
-            require(self._layer.thresholds.n_labels == len(order), "thresholds must fit labels")
-        if fields["solution"] is not None:
-            self._solution = Thresholds(arrays["solution"], *fields["solution"])
+
+    def _read_labels(self, packed: Any) -> list[ClfTarget]:
+        """Return the labels in a state in their order, or raise unless they can be these."""
+        order: list[ClfTarget] = unpack(packed)
+        require(isinstance(order, list), "labels must be a list")
+        require(len(set(order)) == len(order), "labels must be different")
+        if self.labels is not None:
+            require(order == self._order, "labels must be those given")
+        else:
+            require(order == sorted(order), "labels must be in order")
+            for label in order:
+                as_name(label, "labels")
+        return order
+
+    def _read_layer(self, arrays: Arrays, order: list[ClfTarget]) -> "_Layer | None":
+        """Return what stands on top of scores in a state, or raise."""
+        if "thresholds" not in arrays:
+            return None
+        layer = _Layer.__new__(_Layer)
+        layer.solution = None
+        layer.thresholds = StreamingThresholds.from_bytes(state_of(arrays, "thresholds"))
+        n, window = len(order), self.window
+        require(n == layer.thresholds.n_labels, "thresholds must fit labels")
+        check_alike([layer.thresholds], [StreamingThresholds(n, self.loss, window=window)])
+        states = (state_of(arrays, f"staircase {k}") for k in range(n - 1))
+        layer.stairs = [IsotonicCalibrator.from_bytes(state) for state in states]
+        check_alike(layer.stairs, [IsotonicCalibrator(window=window)] * (n - 1))
+        held = [layer.thresholds.n_samples, *(stairs.n_samples for stairs in layer.stairs)]
+        require(min(held) > 0, "thresholds must rest on samples")
+        return layer
 
     @property
     def _wrapped_model(self) -> base.Regressor:
@@ -487,3 +544,22 @@ def _check_labels(labels: Any) -> list[ClfTarget]:
     if len(order) < 2 or len(set(order)) < len(order):
         raise ValueError(f"`labels` must be two or more different labels, got {labels!r}")
     return order
+
+
+def _read_features(packed: Any) -> Features:
+    """Return the features of a sample in a state, or raise."""
+    pairs = [as_list(pair, "features", 2) for pair in as_list(packed, "features")]
+    names = as_names([name for name, _ in pairs], "features", none=True)
+    return dict(zip(names, (unpack(value) for _, value in pairs), strict=True))
+
+
+def _read_solution(packed: Any, arrays: Arrays, n_labels: int) -> Thresholds:
+    """Return the solution in a state, or raise."""
+    risk, method, certified = as_list(packed, "solution", 3)
+    thresholds = array_of(arrays, "solution", None, finite=False)
+    require(1 <= len(thresholds) < max(n_labels, 2), "a solution must be of known labels")
+    require((thresholds[1:] >= thresholds[:-1]).all(), "thresholds must be in order")
+    require(not np.isnan(thresholds[0]), "thresholds must be numbers")
+    require(method in METHODS, "a solution must have a known method")
+    require(isinstance(certified, bool), "a solution is certified or is not")
+    return Thresholds(thresholds, as_float(risk, "risk", 0.0), method, certified)

@@ -34,7 +34,7 @@ from river.utils.dataframe import (
 )
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, pack, require, unpack
+from streamcal._state import Arrays, Fields, as_int, as_list, as_name, as_names, pack, require
 from streamcal._validation import (
     LARGEST,
     as_number,
@@ -134,10 +134,16 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         super()._thaw(fields, arrays)
-        rows = {unpack(feature): row for feature, row in fields["rows"]}
+        pairs = [as_list(pair, "rows", 2) for pair in as_list(fields["rows"], "rows")]
+        features = as_names([feature for feature, _ in pairs], "rows", none=True)
+        rows = [as_int(row, "rows", 1) for _, row in pairs]
         n_rows = int(self._model[kernels.N_ROWS])
-        require(sorted(rows.values()) == [*range(1, n_rows)], "each feature must have its row")
-        self._rows, self._y_name = rows, fields["y_name"]
+        require(sorted(rows) == [*range(1, n_rows)], "each feature must have its row")
+        weights = self._views()[1]
+        require(not weights[0].any(), "what is not known must have no weight")
+        require(not weights[n_rows:].any(), "rows that are free must have no weight")
+        self._y_name = as_name(fields["y_name"], "y_name", none=True)
+        self._rows = dict(zip(features, rows, strict=True))
         self._make_scratch()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def _run(
 
         with ThreadPoolExecutor(n_jobs) as threads:
             return list(threads.map(work, tasks))
-    return _pool(n_jobs).run(labels, w, differences, tasks)
+    return _pool(min(n_jobs, len(tasks))).run(labels, w, differences, tasks)
 
 
 Layout = tuple[int, int, int, int]

@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, pack, require, unpack
-from streamcal._validation import as_number, as_score, as_weight, check_choice, check_window
+from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
+from streamcal._validation import (
+    LARGEST,
+    as_number,
+    as_score,
+    as_weight,
+    check_choice,
+    check_window,
+)
 from streamcal.kernels import cusum as kernels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features
 
@@ -129,13 +136,22 @@ class KernelCuSumRank(RankLearner):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         super()._thaw(fields, arrays)
-        columns = [unpack(feature) for feature in fields["columns"]]
-        samples, kept, free = arrays["samples"], arrays["kept"].tolist(), arrays["free"].tolist()
-        require(samples.ndim == 2 and samples.dtype == np.float64, "samples must be floats")
-        require(len(samples) == self._room, "each row of weights must have its sample")
-        require(len(columns) <= samples.shape[1], "each feature must have its column")
-        require(np.isfinite(samples).all(), "samples must be finite")
+        columns = as_names(fields["columns"], "columns", none=True)
+        samples = array_of(arrays, "samples", self._room, None)
+        kept = array_of(arrays, "kept", None, dtype=np.int64).tolist()
+        free = array_of(arrays, "free", None, dtype=np.int64).tolist()
+        width = samples.shape[1]
+        require(max(1, len(columns)) <= width, "each feature must have its column")
+        require(width <= max(_FIRST_COLUMNS, 2 * len(columns)), "columns must be of features")
+        require((np.abs(samples) <= LARGEST).all(), "samples must be in range")
+        require(len(kept) + len(free) + 1 == self._room, "rows must be kept or free")
         require(sorted([0, *kept, *free]) == [*range(self._room)], "rows must be kept or free")
+        require(len(kept) <= (self.budget or len(kept)), "there must be no more than the budget")
+        known = int(self._model[kernels.N_ROWS]) == self._room
+        require(known or not kept, "all rows must be known where one is kept")
+        unused = [0, *free]
+        empty = not samples[unused].any() and not samples[:, len(columns) :].any()
+        require(empty and not self._views()[1][unused].any(), "what is free must be empty")
         self._columns = {feature: column for column, feature in enumerate(columns)}
         self._samples, self._free = samples, free
         self._kept = {

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
-from streamcal._state import Arrays, Fields, Stateful, require
+from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -17,7 +17,15 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
-from streamcal.calibration._slots import Tree, check_queue, check_slots, check_tree, read_tree
+from streamcal.calibration._slots import (
+    Tree,
+    check_held,
+    check_slots,
+    check_tree,
+    read_queue,
+    read_tree,
+)
+from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.kernels import prefix_extrema as kernels
 from streamcal.kernels import score_index as index
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
@@ -30,6 +38,7 @@ MOST_MIN_PLUS = 8
 _FIRST_CAPACITY = 2  # chunks
 _FIRST_ROWS = 4
 _FIRST_QUEUE = 16
+_FEW_LABELS = 500  # whose costs are no memory to speak of
 _FEW = 32  # samples that are learned one by one rather than folded at the end
 
 
@@ -346,7 +355,7 @@ class StreamingThresholds(Stateful, Cloned):
         scores, counts, weights = self._slots()
         tree, _ = read_tree(self._data, self._links)
         size, first = int(self._links[kernels.QUEUE_SIZE]), int(self._links[kernels.QUEUE_START])
-        return {"growth": float(self._data[kernels.GROWTH])}, {
+        arrays = {
             "scores": scores,
             "counts": counts,
             "weights": weights,
@@ -354,19 +363,35 @@ class StreamingThresholds(Stateful, Cloned):
             "keys": tree.keys,
             "queue": np.roll(self._queue, -first, axis=0)[:size],
         }
+        if self.n_labels > _FEW_LABELS:
+            arrays["table"] = self._table
+        return {"growth": float(self._data[kernels.GROWTH])}, arrays
+
+    @classmethod
+    def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
+        # The square of this number is what memory is made for. Where that is much the table of
+        # costs is in the bytes, so that nobody gets much memory for few bytes.
+        n_labels = parameters.get("n_labels", 0)
+        if not isinstance(n_labels, int) or n_labels > _FEW_LABELS:
+            array_of(arrays, "table", n_labels, n_labels)
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         from streamcal.kernels import transfer
 
-        scores, counts, weights = arrays["scores"], arrays["counts"], arrays["weights"]
-        queue, tree = arrays["queue"], Tree(arrays["shape"], arrays["keys"])
-        check_slots(scores, weights.T, counts, fields["growth"])
-        require(weights.shape == (len(scores), self.n_labels), "a score has a weight per label")
-        require((weights >= 0.0).all(), "weights must not be negative")
+        scores = array_of(arrays, "scores", None)
+        counts = array_of(arrays, "counts", None, dtype=np.int64)
+        weights = array_of(arrays, "weights", len(scores), self.n_labels)
+        shape = array_of(arrays, "shape", None, dtype=np.int64)
+        tree = Tree(shape, array_of(arrays, "keys", None))
+        queue = read_queue(arrays, "queue", self.window)
+        growth = as_float(fields["growth"], "growth", 2.0**-200, kernels.LARGEST_GROWTH)
+        check_slots(scores, weights.T, counts)
         check_tree(tree, scores)
-        check_queue(queue, self.window)
+        for held in (weights, queue[:, 1]):
+            require(((held >= 0.0) & (held < MOST_WEIGHT)).all(), "weights must not be negative")
         require(np.isin(queue[:, 2], np.arange(self.n_labels)).all(), "the queue must hold labels")
-        self._data[kernels.GROWTH] = fields["growth"]
+        check_held(queue[queue[:, 1] > 0.0, 0], scores, counts)
+        self._data[kernels.GROWTH] = growth
         self._data[kernels.N_SAMPLES] = counts.sum()
         n_chunks = int((tree.shape != index.INNER).sum())
         n_mixed = int(((weights > 0.0).sum(axis=1) > 1).sum())

@@ -1,0 +1,44 @@
+"""What the sums of a block of samples can be, by the range of the labels."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import require
+from streamcal.losses import MeanLoss
+
+MOST_WEIGHT = 1e120
+"""Of the samples that a state holds at one score; products of such sums are finite."""
+
+
+def statistic_range(loss: MeanLoss) -> tuple[float, float]:
+    """Return between which numbers the statistics of all labels lie.
+
+    Examples
+    --------
+    >>> from streamcal.losses import Logistic, Poisson
+    >>> statistic_range(Logistic()), statistic_range(Poisson())
+    ((0.0, 1.0), (0.0, inf))
+    """
+    labels = loss.y_range
+    with np.errstate(all="ignore"):
+        try:
+            ends = [float(loss.statistic(end)) for end in (labels.low, labels.high)]
+        except (ArithmeticError, ValueError):  # a statistic that is not defined there
+            ends = [math.nan]
+    if any(map(math.isnan, ends)):
+        return -math.inf, math.inf
+    return min(ends), max(ends)
+
+
+def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -> None:
+    """Raise unless these can be sums of weights and of weighted statistics, up to rounding."""
+    require((w > 0.0).all() and (w < MOST_WEIGHT).all(), "weights must be positive")
+    low, high = statistic_range(loss)
+    # Removal leaves rounding. Where a link ends beside 0, as that of linex, none is forgiven.
+    forgiving = type(loss).link is MeanLoss.link or loss.anchors is not None
+    for end, sign in ((low, 1.0), (high, -1.0)):
+        if abs(end) < math.inf:
+            slack = max(1e-9 if forgiving else 0.0, 1e-12 * abs(end))
+            require((sign * (s - end * w) >= -slack * w).all(), "labels must be in their range")

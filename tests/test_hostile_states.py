@@ -1,0 +1,328 @@
+"""States with a right checksum and wrong content: refused with ``ValueError``, or fully working."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamcal import (
+    BetaCalibrator,
+    EUMThreshold,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IsotonicCalibrator,
+    PAVStack,
+    PlattCalibrator,
+    StreamingThresholds,
+    ThresholdClassifier,
+    _state,
+    losses,
+)
+from streamcal._state import Stateful, restore
+from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
+from streamcal.engine import Event, LabelJoin
+from streamcal.kernels import score_index as index
+from streamcal.ordinal import CuSumRank, KernelCuSumRank, PRank
+from tests import hostile_states
+from tests.invariants import Structure
+
+
+def test_every_class_has_examples() -> None:
+    """The classes are counted in the package, so that a new one cannot be left out."""
+    found = hostile_states.classes()
+    assert set(found) == set(_state._HOME)
+    assert set(hostile_states.EXAMPLES) <= set(found)
+    for name in found:
+        for example in hostile_states.examples(name):
+            assert type(example.make()).__name__ == name
+
+
+def test_crafted_states_are_refused_or_work() -> None:
+    """Some 20 of each class; thousands by STREAMCAL_SOAK.
+
+    A case that hangs or crashes ends the process: the last line says which one it was.
+    """
+    n_cases = os.environ.get("STREAMCAL_SOAK", "20")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostile_states", n_cases],
+        capture_output=True,
+        cwd=Path(__file__).parent.parent,
+        check=False,
+    )
+    lines = done.stdout.decode().replace("\r\n", "\n").splitlines()
+    assert done.returncode == 0, (lines[-1:], done.stderr.decode()[-2000:])
+    reports = [json.loads(line) for line in lines]
+    failed = [report["failed"] for report in reports if "failed" in report]
+    assert not failed, "\n".join(map(str, failed))
+    totals = dict(report["done"] for report in reports if "done" in report)
+    assert set(totals) == set(_state._HOME)
+    assert all(sum(found.values()) == int(n_cases) for found in totals.values())
+    for kind in ("refused", "accepted"):  # or nothing was tried
+        assert sum(found[kind] for found in totals.values()) > len(totals)
+
+
+def changed(learner: Stateful, fields: dict[str, Any] | None = None, **arrays: Any) -> bytes:
+    """Return a learner's bytes with some parameters, fields or arrays replaced."""
+    state = _state.decode(learner.to_bytes())
+    all_fields = {**state.fields, **(fields or {})}
+    parameters = {**state.fields["parameters"], **all_fields.pop("given", {})}
+    all_fields["parameters"] = parameters
+    return _state.encode(state.kind, all_fields, {**state.arrays, **arrays})
+
+
+@pytest.mark.parametrize(
+    ("learner", "parameters"),
+    [
+        (PlattCalibrator(calibeating=3), {"calibeating": 10**12}),
+        (PlattCalibrator(), {"calibeating": 1_000_000}),
+        (HistogramCalibrator(), {"n_bins": 10**12}),
+        (CuSumRank(window=5), {"window": 10**12}),
+        (CuSumRank(window=5), {"window": 10**7}),
+        (StreamingThresholds(3), {"n_labels": 32_767}),
+        (KernelCuSumRank(window=5), {"labels": {"tuple": list(range(30_000))}}),
+    ],
+)
+def test_nothing_is_allocated_beyond_the_bytes(
+    learner: Stateful, parameters: dict[str, Any]
+) -> None:
+    data = changed(learner, {"given": parameters})
+    with pytest.raises(ValueError, match="`data` must be") as raised:
+        restore(data)
+    assert not isinstance(raised.value.__cause__, MemoryError)
+
+
+@pytest.mark.parametrize("learner", [CuSumRank(window=5), KernelCuSumRank(window=5)])
+def test_room_is_compared_before_it_is_made(learner: Stateful) -> None:
+    with pytest.raises(ValueError, match="`data` must be") as raised:
+        restore(changed(learner, {"room": 10**12}))
+    assert not isinstance(raised.value.__cause__, MemoryError)
+
+
+def test_bins_take_memory_when_they_are_used() -> None:
+    with pytest.raises(ValueError, match="`n_bins` must be an int of at most 1000000"):
+        HistogramCalibrator(10**12)
+    with pytest.raises(ValueError, match="`calibeating` must be an int of at most 1000000"):
+        PlattCalibrator(calibeating=10**12)
+    calibrator = HistogramCalibrator(1_000_000)
+    assert calibrator._cells.nbytes < 10_000
+    twin, few = HistogramCalibrator(1_000_000, prior=0.0), HistogramCalibrator(20, prior=0.0)
+    scores = np.round(np.random.default_rng(0).random(300), 3)
+    for learner in (twin, few):  # of either all cells are scores, in tables of different sizes
+        learner.learn_many(scores, scores > 0.5)
+    assert twin._cells[: twin._n_cells].tolist() == few._cells[: few._n_cells].tolist()
+    assert HistogramCalibrator.from_bytes(twin.to_bytes()).to_bytes() == twin.to_bytes()
+
+
+def many_chunks() -> IsotonicCalibrator:
+    rng = np.random.default_rng(1)
+    calibrator = IsotonicCalibrator("squared")
+    scores = rng.random(3_000)
+    for score, y in zip(scores.tolist(), (scores + rng.normal(size=3_000)).tolist(), strict=True):
+        calibrator.learn_one(score, y, float(rng.uniform(0.1, 2.0)))
+    return calibrator
+
+
+def test_nodes_of_a_tree_are_made_anew_from_their_ends() -> None:
+    """Whatever a state says of its nodes, the tree is one that holds."""
+    calibrator = many_chunks()
+    nodes = _state.decode(calibrator.to_bytes()).arrays["nodes"]
+    rng = np.random.default_rng(2)
+    for fill in (0.0, -1e300, 1e300, math.inf, "permuted", "random"):
+        broken = nodes.copy()
+        for column in set(range(nodes.shape[1])) - {index.NODE_KEY}:
+            if fill == "permuted":
+                broken[:, column] = rng.permutation(broken[:, column])
+            else:
+                broken[:, column] = rng.random(len(nodes)) if fill == "random" else fill
+        twin = IsotonicCalibrator.from_bytes(changed(calibrator, nodes=broken))
+        Structure(twin).check()
+        np.testing.assert_allclose(
+            twin.staircase().values, calibrator.staircase().values, rtol=1e-12
+        )
+        for i in range(200):
+            twin.learn_one(i / 200, 0.5)
+        Structure(twin).check()
+
+
+def test_edges_that_are_none_are_refused() -> None:
+    calibrator = IsotonicCalibrator(prior=0.0)
+    calibrator.learn_many([0.1, 0.2, 0.3, 0.4], [0.0, 1.0, 0.0, 1.0])
+    state = _state.decode(calibrator.to_bytes())
+    assert state.arrays["lengths"].tolist() == [1, 2, 1]
+    pooled = changed(
+        calibrator, lengths=np.array([4]), edges=np.array([[4.0, 2.0]])
+    )  # 0 and then 1, pooled for no reason
+    with pytest.raises(ValueError, match="pooled for a reason"):
+        restore(pooled)
+    apart = changed(
+        calibrator,
+        lengths=np.ones(4, np.int64),
+        edges=np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
+    )
+    with pytest.raises(ValueError, match="edges must rise"):
+        restore(apart)
+    heavy = changed(calibrator, edges=np.array([[1.0, 0.0], [3.0, 1.0], [1.0, 1.0]]))
+    with pytest.raises(ValueError, match="the sums of their slots"):
+        restore(heavy)
+
+
+def test_trees_that_lean_are_refused() -> None:
+    """Kernels walk a tree with a stack that is long enough for one in balance."""
+    n = 300
+    shape = np.array([index.INNER, 1] * (n - 1) + [1])
+    learner = StreamingThresholds(3, "zero-one")
+    scores = np.arange(float(n))
+    learner.learn_many(scores, 1 + np.arange(n) % 3)
+    for leaning in (shape, np.array([index.INNER] * (n - 1) + [1] * n)):
+        keys = scores[1:] if leaning is shape else scores[:0:-1]
+        with pytest.raises(ValueError, match="the tree must be balanced"):
+            restore(changed(learner, shape=leaning, keys=keys))
+
+
+@pytest.mark.parametrize(
+    ("fields", "arrays"),
+    [
+        ({"now": "x"}, {}),
+        ({"now": 1e300}, {}),
+        ({"counts": [0, 0, True]}, {}),
+        ({"keys": [{"list": []}, None]}, {}),
+        ({"ids": [{"tuple": [{"list": []}]}, "b"]}, {}),
+        ({"tickets": [[0, "x"], None]}, {}),
+        ({"tickets": [[], None]}, {}),
+        ({}, {"numbers": np.array([[0.5, 1.0, 1.0], [0.5, np.nan, 1.0]])}),
+        ({}, {"arrived": np.array([1, 2**62])}),
+        ({}, {"done": np.array([0, 7])}),
+    ],
+)
+def test_a_join_of_nonsense_is_refused(fields: dict[str, Any], arrays: dict[str, Any]) -> None:
+    join = LabelJoin(10)
+    join.add(Event(0.5, id="a"))
+    join.add(Event(0.7, id="b"))
+    assert LabelJoin.from_bytes(changed(join)).n_waiting == 2
+    with pytest.raises(ValueError, match="`data` must be"):
+        restore(changed(join, fields, **arrays))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"due": "soon"},
+        {"due": None},
+        {"n_learned": 1e300},
+        {"order": {"tuple": [0, 1]}},
+        {"order": {"list": [{"list": []}, 1]}},
+        {"solution": [1.0, [], True]},
+    ],
+)
+def test_a_classifier_of_nonsense_is_refused(fields: dict[str, Any]) -> None:
+    regressor = hostile_states.regressor()
+    model = ThresholdClassifier(regressor, window=80, every=10)
+    for i in range(30):
+        model.learn_one({"a": i / 30}, i % 3)
+    with pytest.raises(ValueError, match="`data` must be"):
+        ThresholdClassifier.from_bytes(changed(model, fields), regressor=regressor)
+
+
+def test_a_stack_of_nonsense_is_refused() -> None:
+    stack = PAVStack(losses.Pinball(tau=0.5))
+    stack.push_many([1.0, 2.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0])
+    for arrays in (
+        {"starts": np.array([0.0, 1.0])},
+        {"starts": np.array([0, 2])},  # two blocks of one score
+        {"values": np.array([0.0, np.nan])},
+        {"values": np.array([0.0, 7.0])},
+        {"samples": np.zeros(3)},
+        {"samples": np.zeros((3, 0))},
+    ):
+        with pytest.raises(ValueError, match="`data` must be"):
+            restore(changed(stack, **arrays))
+
+
+def test_heavy_samples_do_not_part_equal_scores() -> None:
+    """Found by a crafted state: a weight of 1e60 made two blocks of one score."""
+    calibrator = AnytimeCalibrator("absolute", window=100, every=1)
+    for i in range(40):
+        calibrator.learn_one(float(i // 4), (7 * i % 11) / 10, 1e60 if i == 18 else 1.0)
+    assert len(calibrator.solve()) <= 10
+
+
+def test_a_clip_that_no_float_can_tell_is_refused() -> None:
+    """Found by a crafted state: 1 - 1e-300 is 1, and its log odds are infinite."""
+    for make in (BetaCalibrator, PlattCalibrator):
+        with pytest.raises(ValueError, match=r"`clip` must lie in \[1e-15, 0.5\), got 1e-300"):
+            make(clip=1e-300)
+        calibrator = make(clip=1e-15)
+        calibrator.learn_many([0.0, 1.0, 0.5], [1.0, 0.0, 1.0])
+        assert np.isfinite(calibrator.predict_many([0.0, 1.0])).all()
+
+
+@pytest.mark.parametrize("max_scores", [16, 16.0])
+def test_scores_are_merged_whatever_number_says_how_many(max_scores: Any) -> None:
+    calibrator = IsotonicCalibrator(max_scores=max_scores)
+    for i in range(40):
+        calibrator.learn_one(i / 40, i % 2)
+    assert calibrator.n_scores <= 16
+    assert restore(calibrator.to_bytes()).to_bytes() == calibrator.to_bytes()
+
+
+def test_many_labels_bring_their_costs() -> None:
+    """Memory grows with the square of the labels; beyond 500 so do the bytes."""
+    learner = StreamingThresholds(600)
+    assert len(StreamingThresholds(500).to_bytes()) < 1_000
+    data = learner.to_bytes()
+    assert len(data) > 600**2 * 8
+    twin = StreamingThresholds.from_bytes(data)
+    for one in (learner, twin):
+        one.learn_many([0.1, 0.5, 0.9], [1, 300, 600])
+    assert twin.to_bytes() == learner.to_bytes()
+
+
+def any_weight(rng: np.random.Generator) -> float:
+    return float(10.0 ** rng.uniform(-60.0, 60.0)) if rng.random() < 0.5 else 1.0
+
+
+LEARNERS: list[Any] = [
+    lambda h, n: IsotonicCalibrator(half_life=h, window=n),
+    lambda h, n: IsotonicCalibrator("squared", half_life=h, window=n, max_scores=20),
+    lambda h, n: IsotonicCalibrator("logistic", half_life=h, window=n, prior=0.0),
+    lambda h, n: HistogramCalibrator(2, half_life=h),
+    lambda h, n: PlattCalibrator(half_life=h, calibeating=3),
+    lambda h, n: BetaCalibrator(half_life=h),
+    lambda h, n: StreamingThresholds(3, half_life=h, window=n),
+    lambda h, n: EUMThreshold(half_life=h, window=n),
+    lambda h, n: CuSumRank(averaging=h, window=n or 20, l2=0.5),
+    lambda h, n: PRank(averaging=h, window=n or 20),
+    lambda h, n: KernelCuSumRank(averaging=h, window=n or 20, budget=n),
+    lambda h, n: PAVStack("log"),
+    lambda h, n: PAVStack("absolute"),
+    lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n)), delay=n),
+]
+
+
+@pytest.mark.parametrize("make", LEARNERS)
+@pytest.mark.parametrize("half_life", [None, 0.1, 100.0])
+@pytest.mark.parametrize("window", [None, 30])
+def test_nothing_that_was_learned_is_refused(
+    make: Any, half_life: float | None, window: int | None
+) -> None:
+    """The checks are as wide as what weights, half-lives and windows can lead to."""
+    rng = np.random.default_rng(8)
+    learner = make(half_life, window)
+    for i in range(150):
+        score, y, w = round(float(rng.random()), 1), int(rng.integers(2)), any_weight(rng)
+        if isinstance(learner, PAVStack):
+            learner.push(float(i // 3), y, w)
+        elif isinstance(learner, CuSumRank | PRank | KernelCuSumRank):
+            learner.learn_one({"a": score, "b": y - 0.5}, int(rng.integers(4)), w)
+        else:
+            low = -1 if getattr(learner, "loss", None) == "logistic" else 0
+            learner.learn_one(score, 1 if y or isinstance(learner, StreamingThresholds) else low, w)
+        if i % 40 == 0 or i > 146:
+            data = learner.to_bytes()
+            assert restore(data).to_bytes() == data
