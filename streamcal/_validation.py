@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # Sums of weights up to LARGEST, and their products with one another, stay finite; so do quotients.
 SMALLEST, LARGEST = 1e-60, 1e60
+MOST_SAMPLES = 2**53  # counts of samples are kept as floats, too
 SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
@@ -177,6 +178,8 @@ def check_window(window: Any, name: str = "window") -> None:
         return
     if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
         raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")
+    if window > MOST_SAMPLES:
+        raise ValueError(f"`{name}` must be at most 2**53 or None, got {window!r}")
 
 
 def check_half_life(half_life: Any) -> None:

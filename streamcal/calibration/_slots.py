@@ -54,7 +54,7 @@ def balanced(scores: NDArray[np.float64], fill: int) -> Tree:
 
 
 def read_tree(
-    data: NDArray[np.float64], links: NDArray[np.int32]
+    data: NDArray[np.float64], links: NDArray[np.int64]
 ) -> tuple[Tree, NDArray[np.float64]]:
     """Return the tree of an index, and all that its nodes hold, a row each."""
     from streamcal.kernels import transfer
@@ -94,7 +94,7 @@ def check_slots(
     require(counts.dtype == np.int64, "counts must be integers")
     require(np.isfinite(scores).all() and np.isfinite(sums).all(), "sums must be finite")
     require((np.diff(scores) > 0).all(), "scores must increase")
-    require((counts > 0).all() and (counts < 2**31).all(), "counts must be positive")
+    require((counts > 0).all(), "counts must be positive")
     require(0 < growth < math.inf, "growth must be positive")
 
 

@@ -37,7 +37,7 @@ class BetaCalibrator(ProbabilityCalibrator):
         Halve the hold of past samples on the step size with every so many that follow, at least
         0.1: the map then follows a stream that drifts. None: steps get ever smaller.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5).
+        Scores nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5).
 
     Raises
     ------

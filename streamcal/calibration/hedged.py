@@ -85,7 +85,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         How many samples are served before the label of one comes. None learns it from the tickets
         of `serve_one`; without any, labels are taken to come at once.
     clip : float
-        Answers nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
+        Answers nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5). Naive Bayes
         and trees answer 0 and 1, which would cost an infinite loss.
 
     Raises
@@ -212,7 +212,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
                 arrays.append((calibrator._data, calibrator._links, calibrator._queue))
         states += [np.empty(0)] * (kernels.N_PLATTS - len(states))
         while len(arrays) < kernels.N_STACKS:
-            arrays.append((np.empty(0), np.empty(0, np.int32), np.empty((0, 3))))
+            arrays.append((np.empty(0), np.empty(0, np.int64), np.empty((0, 3))))
         self._to_learn: tuple[Any, ...] = (*chain(*arrays), *states, self._table, self._answers)
         readable = chain(*((data, links) for data, links, _ in arrays))
         self._to_predict: tuple[Any, ...] = (*readable, *states, self._table)

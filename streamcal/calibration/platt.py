@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields, require
-from streamcal._validation import as_score, as_weight, check_half_life
+from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
 from streamcal.calibration.probability import (
     ProbabilityCalibrator,
     as_label,
@@ -38,7 +38,7 @@ class PlattCalibrator(ProbabilityCalibrator):
     radius : float
         The parameters (a, b) stay within this distance from the origin; more than 1.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in (0, 0.5). Naive Bayes
+        Scores nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5). Naive Bayes
         and trees answer 0 and 1, whose log odds are infinite.
     calibeating : int
         Into how many bins of equal width the answers are sorted, each then replaced by the mean
@@ -91,8 +91,8 @@ class PlattCalibrator(ProbabilityCalibrator):
     ) -> None:
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
-        if not as_score(radius, "radius") > 1.0:
-            raise ValueError(f"`radius` must be more than 1, got {radius}")
+        if not 1.0 < as_score(radius, "radius") <= LARGEST:
+            raise ValueError(f"`radius` must be more than 1 and at most {LARGEST:g}, got {radius}")
         check_clip(clip)
         check_count(calibeating, "calibeating", 0)
         check_half_life(half_life)

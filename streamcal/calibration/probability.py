@@ -71,9 +71,9 @@ def as_label(y: float) -> float:
 
 
 def check_clip(clip: float) -> None:
-    """Raise unless ``clip`` lies in (0, 0.5)."""
-    if not 0.0 < as_score(clip, "clip") < 0.5:
-        raise ValueError(f"`clip` must lie in (0, 0.5), got {clip}")
+    """Raise unless ``clip`` lies in [2**-53, 0.5): below that 1 − clip is 1."""
+    if not 2.0**-53 <= as_score(clip, "clip") < 0.5:
+        raise ValueError(f"`clip` must lie in [2**-53, 0.5), got {clip}")
 
 
 def check_count(n: Any, name: str, least: int) -> None:

@@ -20,11 +20,11 @@ from river import base
 
 from streamcal._state import Arrays, Fields, Stateful, require
 from streamcal._validation import (
-    as_number,
     as_score,
     as_vector,
     as_weight,
     as_weights,
+    check_half_life,
     check_same_length,
     check_window,
 )
@@ -64,12 +64,13 @@ class EUMThreshold(Stateful, base.Base):
     window : int or None
         Forget all but the last so many samples; None keeps all.
     half_life : float or None
-        Halve the weight of all samples with every so many that follow; None never does.
+        Halve the weight of all samples with every so many that follow, at least 0.1; None never
+        does.
 
     Raises
     ------
     ValueError, TypeError
-        If the metric is unknown, ``window`` not a positive int or ``half_life`` not positive.
+        If the metric is unknown, ``window`` not a positive int or ``half_life`` less than 0.1.
 
     Notes
     -----
@@ -96,8 +97,7 @@ class EUMThreshold(Stateful, base.Base):
         half_life: float | None = None,
     ) -> None:
         check_window(window)
-        if half_life is not None and not 0.0 < as_number(half_life, "half_life") < math.inf:
-            raise ValueError(f"`half_life` must be a positive number or None, got {half_life!r}")
+        check_half_life(half_life)
         self.metric = metric
         self.window = window
         self.half_life = half_life

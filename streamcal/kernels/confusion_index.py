@@ -76,7 +76,7 @@ def _refresh(data: Data, links: Links) -> None:
         links[node + DIRTY] = CLEAN
 
 
-@kernel("int64(float64[::1], int32[::1], float64, float64, float64, int64)")
+@kernel("int64(float64[::1], int64[::1], float64, float64, float64, int64)")
 def change(data: Data, links: Links, score: float, positive: float, negative: float, n: int) -> int:
     """Add to the sums and the count of a score; a score without samples leaves. O(log n)."""
     c = index.find_chunk(data, links, score)
@@ -107,7 +107,7 @@ def change(data: Data, links: Links, score: float, positive: float, negative: fl
     return DONE
 
 
-@kernel("void(float64[::1], int32[::1], float64[:, ::1])")
+@kernel("void(float64[::1], int64[::1], float64[:, ::1])")
 def walk(data: Data, links: Links, out: Vector) -> None:
     """Write score, positives and negatives of each slot, scores descending; out has a row each."""
     c, row = links[LAST], 0
@@ -133,7 +133,7 @@ def _bound(
     return max(best, utility(spec, tp + more_tp, fp + more_fp, P - tp - more_tp, N - fp - more_fp))
 
 
-@kernel("UniTuple(float64, 2)(float64[::1], int32[::1], float64[::1])")
+@kernel("UniTuple(float64, 2)(float64[::1], int64[::1], float64[::1])")
 def best_threshold(data: Data, links: Links, spec: Vector) -> tuple[float, float]:
     """Return the best threshold (inf: nothing is labelled 1) and the metric there."""
     root = sums_at(data, links, links[ROOT])
