@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import require
+from streamcal._validation import MOST_SAMPLES
 from streamcal.kernels.hull import EDGE
 from streamcal.kernels.score_index import (
     CAPACITY,
@@ -95,6 +96,7 @@ def check_slots(
     require(np.isfinite(scores).all() and np.isfinite(sums).all(), "sums must be finite")
     require((np.diff(scores) > 0).all(), "scores must increase")
     require((counts > 0).all(), "counts must be positive")
+    require(counts.sum(dtype=np.float64) <= MOST_SAMPLES, "there must be at most 2**53 samples")
     require(0 < growth < math.inf, "growth must be positive")
 
 

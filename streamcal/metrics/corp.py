@@ -37,6 +37,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     Samples are kept by distinct prediction, so memory grows with their number. On an endless
     stream use ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample.
+    Where samples of one prediction differ in weight by a factor of 10⁹ and more, a light one may be
+    lost in the sums, and is then refused when it is to be reverted; `RollingCORP` knows it still.
 
     Parameters
     ----------
