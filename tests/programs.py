@@ -20,7 +20,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -162,7 +162,7 @@ class Case:
 CASES: dict[type, Case] = {}
 
 
-class Fault(AssertionError):
+class FaultError(AssertionError):
     """A program went wrong; says which, so that it can be run again."""
 
 
@@ -183,7 +183,9 @@ def run(kind: type, seed: Any, n_acts: int) -> None:
         _asked(case, instance)
     except Exception as error:
         last = " ".join(done[-6:])
-        raise Fault(f"run({kind.__name__}, {seed!r}, {n_acts}): … {last}: {error!r}") from error
+        raise FaultError(
+            f"run({kind.__name__}, {seed!r}, {n_acts}): … {last}: {error!r}"
+        ) from error
 
 
 def _asked(case: Case, instance: Any) -> Any:
@@ -250,7 +252,9 @@ def ask_probabilities(calibrator: Any, monotone: bool) -> list[float]:
     if monotone:
         rising(answers)
         rising(many)
-    np.testing.assert_allclose(calibrator.snapshot().predict_many(GRID), many, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(
+        calibrator.snapshot().predict_many(GRID), many, rtol=1e-9, atol=1e-300
+    )
     return answers
 
 
@@ -388,7 +392,7 @@ def ask_isotonic(calibrator: Any) -> Any:
     from tests.invariants import Structure
 
     answers = ask_map(calibrator, calibrator._loss)
-    scores, w, s = calibrator.samples()
+    _, w, s = calibrator.samples()
     assert (w > 0.0).all(), f"weights without weight: {w}"
     least, most = calibrator._loss.mean_range
     with np.errstate(over="ignore"):
@@ -571,7 +575,9 @@ def _add_stacks() -> None:
         stack.push(score, _label_of(draw, loss_of(stack)), draw.weight())
 
     def push_many(draw: Draw, stack: Any, held: list[Any]) -> None:
-        steps = draw.batch(lambda: draw.pick([0.0, 1.0, draw.random.random()]), draw.pick([0, 1, 9]))
+        steps = draw.batch(
+            lambda: draw.pick([0.0, 1.0, draw.random.random()]), draw.pick([0, 1, 9])
+        )
         x = max(stack._last, -50.0) + np.cumsum(steps)
         label = partial(_label_of, draw, loss_of(stack))
         y, w = (np.array(draw.batch(one, len(x)), np.float64) for one in (label, draw.weight))
@@ -661,7 +667,9 @@ def _add_metrics() -> None:
     acts = [update(binary), update(binary), revert]
     score = ["brier", "log"]
     CASES[package.ECE] = Case(
-        lambda draw: package.ECE(draw.size(), draw.pick(["width", "mass"]), max_scores=draw.pick([2, 9, 99])),
+        lambda draw: package.ECE(
+            draw.size(), draw.pick(["width", "mass"]), max_scores=draw.pick([2, 9, 99])
+        ),
         acts,
         ask(0.0, 1.0),
     )
@@ -704,7 +712,6 @@ def _add_metrics() -> None:
         )
 
 
-
 # Ordinal ------------------------------------------------------------------------------------------
 
 
@@ -733,7 +740,10 @@ def _add_ordinal() -> None:
 
     def learn_many(draw: Draw, learner: Any, held: list[Any]) -> None:
         n = draw.pick([0, 1, 40])
-        x, w = np.array(draw.batch(draw.score, n), float), np.array(draw.batch(draw.weight, n), float)
+        x, w = (
+            np.array(draw.batch(draw.score, n), float),
+            np.array(draw.batch(draw.weight, n), float),
+        )
         y = np.array([int(label(draw, learner)) for _ in range(n)], np.int64)
         learner.learn_many(x, y, w)
         held.extend(zip(x.tolist(), y.tolist(), w.tolist(), strict=True))
@@ -1035,7 +1045,7 @@ def _metric_range(metric: Any) -> tuple[float, float]:
     """Return the least and the greatest value of a metric of tables with rounded counts."""
     name = type(metric).__name__
     low = {"MCC": -1.0, "Kappa": -1.0, "SEC": -1.0, "Metric": -1.0}.get(name, 0.0)
-    high = 2.0 if name == "FractionalLinear" else 1.0
+    high = 1.0
     if name == "FractionalLinear":
         return 0.0, math.inf
     return low - 1e-9, high + 1e-9
@@ -1165,9 +1175,7 @@ def _add_stores() -> None:
         assert join.n_waiting >= 0
         return join.n_waiting, join.n_joined, join.n_expired, join.n_duplicates
 
-    CASES[LabelJoin] = Case(
-        lambda draw: LabelJoin(draw.size()), [add], ask_join
-    )
+    CASES[LabelJoin] = Case(lambda draw: LabelJoin(draw.size()), [add], ask_join)
 
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
@@ -1186,7 +1194,10 @@ def _add_stores() -> None:
         )
 
     def keyed(draw: Draw) -> Any:
-        parked = {"max_keys": draw.pick([None, 1, 2]), "store": store() if draw.chance(0.3) else None}
+        parked = {
+            "max_keys": draw.pick([None, 1, 2]),
+            "store": store() if draw.chance(0.3) else None,
+        }
         return KeyedCalibrator(calibrator(draw), **parked)
 
     def learn(draw: Draw, learner: Any, held: list[Any]) -> None:
@@ -1264,7 +1275,7 @@ def check_indices() -> None:
 
 def n_programs(kind: type) -> int:
     """Return how many programs of a class make a round; STREAMCAL_SOAK=10000000 makes an hour."""
-    effort = int(os.environ.get("STREAMCAL_SOAK", "16000")) / 1000
+    effort = int(os.environ.get("STREAMCAL_SOAK", "10000")) / 1000
     return max(1, round(effort / cases()[kind].cost))
 
 
@@ -1285,7 +1296,7 @@ def main() -> int:
             try:
                 with np.errstate(all="ignore"):
                     run(kind, seed, 60)
-            except Fault as fault:
+            except FaultError as fault:
                 faults += 1
                 print(fault, flush=True)
         ms = 1000 * (time.perf_counter() - began) / n_programs(kind)

@@ -19,8 +19,8 @@ from streamcal import (
     PAVStack,
     PlattCalibrator,
     StreamingThresholds,
-    TemperatureCalibrator,
     _state,
+    anytime_isotonic,
     isotonic_fit,
     losses,
     metrics,
@@ -29,7 +29,7 @@ from streamcal.calibration.convex_stack import ConvexPAVStack
 from tests import programs
 from tests.programs import Draw, rising, within
 
-N_PROGRAMS = int(os.environ.get("STREAMCAL_SOAK", "16000")) // 1000
+N_PROGRAMS = int(os.environ.get("STREAMCAL_SOAK", "10000")) // 1000
 
 
 def kinds_of(base: type) -> list[type]:
@@ -68,7 +68,7 @@ def ends(loss: losses.Loss) -> tuple[float, float]:
 @pytest.mark.parametrize("loss", MEAN_LOSSES, ids=str)
 def test_values_of_a_stream_that_forgets(loss: losses.MeanLoss) -> None:
     """Weights from 1e-60 to 1e60 at three scores, in a window or taken back one by one."""
-    for seed in range(4 * N_PROGRAMS):
+    for seed in range(3 * N_PROGRAMS):
         draw = Draw((loss.name, seed))
         calibrator = IsotonicCalibrator(
             loss, prior=draw.prior(), window=draw.window(), half_life=draw.half_life()
@@ -198,14 +198,6 @@ def test_newton_steps_of_heavy_samples_stay_finite(clip: float, gamma: float, pr
         PlattCalibrator(radius=1e61)
 
 
-def test_a_cold_temperature_is_no_nan() -> None:
-    calibrator = TemperatureCalibrator(gamma=1e-60, prior=1e-60, limit=1e308)
-    for y in ("a", "b", "a"):
-        calibrator.learn_one({"a": 0.9, "b": 0.1}, y, 1e60)
-        answer = calibrator.predict_one({"a": 0.6, "b": 0.4})
-        assert sum(answer.values()) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     ("metric", "light", "heavy"),
     [
@@ -253,3 +245,11 @@ def test_light_samples_outlast_a_scaling_of_the_weights() -> None:
         eum.learn_one(float(i % 2), i % 2, 1e-60)
         assert eum.n_scores == min(i + 1, 2)
     assert eum.threshold == 1.0
+
+
+def test_heavy_samples_do_not_cut_a_tie_in_two() -> None:
+    """What is slack beside 1e48 was more than the mark of places that are no cuts."""
+    y, w = [-0.1, -1.7, -3.5, 0.9, 2.0], [2e48, 1.5, 1.0, 0.9, 1.0]
+    stairs = anytime_isotonic([0, 1, 2, 2, 3], y, w, loss=losses.Pinball(tau=0.8))
+    rising(stairs.lower)
+    rising(stairs.values)

@@ -85,7 +85,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         How many samples are served before the label of one comes. None learns it from the tickets
         of `serve_one`; without any, labels are taken to come at once.
     clip : float
-        Answers nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5). Naive Bayes
+        Answers nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5). Naive
         and trees answer 0 and 1, which would cost an infinite loss.
 
     Raises

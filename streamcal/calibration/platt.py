@@ -38,7 +38,7 @@ class PlattCalibrator(ProbabilityCalibrator):
     radius : float
         The parameters (a, b) stay within this distance from the origin; more than 1.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5). Naive Bayes
+        Scores nearer to 0 or 1 than this count as if they were this near; in [2**-53, 0.5). Naive
         and trees answer 0 and 1, whose log odds are infinite.
     calibeating : int
         Into how many bins of equal width the answers are sorted, each then replaced by the mean

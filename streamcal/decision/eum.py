@@ -240,8 +240,9 @@ class EUMThreshold(Stateful, base.Base):
     def _sum_anew(self, score: float) -> None:
         """Make the sums of a score those of its samples in the window."""
         held = np.array([sample[1:] for sample in self._recent if sample[0] == score])
+        positive, negative = held.sum(axis=0).tolist()
         self._change(score, -math.inf, -math.inf, 0)  # sums never fall below 0
-        self._change(score, *held.sum(axis=0).tolist(), 0)
+        self._change(score, positive, negative, 0)
 
     def _change(self, score: float, positive: float, negative: float, n: int) -> int:
         status = change(self._data, self._links, score, positive, negative, n)

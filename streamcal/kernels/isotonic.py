@@ -163,7 +163,7 @@ def settle_pending(data: Data, links: Links) -> bool:
 
 @helper
 def _renew(data: Data, links: Links, queue: Queue, at: int, w: float) -> None:
-    """Repair the weight of a slot from which nearly all of it was taken, ``w``, so digits were lost.
+    """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
 
     A window still knows the samples that are left. Without one there is at least some weight left.
     """

@@ -99,22 +99,16 @@ def beta_learn(state: State, p: float, y: float, w: float) -> None:
 # ------------------------------------------------------------------------------ temperatures
 
 
-@helper
-def _top(state: State, raw: State) -> float:
-    """Return the greatest logarithm, taken off before θ multiplies: no sum of powers overflows."""
-    top = -np.inf
-    for k in range(len(raw)):
-        top = max(top, np.log(max(raw[k], state[CLIP])))
-    return top
-
-
 @kernel("void(float64[::1], float64[::1], float64[::1])")
 def temperature_predict(state: State, raw: State, out: State) -> None:
     """Write the probabilities proportional to raw ** θ."""
-    top = _top(state, raw)
+    top = -np.inf
+    for k in range(len(raw)):
+        out[k] = state[THETA] * np.log(max(raw[k], state[CLIP]))
+        top = max(top, out[k])
     total = 0.0
     for k in range(len(raw)):
-        out[k] = np.exp(state[THETA] * (np.log(max(raw[k], state[CLIP])) - top))
+        out[k] = np.exp(out[k] - top)
         total += out[k]
     for k in range(len(raw)):
         out[k] /= total
@@ -123,10 +117,12 @@ def temperature_predict(state: State, raw: State, out: State) -> None:
 @kernel("void(float64[::1], float64[::1], int64, float64)")
 def temperature_learn(state: State, raw: State, y: int, w: float) -> None:
     """Take one step of θ towards the label in place ``y``."""
-    top, mean, total = _top(state, raw), 0.0, 0.0
+    top, mean, total = -np.inf, 0.0, 0.0
+    for k in range(len(raw)):
+        top = max(top, state[THETA] * np.log(max(raw[k], state[CLIP])))
     for k in range(len(raw)):
         z = np.log(max(raw[k], state[CLIP]))
-        e = np.exp(state[THETA] * (z - top))
+        e = np.exp(state[THETA] * z - top)
         mean += e * z
         total += e
     gradient = mean / total - np.log(max(raw[y], state[CLIP]))
