@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, array_of, require
+from streamcal._validation import MOST_COUNT
 from streamcal.kernels.hull import EDGE
 from streamcal.kernels.score_index import (
     CAPACITY,
@@ -55,7 +56,7 @@ def balanced(scores: NDArray[np.float64], fill: int) -> Tree:
 
 
 def read_tree(
-    data: NDArray[np.float64], links: NDArray[np.int32]
+    data: NDArray[np.float64], links: NDArray[np.int64]
 ) -> tuple[Tree, NDArray[np.float64]]:
     """Return the tree of an index, and all that its nodes hold, a row each."""
     from streamcal.kernels import transfer
@@ -122,7 +123,8 @@ def check_slots(
     """Raise unless these are slots of a score index; ``sums`` has a column for each score."""
     require(len(counts) == len(scores) == sums.shape[1], "each score must have sums and a count")
     require((np.diff(scores) > 0.0).all(), "scores must increase")
-    require((counts > 0).all() and (counts < 2**31).all(), "counts must be positive")
+    require((counts > 0).all(), "counts must be positive")
+    require(counts.sum(dtype=np.float64) <= MOST_COUNT, "there must be at most 2**53 samples")
 
 
 def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:

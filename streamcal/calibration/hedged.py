@@ -221,7 +221,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
                 arrays.append((calibrator._data, calibrator._links, calibrator._queue))
         states += [np.empty(0)] * (kernels.N_PLATTS - len(states))
         while len(arrays) < kernels.N_STACKS:
-            arrays.append((np.empty(0), np.empty(0, np.int32), np.empty((0, 3))))
+            arrays.append((np.empty(0), np.empty(0, np.int64), np.empty((0, 3))))
         self._to_learn: tuple[Any, ...] = (*chain(*arrays), *states, self._table, self._answers)
         readable = chain(*((data, links) for data, links, _ in arrays))
         self._to_predict: tuple[Any, ...] = (*readable, *states, self._table)

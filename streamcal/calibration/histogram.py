@@ -102,8 +102,8 @@ class HistogramCalibrator(ProbabilityCalibrator):
 
     def _drop_vanished(self) -> None:
         """Drop the cells of which nothing is left."""
-        kept = self._cells[self._cells[:, kernels.WEIGHT] > 0.0]
-        self._cells[:] = 0.0
+        held = self._cells[: self._n_cells]
+        kept = held[held[:, kernels.WEIGHT] > 0.0]
         self._cells[: len(kept)] = kept
         self._n_cells = len(kept)
 

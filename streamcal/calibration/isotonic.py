@@ -172,6 +172,7 @@ class IsotonicCalibrator(Calibrator):
         head[kernels.WINDOW] = self.window or 0
         head[kernels.MAX_SCORES] = self.max_scores
         head[[kernels.LOWEST, kernels.HIGHEST]] = -math.inf, math.inf
+        head[[kernels.LEAST, kernels.MOST]] = self._loss.mean_range
         labels = self._loss.y_range
         if self._plain_labels and isinstance(labels, losses.Interval):
             head[[kernels.LOWEST, kernels.HIGHEST]] = labels.clip(-math.inf), labels.clip(math.inf)
@@ -563,10 +564,8 @@ class IsotonicCalibrator(Calibrator):
         if not n_blocks:
             raise ValueError("`staircase` needs at least one learned sample, got none")
         lower, upper, weights, sums, centers = blocks[:n_blocks].T
-        means = sums / weights
-        if anchored:
-            means = means.clip(self._data[kernels.FLOOR], self._data[kernels.CEILING])
-        values = self._loss.link(means)
+        bounds = [kernels.FLOOR, kernels.CEILING] if anchored else [kernels.LEAST, kernels.MOST]
+        values = self._loss.link((sums / weights).clip(*self._data[bounds]))
         weights = weights / self._data[kernels.GROWTH]
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from streamcal.kernels import platt
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.isotonic import OK, STATUS, Queue, _learn, bracket
+from streamcal.kernels.isotonic import OK, STATUS, Queue, _learn, blended, bracket
 from streamcal.kernels.score_index import Data, Links
 
 Matrix = NDArray[np.float64]
@@ -36,9 +36,9 @@ N_PLATTS = 3
 SHARE, LOG_SHARE, FIRST = range(3)  # columns of the table; weights from FIRST on
 CLIP, IDENTITY = SHARE, LOG_SHARE  # in the row of the prior, the last but one
 
-_STACKS = ", ".join(["float64[::1], int32[::1], float64[:, ::1]"] * N_STACKS)
+_STACKS = ", ".join(["float64[::1], int64[::1], float64[:, ::1]"] * N_STACKS)
 _STATES = ", ".join(["float64[::1]"] * N_PLATTS)
-_READ_STACKS = ", ".join(["float64[::1], int32[::1]"] * N_STACKS)
+_READ_STACKS = ", ".join(["float64[::1], int64[::1]"] * N_STACKS)
 
 
 @helper
@@ -167,8 +167,7 @@ def _place(
 @helper
 def _ask(data: Data, links: Links, score: float) -> float:
     """Return a staircase's answer, the score itself where it has learned nothing."""
-    low, high, t = bracket(data, links, score, False)
-    value = low + t * (high - low)
+    value = blended(*bracket(data, links, score, False))
     return value if value == value else score
 
 

@@ -63,6 +63,7 @@ FLOOR_END, CEILING_START = 2, 3  # last score of the lowest block, first of the 
 PRIOR, LOWEST, HIGHEST = 4, 5, 6  # weight of a pseudo-sample; bounds of the statistic
 GROWTH, RATE = 7, 8
 N_SAMPLES, MAX_SCORES, WINDOW = 9, 10, 11
+LEAST, MOST = 12, 13  # bounds of means
 
 # The owner's words, in links.
 STAGE, PENDING, STOP, STATUS = 8, 9, 10, 11
@@ -102,6 +103,12 @@ def bracket(data: Data, links: Links, score: float, step: bool) -> Bracket:
 @helper
 def _clipped(data: Data, mean: float) -> float:
     return min(max(mean, data[FLOOR]), data[CEILING])
+
+
+@helper
+def blended(low: float, high: float, t: float) -> float:
+    """Return the number at share ``t`` of the way from ``low`` to ``high``, not beyond these."""
+    return min(low + t * (high - low), high)
 
 
 # ------------------------------------------------------------------------------ changing
@@ -156,9 +163,9 @@ def settle_pending(data: Data, links: Links) -> bool:
 
 @helper
 def _renew(data: Data, links: Links, queue: Queue, at: int, w: float) -> None:
-    """Repair the sums of a slot from which nearly all weight was taken, ``w``, so digits were lost.
+    """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
 
-    A window still knows the samples that are left. Without one, what is left is kept possible.
+    A window still knows the samples that are left. Without one there is at least some weight left.
     """
     if data[WINDOW] > 0.0:
         data[at + WEIGHT], data[at + SUM] = 0.0, 0.0
@@ -169,8 +176,6 @@ def _renew(data: Data, links: Links, queue: Queue, at: int, w: float) -> None:
                 data[at + SUM] += queue[row, 2]
     if data[at + WEIGHT] <= 0.0:
         data[at + WEIGHT] = w * 2.0**-53
-    low, high = data[at + WEIGHT] * data[LOWEST], data[at + WEIGHT] * data[HIGHEST]
-    data[at + SUM] = min(max(data[at + SUM], low), high)
 
 
 @helper
@@ -186,6 +191,9 @@ def remove(data: Data, links: Links, queue: Queue, score: float, w: float, s: fl
         data[at + SUM] -= s
         if data[at + WEIGHT] < CANCELLED * w:
             _renew(data, links, queue, at, w)
+        # A difference of rounded sums may lie outside what labels of this weight can add up to.
+        low, high = data[at + WEIGHT] * data[LEAST], data[at + WEIGHT] * data[MOST]
+        data[at + SUM] = min(max(data[at + SUM], low), high)
         alter(data, links, c, slot, 0.0, 0.0, -1)
         return True
     index.close_slot(data, links, c, slot)
@@ -206,7 +214,7 @@ def remove(data: Data, links: Links, queue: Queue, score: float, w: float, s: fl
 def bring_up_to_date(data: Data, links: Links) -> None:
     """Bring nodes and the prior's clip up to date."""
     refresh(data, links)
-    data[FLOOR], data[CEILING] = -np.inf, np.inf
+    data[FLOOR], data[CEILING] = data[LEAST], data[MOST]
     data[FLOOR_END], data[CEILING_START] = -np.inf, np.inf
     prior = data[PRIOR] * data[GROWTH]
     if prior == 0.0 or links[N_SCORES] == 0:
@@ -343,7 +351,7 @@ def _unlearn(data: Data, links: Links, queue: Queue, score: float, s: float, w: 
     return complete(data, links)
 
 
-@kernel("int64(float64[::1], int32[::1], float64[:, ::1], int64, float64, float64, float64)")
+@kernel("int64(float64[::1], int64[::1], float64[:, ::1], int64, float64, float64, float64)")
 def change(
     data: Data, links: Links, queue: Queue, what: int, score: float, s: float, w: float
 ) -> int:
@@ -359,7 +367,7 @@ def change(
 
 
 @kernel(
-    "int64(float64[::1], int32[::1], float64[:, ::1],"
+    "int64(float64[::1], int64[::1], float64[:, ::1],"
     f" {READ}, {READ}, {READ}, boolean, float64[:, ::1], int64)"
 )
 def predict_learn_many(
@@ -390,14 +398,14 @@ def predict_learn_many(
 # ------------------------------------------------------------------------------ predicting
 
 
-@kernel("float64(float64[::1], int32[::1], float64, boolean)")
+@kernel("float64(float64[::1], int64[::1], float64, boolean)")
 def predict(data: Data, links: Links, score: float, step: bool) -> float:
     """Return the mean at a score, linear between blocks unless ``step``; NaN if there is none."""
     low, high, t = bracket(data, links, score, step)
-    return low + t * (high - low)
+    return blended(low, high, t)
 
 
-@kernel(f"void(float64[::1], int32[::1], {READ}, boolean, float64[:, ::1])")
+@kernel(f"void(float64[::1], int64[::1], {READ}, boolean, float64[:, ::1])")
 def bracket_many(
     data: Data, links: Links, scores: Data, step: bool, out: NDArray[np.float64]
 ) -> None:
@@ -416,7 +424,7 @@ def blend(low: Data, high: Data, t: Data, out: Data) -> None:
 # ------------------------------------------------------------------------------ the whole
 
 
-@kernel("int64(float64[::1], int32[::1], boolean, float64[:, ::1])")
+@kernel("int64(float64[::1], int64[::1], boolean, float64[:, ::1])")
 def walk(data: Data, links: Links, anchored: bool, out: NDArray[np.float64]) -> int:
     """Write the blocks in order, (first score, last score, W, S, center) a row; return how many.
 

@@ -43,7 +43,8 @@ def answer(state: State, p: float) -> float:
     if n_bins == 0:
         return q
     at = SIZE + min(int(q * n_bins), n_bins - 1)
-    return (state[at + n_bins] + q) / (state[at] + 1.0)
+    # Below 1 whatever the rounding, so that log loss is finite.
+    return min((state[at + n_bins] + q) / (state[at] + 1.0), 1.0 - 2.0**-53)
 
 
 @helper
@@ -87,6 +88,10 @@ def project(
     It is (A + λI)⁻¹ A (a, b) for the λ > 0 that puts it on the circle; its norm falls in λ. The
     determinant of A is given, since rounding may make 0 of it.
     """
+    # In units in which neither a heavy sample's curvature nor a long step overflows when squared.
+    size, far = max(aa, bb), hypot(a, b)
+    aa, ab, bb, det = aa / size, ab / size, bb / size, det / size / size
+    a, b, radius = a / far, b / far, radius / far
     u, v = aa * a + ab * b, ab * a + bb * b
     low, high = 0.0, hypot(u, v) / radius  # at `high` the norm is below the radius
     for _ in range(100):
@@ -96,7 +101,7 @@ def project(
         else:
             high = middle
     x, y = _shifted(u, v, aa, ab, bb, det, high)
-    shrink = min(1.0, radius / hypot(x, y))  # where rounding has put it outside
+    shrink = far * min(1.0, radius / hypot(x, y))  # where rounding has put it outside
     return shrink * x, shrink * y
 
 
@@ -104,9 +109,11 @@ def project(
 def _shifted(
     u: float, v: float, aa: float, ab: float, bb: float, det: float, shift: float
 ) -> tuple[float, float]:
-    """Solve (A + shift · I) x = (u, v)."""
-    det += shift * (aa + bb) + shift * shift
-    return ((bb + shift) * u - ab * v) / det, ((aa + shift) * v - ab * u) / det
+    """Solve (A + shift · I) x = (u, v), both sides divided by 1 + shift, which may be large."""
+    part = shift / (1.0 + shift)
+    det = det / (1.0 + shift) + part * (aa + bb) + shift * part
+    aa, ab, bb = aa / (1.0 + shift), ab / (1.0 + shift), bb / (1.0 + shift)
+    return ((bb + part) * u - ab * v) / det, ((aa + part) * v - ab * u) / det
 
 
 @kernel("float64(float64[::1], float64)")

@@ -30,10 +30,10 @@ from streamcal.kernels.score_index import (
 )
 
 READ_INTS = "Array(int64, 1, 'C', True)"
-UNSET = np.iinfo(np.int32).min
+UNSET = np.iinfo(np.int64).min
 
 
-@kernel("void(float64[::1], int32[::1], float64[:, ::1], int64[::1])")
+@kernel("void(float64[::1], int64[::1], float64[:, ::1], int64[::1])")
 def dump(data: Data, links: Links, sums: NDArray[np.float64], counts: NDArray[np.int64]) -> None:
     """Write the slots in order: (score, W, S) a row, and how many samples each holds."""
     row = 0
@@ -48,7 +48,7 @@ def dump(data: Data, links: Links, sums: NDArray[np.float64], counts: NDArray[np
         c = links[own + NEXT]
 
 
-@kernel("int64(float64[::1], int32[::1], int64[::1], float64[:, ::1])")
+@kernel("int64(float64[::1], int64[::1], int64[::1], float64[:, ::1])")
 def dump_tree(
     data: Data, links: Links, shape: NDArray[np.int64], nodes: NDArray[np.float64]
 ) -> int:
@@ -79,7 +79,7 @@ def dump_tree(
         code = int(links[index.node_links_at(i) + index.RIGHT])
 
 
-@kernel("int64(float64[::1], int32[::1], int64[::1], float64[:, ::1])")
+@kernel("int64(float64[::1], int64[::1], int64[::1], float64[:, ::1])")
 def dump_edges(
     data: Data, links: Links, lengths: NDArray[np.int64], sums: NDArray[np.float64]
 ) -> int:
@@ -100,7 +100,7 @@ def dump_edges(
     return n
 
 
-@kernel(f"void(float64[::1], int32[::1], {READ_INTS}, {READ})")
+@kernel(f"void(float64[::1], int64[::1], {READ_INTS}, {READ})")
 def build_tree(data: Data, links: Links, shape: NDArray[np.int64], keys: Data) -> None:
     """Give a cleared index the tree of `dump_tree`, which must be one, with chunks still empty."""
     n_keys, last = 0, NONE
@@ -156,7 +156,7 @@ def _append_slot(data: Data, links: Links, c: int, slot_sums: Data, count: int) 
     links[index.chunk_links_at(links, c) + COUNTS + slot] = count
 
 
-@kernel(f"void(float64[::1], int32[::1], {READ_INTS}, float64[:, ::1], int64[::1])")
+@kernel(f"void(float64[::1], int64[::1], {READ_INTS}, float64[:, ::1], int64[::1])")
 def fill_tree(
     data: Data,
     links: Links,
@@ -176,7 +176,7 @@ def fill_tree(
     links[STAGE] = 2
 
 
-@kernel(f"void(float64[::1], int32[::1], {READ_INTS}, float64[:, ::1], float64[:, ::1])")
+@kernel(f"void(float64[::1], int64[::1], {READ_INTS}, float64[:, ::1], float64[:, ::1])")
 def fill_edges(
     data: Data,
     links: Links,

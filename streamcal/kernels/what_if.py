@@ -45,7 +45,7 @@ def _fold_all(data: Data, links: Links) -> None:
     bring_up_to_date(data, links)
 
 
-@kernel("UniTuple(float64, 2)(float64[::1], int32[::1], float64[:, ::1], float64)")
+@kernel("UniTuple(float64, 2)(float64[::1], int64[::1], float64[:, ::1], float64)")
 def what_if(data: Data, links: Links, queue: Queue, score: float) -> tuple[float, float]:
     """Return the means at ``score`` if a sample of the lowest or highest label were learned there.
 

@@ -231,3 +231,25 @@ class MeanLoss(Loss):
     def inverse_link(self, z: Floats) -> Floats:
         """Return the mean statistic whose `link` is ``z``."""
         return z
+
+    @property
+    def mean_range(self) -> tuple[float, float]:
+        """The least and the greatest mean statistic of a block; ±inf where that is not known.
+
+        Sums are rounded, and rounding may put their quotient a little outside; whoever divides
+        them clips the quotient to this range before it takes the `link`.
+
+        Examples
+        --------
+        >>> from streamcal import losses
+        >>> losses.Log().mean_range, losses.Logistic().mean_range
+        ((0.0, 1.0), (0.0, 1.0))
+        """
+        low, high = self.z_range.low, self.z_range.high
+        if self.minimized_by_label and isinstance(self.y_range, Interval):
+            low, high = self.y_range.clip(-math.inf), self.y_range.clip(math.inf)
+        try:
+            least, most = float(self.inverse_link(low)), float(self.inverse_link(high))
+        except (ArithmeticError, ValueError):  # a loss of one's own, at the end of a number's range
+            return -math.inf, math.inf
+        return (least, most) if least < most else (-math.inf, math.inf)

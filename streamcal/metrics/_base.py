@@ -114,6 +114,11 @@ class ExactSum:
             x = total
         self._parts[kept:] = [x] if x else []
 
+    def add_all(self, other: "ExactSum") -> None:
+        """Add another sum."""
+        for part in other._parts:
+            self.add(part)
+
     @property
     def value(self) -> float:
         """The sum, rounded once."""

@@ -155,7 +155,7 @@ class StreamingThresholds(Stateful, Cloned):
 
     def _arrays(
         self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         return self._data, self._links, self._queue, self._rows
 
     def __getstate__(self) -> dict[str, Any]:
