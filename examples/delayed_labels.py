@@ -3,9 +3,10 @@
 A sensor's sign flips now and then, and the model follows. By the time a label comes, it has
 followed: asked again, it is right about the old sample, and a calibrator that learns from that
 takes it for better than it was when it served. `serve_one` answers with all that was said, and
-`served=` gives it back with the label.
+`served=` gives it back with the label. In between it waits as JSON, as it would in a queue.
 """
 
+import json
 import random
 from collections import deque
 from collections.abc import Hashable, Iterator
@@ -32,14 +33,15 @@ def sensor(n_samples: int) -> Iterator[tuple[Features, bool]]:
 def run(remember: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
     model = streamcal.CalibratedClassifier(linear_model.LogisticRegression(optim.SGD(0.5)))
     before, after = metrics.LogLoss(), metrics.LogLoss()
-    waiting: deque[tuple[Features, bool, streamcal.Served]] = deque()
+    waiting: deque[tuple[Features, bool, str]] = deque()
     for x, y in sensor(5_000):
         served = model.serve_one(x)
         before.update(y, served.raw)
         after.update(y, served.calibrated)
-        waiting.append((x, y, served))
+        waiting.append((x, y, json.dumps(served.to_dict())))
         if len(waiting) > DELAY:
-            x, y, served = waiting.popleft()
+            x, y, kept = waiting.popleft()
+            served = streamcal.Served.from_dict(json.loads(kept))
             model.learn_one(x, y, served=served if remember else None)
     return before, after
 

@@ -5,8 +5,10 @@ from typing import Any
 
 from river import base, compose
 
+from streamcal._clone import Cloned
 
-class Routing:
+
+class Routing(Cloned):
     """Hands each method of the wrapped model the extra arguments that it takes, and no others."""
 
     _accepted: dict[str, frozenset[str] | None]

@@ -180,7 +180,7 @@ def check_window(window: Any, name: str = "window") -> None:
     if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
         raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")
     if window > MOST_COUNT:
-        raise ValueError(f"`{name}` must be at most 2**53, got one beyond")
+        raise ValueError(f"`{name}` must be at most 2**53 or None, got {window!r}")
 
 
 def check_half_life(half_life: Any) -> None:

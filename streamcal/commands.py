@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ import typer
 from numpy.typing import NDArray
 
 import streamcal
+from streamcal._log_loss import RULE, log_losses
 from streamcal._validation import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
@@ -276,6 +277,8 @@ def calibrate(
         _check_there(table)
         kind = tables.format_of(table, out, given=file_format)
         make()
+        output, checkpoint = tables.Output(out), None
+        _check_apart(table, output=output, picture=report, state=state)
         if report is not None:
             _check_drawable(report)
             if loss not in ("log", "squared"):
@@ -286,7 +289,6 @@ def calibrate(
     run = _Run(losses.get_mean(loss), score, label, weight, key, on_error)
     totals = _Totals(run.loss)
     sample = _Sample(3) if report is not None else None
-    output, checkpoint = tables.Output(out), None
     if state is not None:
         options = {
             "--score": score,
@@ -304,7 +306,7 @@ def calibrate(
         }
         with _data_errors(table):
             checkpoint = Checkpoint(state, table, out, options)
-        output, run.checkpoint = checkpoint.output(), checkpoint
+        output, run.checkpoint = checkpoint.output, checkpoint
         run.row, run.written = checkpoint.row, totals.take_over(checkpoint.sums)
     bank = KeyedCalibrator(make, store=None if checkpoint is None else checkpoint.store)
     columns = [name for name in (score, label, weight, key) if name is not None]
@@ -331,12 +333,15 @@ def calibrate(
                     if checkpoint is not None:
                         sums = totals.sums(run.written)
                         last = run.fault is not None
-                        checkpoint.reached(run.row, bank, output, sums, last=last)
+                        checkpoint.reached(run.row, bank, sums, last=last)
                     run.raise_fault()
                     show()
             if checkpoint is not None:
                 sums = totals.sums(run.written)
-                checkpoint.reached(run.row, bank, output, sums, last=True, finished=True)
+                checkpoint.reached(run.row, bank, sums, last=True, whole=True)
+        if checkpoint is not None and checkpoint.is_finished:
+            _say(checkpoint.nothing_to_do())
+            return
         _tell(run, bank, totals)
         if report is not None and sample is not None:
             _report(report, totals, sample, score, column)
@@ -385,6 +390,7 @@ def plot(
         _check_there(table)
         kind = tables.format_of(table, given=file_format)
         _check_drawable(out)
+        _check_apart(table, picture=out)
     run = _Run(losses.get_mean("log"), scores, label, None, None, on_error, binary=True)
     sample = _Sample(len(scores) + 1)
     with _data_errors(table):
@@ -498,10 +504,12 @@ def thresholds(
         kind = tables.format_of(table, given=file_format)
         if picture is not None:
             _check_drawable(picture)
+            _check_apart(table, picture=picture)
         optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
     run = _Run(losses.get_mean("squared"), score, label, weight, None, on_error, ordinal=True)
     parts = []
     with _data_errors(table):
+        tables.standard_output()  # now rather than after all the work
         columns = [name for name in (score, label, weight) if name is not None]
         with (
             tables.open_table(table, columns, format=kind) as source,
@@ -620,6 +628,8 @@ def decide(
         _check_there(table)
         kind = tables.format_of(table, out, given=file_format)
         goal = get_metric(metric)
+        output = tables.Output(out)
+        _check_apart(table, output=output, picture=picture)
         if picture is not None:
             _check_drawable(picture)
 
@@ -640,7 +650,7 @@ def decide(
         return _Run(losses.get_mean("log"), prob, "", None, None, on_error, binary=True)
 
     columns = [prob] if label is None else [prob, label]
-    run, output = fresh(), tables.Output(out)
+    run = fresh()
     with _data_errors(table, output, lambda: run.written):
         with tables.open_table(table, columns, new=column, format=kind) as source:
             parts = [(p, y) for _, _, p, y in examined(source, run)]
@@ -724,18 +734,21 @@ def report(
     Reliability before and after, scores and their parts, miscalibration over time; of a store also
     what each of its learners holds, and its output table as far as it is written.
     """
+    from streamcal.tables import Output
+
     with _usage_errors():
         if not out.parent.is_dir():
             raise ValueError(f"there is no folder {out.parent} for {out.name}")
-        if out.exists() and source.exists() and out.samefile(source):
-            raise ValueError(f"--out {out} is what the report is of: the page would replace it")
+        output = Output(out)
         build, _ = _reporter(source, score, label, column, file_format, on_error)
     with _data_errors(source):
+        pairs = product([out, *_partial(output)], _files_of_report(source))
+        if any(_is_same(written, read) for written, read in pairs):
+            raise _fail(f"--out {out} is what the report is of: the page would replace it", 2)
         from streamcal.report import page
-        from streamcal.tables import Output
 
         html = page.render(build()).encode()
-        with Output(out) as file:
+        with output as file:
             file.write(html)
         _say(f"{out}: {len(html) / 1e6:.1f} MB")
 
@@ -787,8 +800,10 @@ def demo(
 ) -> None:
     """Calibrate river models on the streams that ship with river: a table and a picture."""
     from streamcal import demo as experiment
+    from streamcal.tables import standard_output
 
     with _data_errors(out):
+        standard_output()
         experiment.run(out)
 
 
@@ -995,8 +1010,7 @@ class _Totals:
         self._weight += float(w.sum())
         for k, z in enumerate(scored.T[:2]):
             if self.binary and (k or self.probabilities):
-                hit = np.clip(np.where(y == 1.0, z, 1.0 - z), 1e-15, 1.0)
-                self._log[k] -= np.sum(w * np.log(hit))
+                self._log[k] += np.sum(w * log_losses(y, z))
                 self._brier[k] += np.sum(w * np.square(z - y))
             if not self.binary and (k or self._in_range):
                 self._own[k] += np.sum(w * self.loss(z, y))
@@ -1023,8 +1037,8 @@ class _Totals:
         if not self.rows:
             return
         if self.binary:
-            for name, sums in (("log loss", self._log), ("Brier score", self._brier)):
-                yield self._line(name, sums, self.probabilities)
+            yield f"{self._line('log loss', self._log, self.probabilities)}  ({RULE})"
+            yield self._line("Brier score", self._brier, self.probabilities)
         else:
             yield self._line(f"{self.loss.name} loss", self._own, self._in_range)
 
@@ -1112,7 +1126,7 @@ def _reporter(
                     options["--column"],
                     options["--label"],
                     _OnError(options["--on-error"]),
-                    limit=notes["sums"]["counts"][0],
+                    limit=notes["sums"].get("counts", [0])[0],  # none of a run that has just begun
                 )
                 parts = of_table(scored, options["--score"], options["--column"])
                 found = [*parts, *found]
@@ -1184,6 +1198,69 @@ def _check_there(table: Path) -> None:
 
     if not is_standard(table) and (table.is_dir() or not table.exists()):
         raise ValueError(f"there is no file {table}")
+
+
+def _check_apart(
+    table: Path,
+    *,
+    output: "Output | None" = None,
+    picture: Path | None = None,
+    state: Path | None = None,
+) -> None:
+    """Raise ``ValueError`` if one file would be written in the place of another.
+
+    A table may be replaced by its own output, unless the run may have to read it again.
+    """
+    from streamcal.resume import files_of_store
+    from streamcal.tables import is_standard
+
+    files: dict[str, list[Path]] = {}
+    if not is_standard(table):
+        files["the table"] = [table]
+    if state is not None:
+        files["--state"] = files_of_store(state)
+    if picture is not None:
+        files["the picture"] = [picture]
+    if output is not None:
+        files["--out"] = [output.path, *_partial(output)]
+    for (role, paths), (other_role, others) in combinations(files.items(), 2):
+        for path, other in product(paths, others):
+            if state is None and role == "the table" and output and other == output.path:
+                continue
+            if _is_same(path, other):
+                raise ValueError(
+                    f"{other_role} ({other}) must be another file than {role} ({path})"
+                )
+
+
+def _partial(output: "Output") -> list[Path]:
+    return [] if output.partial is None else [output.partial]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Return whether two names are those of one file, be it there or not."""
+    one, other = (Path(os.path.realpath(path)) for path in (one, other))
+    if os.path.exists(one) or os.path.exists(other):
+        return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+    # Upper and lower case may be the same to the file system.
+    return str(one).casefold() == str(other).casefold()
+
+
+def _files_of_report(source: Path) -> list[Path]:
+    """Return the files that a report is made of."""
+    from streamcal.resume import files_of_store
+    from streamcal.store import Store, is_store
+
+    if not is_store(source):
+        return [source]
+    with Store(source, read_only=True) as store:
+        notes = store.notes
+    named = [Path(notes[name]) for name in ("table", "out") if name in notes]
+    return [
+        *files_of_store(source),
+        *named,
+        *(path.with_name(f"{path.name}.partial") for path in named),
+    ]
 
 
 def _check_resumable(out: Path, kind: str, report: Path | None) -> None:
@@ -1312,11 +1389,13 @@ def _fail(message: str, status: int) -> typer.Exit:
 
 @contextlib.contextmanager
 def _usage_errors() -> Iterator[None]:
-    """Turn the ``ValueError`` of a bad option into a line and status 2."""
+    """Turn what is wrong with an option or the name of a file into a line and status 2."""
     try:
         yield
     except ValueError as error:
         raise _fail(str(error), 2) from None
+    except OSError as error:
+        raise _fail(f"{error.filename}: {error.strerror}", 2) from None
 
 
 @contextlib.contextmanager
@@ -1347,7 +1426,8 @@ def _data_errors(
         raise _fail(f"{error}{state()}", 1) from None
     except BrokenPipeError:
         # Whoever read standard output has seen enough; nothing may be flushed to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from river import base, compose, datasets, linear_model, naive_bayes, preprocessing, tree
 from river.datasets.base import Dataset
 
+from streamcal._log_loss import RULE, log_losses
 from streamcal._validation import check_window
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
@@ -34,7 +35,6 @@ MODELS: dict[str, type[base.Classifier]] = {
 CALIBRATIONS = ("raw", "Platt", "isotonic")
 PICTURE = "reliability.png"
 
-_CLAMP = 1e-15  # as river's LogLoss
 Vector = NDArray[np.float64]
 
 
@@ -133,6 +133,7 @@ def table(rows: Iterable[Row]) -> "Table":
 
     made = Table(
         title="Prequential scores, lower is better",
+        caption=f"In the log loss {RULE}.",
         box=SIMPLE,
         collapse_padding=True,
         pad_edge=False,
@@ -236,5 +237,4 @@ def _answers(
 
 
 def _log_loss(y: Vector, p: Vector) -> float:
-    p = np.clip(p, _CLAMP, 1.0 - _CLAMP)
-    return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))
+    return float(np.mean(log_losses(y, p)))

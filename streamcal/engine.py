@@ -276,7 +276,8 @@ def run(
     Raises
     ------
     StoreError
-        If a commit fails; the store is as after the last one.
+        If a commit fails, or somebody else has moved the store's offset or saved states of the same
+        keys during the run; the store is as after the last commit.
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
         what came before the event's batch is committed.
@@ -320,16 +321,24 @@ def run(
     if exact is not None:
         exact.resume(store.notes.get(_SINK))
     offset, pace = store.offset, Pace()
+    committed = offset
     whole = True  # whether all that is learned is up to the offset
 
     def commit() -> None:
-        with pace:
+        nonlocal committed
+        with pace, store.alone():
+            if store.offset not in (committed, offset):
+                raise StoreError(
+                    f"{store.path} was at offset {committed} and is at {store.offset}:"
+                    " somebody else has saved to it during the run"
+                )
             notes = None if exact is None else {**store.notes, _SINK: exact.commit()}
             states: dict[str, Any] = dict(keyed.states())
             if join is not None:
                 states[_JOIN] = join
             store.save(states, offset, notes=notes)
             keyed.saved()
+            committed = offset
 
     try:
         while not stop():
@@ -347,7 +356,7 @@ def run(
             if pace.is_due():
                 commit()
     finally:
-        if whole and offset != store.offset:
+        if whole and offset != committed:
             commit()
     return offset
 

@@ -7,6 +7,11 @@ decided by when they were last asked or taught (least recently used ones leave).
 Nothing that a batch has taught may reach the store before the batch's offset does, or a restart
 would teach it twice. So what leaves with news of its own waits in memory, parked, until `save`
 writes all news and the offset in one transaction.
+
+Others may save to the same store: another `KeyedCalibrator`, `engine.run`, a hand. So each
+calibrator here is known by the checksum of the state in the store that it goes on from. When that
+has changed, the calibrator is read anew; if it has news of its own, which would overwrite what the
+others have learned, every call is refused until `revert`.
 """
 
 import json
@@ -19,13 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._state import as_name, pack
+from streamcal._state import DIGEST, as_name, pack
 from streamcal._validation import as_vector, as_weights, check_same_length, check_window
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.losses import Loss
-from streamcal.store import Store
+from streamcal.store import Store, StoreError
 
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
@@ -70,13 +75,17 @@ class KeyedCalibrator:
 
     Asking for a value changes nothing that is learned; it may change what is parked.
 
+    What others save to the store under the same keys is read when a key is next used. Samples that
+    were learned here in the meantime and not saved can't be added to it: then all calls raise
+    `StoreError` until `revert` forgets them.
+
     Examples
     --------
     >>> from streamcal import IsotonicCalibrator
     >>> keyed = KeyedCalibrator(IsotonicCalibrator(window=200))
     >>> keyed.learn_many(["a", "a", "b"], [0.3, 0.9, 0.9], [0, 1, 0])
     >>> keyed.predict_one("a", 0.9), keyed.predict_one("b", 0.9), keyed.predict_one("c", 0.9)
-    (0.5, 0.3333333333333333, 0.9)
+    (0.5, 0.3333, 0.9)
     >>> len(keyed), list(keyed)
     (2, ['a', 'b'])
     """
@@ -107,6 +116,9 @@ class KeyedCalibrator:
         self._live: OrderedDict[Hashable, Calibrator] = OrderedDict()
         self._parked: dict[Hashable, bytes] = {}
         self._news: set[Hashable] = set()  # what the store does not know yet
+        self._base: dict[Hashable, bytes] = {}  # the checksums in the store of what they go on from
+        self._offered: dict[Hashable, bytes] = {}  # and of what is being saved
+        self._version = -1 if store is None else store.version  # the store's, when they were right
         self._parameters = _parameters(self._fresh)
         if store is not None:
             for name in islice(self._stored_names(), 1):
@@ -123,6 +135,7 @@ class KeyedCalibrator:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys, those of the store included."""
+        self._catch_up()
         here = dict.fromkeys([*self._live, *self._parked])
         yield from here
         for name in self._stored_names():
@@ -131,6 +144,7 @@ class KeyedCalibrator:
                 yield key
 
     def __contains__(self, key: Hashable) -> bool:
+        self._catch_up()
         if key in self._live or key in self._parked:
             return True
         return self.store is not None and name_of(key) in self.store
@@ -266,6 +280,8 @@ class KeyedCalibrator:
 
     def _find(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator of a key, in use from now on; None if it has none."""
+        if self.store is not None and self.store.version != self._version:
+            self._catch_up()
         try:
             calibrator = self._live.get(key)
         except TypeError:
@@ -278,11 +294,41 @@ class KeyedCalibrator:
             calibrator = self._restore(zlib.decompress(self._parked[key]))
             del self._parked[key]
         elif self.store is not None and name_of(key) in self.store:
-            calibrator = self._restore(self.store.get_bytes(name_of(key)))
+            data = self.store.get_bytes(name_of(key))
+            calibrator = self._restore(data)
+            self._base[key] = data[-DIGEST:]
         else:
             return None
         self._keep(key, calibrator)
         return calibrator
+
+    def _catch_up(self) -> None:
+        """Let go of calibrators that the store has other states of by now.
+
+        Raises
+        ------
+        StoreError
+            If one of them has news: saving it would overwrite what others have learned.
+        """
+        if self.store is None or self.store.version == self._version:
+            return
+        version, stale = self.store.version, []
+        for key in {**self._live, **self._parked}:
+            digest = self.store.digest(name_of(key))
+            if digest is not None and digest == self._offered.get(key):
+                self._base[key] = digest  # a save that was interrupted after it was done
+            elif digest != self._base.get(key):
+                stale.append(key)
+        for key in stale:
+            if key in self._news:
+                raise StoreError(
+                    f"the state of {key!r} in {self.store.path} has changed since what was learned"
+                    " here began: `revert` forgets that and goes on from the store"
+                )
+        for key in stale:
+            self._live.pop(key, None)
+            self._base.pop(key, None)
+        self._version = version
 
     def _find_or_make(self, key: Hashable) -> Calibrator:
         calibrator = self._find(key)
@@ -315,6 +361,8 @@ class KeyedCalibrator:
             rested, resting = self._live.popitem(last=False)
             if rested in self._news or self.store is None:
                 self._parked[rested] = zlib.compress(resting.to_bytes(), _LEVEL)
+            else:
+                self._base.pop(rested, None)
 
     def _learned(self, key: Hashable, calibrator: Calibrator) -> None:
         self._news.add(key)
@@ -327,28 +375,50 @@ class KeyedCalibrator:
             self._news.add(key)
 
     def states(self) -> dict[str, bytes]:
-        """Return what has been learned since the last `save`: bytes by their name in the store."""
+        """Return what has been learned since the last `save`: bytes by their name in the store.
+
+        Raises
+        ------
+        StoreError
+            If others have saved states of the same keys in the meantime.
+        """
+        self._catch_up()
         changed = {}
         for key in self._news:
             calibrator = self._live.get(key)
             if calibrator is None:
-                changed[name_of(key)] = zlib.decompress(self._parked[key])
+                data = zlib.decompress(self._parked[key])
             else:
-                changed[name_of(key)] = calibrator.to_bytes()
+                data = calibrator.to_bytes()
+            changed[name_of(key)] = data
+            self._offered[key] = data[-DIGEST:]
         return changed
 
     def saved(self) -> None:
         """Take note that all `states` are in the store: what is parked can leave memory."""
         self._news.clear()
         if self.store is not None:
+            for key in self._parked:
+                self._offered.pop(key, None)
+                self._base.pop(key, None)
             self._parked.clear()
+            self._base.update(self._offered)
+            if self.store.version == self._version + 1:  # that was this save, and no other
+                self._version += 1
+        self._offered.clear()
 
     def revert(self) -> None:
-        """Forget what has been learned since the last `save`; without a store, everything."""
+        """Forget what has been learned since the last `save`; without a store, everything.
+
+        What the store has is read anew where it has changed.
+        """
         for key in self._news:
             self._live.pop(key, None)
             self._parked.pop(key, None)
+            self._base.pop(key, None)
         self._news.clear()
+        self._offered.clear()
+        self._catch_up()
 
     def save(self, offset: int | None = None) -> None:
         """Write all news and the offset to the store, in one transaction.
@@ -356,14 +426,16 @@ class KeyedCalibrator:
         Raises
         ------
         StoreError
-            If it can't be written; nothing is lost, here or there.
+            If it can't be written, or others have saved states of the same keys in the meantime;
+            nothing is lost, here or there.
         ValueError
             If there is no store.
         """
         if self.store is None:
             raise ValueError("`store` must be given to save to, got None")
-        self.store.save(self.states(), offset)
-        self.saved()
+        with self.store.alone():
+            self.store.save(self.states(), offset)
+            self.saved()
 
     def __repr__(self) -> str:
         return f"KeyedCalibrator({len(self)} keys, {self.n_live} live, {self.n_parked} parked)"

@@ -1,18 +1,33 @@
 """How ``streamcal calibrate --state`` is killed at any instant and goes on as if nothing had been.
 
 After a batch the store gets, in one transaction, the calibrators, how far the table has been read,
-how long the output is by then, and the sums of the losses. The output is on the disk before that.
-A run that starts again cuts the output back to that length, reads the table from its beginning,
-passes over the rows that are learned, and goes on. So the output is byte for byte what one run
+how long the output is by then, a digest of all its bytes, and the sums of the losses. The output is
+on the disk before that. A run that starts again reads what is in ``NAME.partial``. If that does not
+begin with the bytes of the digest, the run is refused before any file is touched. Else what comes
+after them, which was never committed, is cut off; the table is read from its beginning, the rows
+that are learned are passed over, and the run goes on. So the output is byte for byte what one run
 would have written.
 
+Before ``NAME.partial`` is made, the store takes note that this run makes it. One that is there
+before belongs to somebody else, and the run is refused.
+
+When all rows are written and committed, ``NAME.partial`` is renamed to ``NAME``, and the store
+takes note of that, too. A process that is killed in between leaves the rest to the next run, of
+the same or of another table. An older ``NAME`` is replaced only if it is what was there when the
+run began. After that the output is finished. Nobody opens it for writing again, whatever becomes
+of it.
+
 The rows passed over must be the rows that were learned: checksums of their numbers and keys are
-kept, and compared before the first new row is learned. A table may have grown in the meantime. When
-a run has come to its end, another table may follow: its rows go on from what has been learned.
+kept, and compared before the first new row is learned. A table may have grown in the meantime. If
+its output was finished and is still as it was, it is copied to ``NAME.partial``, and the run goes
+on there; if it is not as it was, the run is refused. When a run has come to its end, another table
+may follow: its rows go on from what has been learned.
 """
 
-import contextlib
+import hashlib
+import os
 import signal
+import stat
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +41,24 @@ from streamcal.engine import Pace
 from streamcal.keyed import KeyedCalibrator
 from streamcal.store import Stopped, Store, StoreError
 from streamcal.tables import Output, is_standard
+
+_BLOCK_BYTES = 1 << 20
+# What may lie beside a store: SQLite's files, the lock and what SQLite keeps beside that, and the
+# file that a new store or a copy is before it is whole.
+_BESIDE = ("-wal", "-shm", "-journal")
+_STORE = ("", *_BESIDE, "-lock", "-lock-journal", ".partial", *(f".partial{e}" for e in _BESIDE))
+
+
+def files_of_store(path: Path) -> list[Path]:
+    """Return the names of all files that a store may use.
+
+    Examples
+    --------
+    >>> [file.name for file in files_of_store(Path("run.db"))][:3]
+    ['run.db', 'run.db-wal', 'run.db-shm']
+    """
+    bases = dict.fromkeys([path, Path(os.path.realpath(path))])  # SQLite goes where a link leads
+    return [base.with_name(base.name + ending) for base in bases for ending in _STORE]
 
 
 class Seal:
@@ -53,6 +86,229 @@ class Seal:
         ]
 
 
+class _KeptOutput(Output):
+    """An output that a store describes, by its length and a digest of its bytes.
+
+    No file is touched before there is something to write or to `sync`.
+
+    Parameters
+    ----------
+    path : Path
+        The name, with all links followed; if it has become one since, that is a fault.
+    store : Store
+    begun_as : mapping
+        The notes of a run that begins.
+
+    Attributes
+    ----------
+    opened : bool
+        Whether this process has written to it.
+    """
+
+    def __init__(self, path: Path, store: Store, begun_as: Mapping[str, Any]) -> None:
+        super().__init__(path)
+        self._target = path
+        self._own = self.partial = path.with_name(path.name + ".partial")
+        self.opened = False
+        self._store = store
+        self._begun_as = begun_as
+        self._hash = _new_hash()
+        self._finished: str | None = None  # the digest of an output that has its name already
+        self._replaces: str | None = None  # the digest of the file that was there before
+
+    def check_free(self) -> None:
+        """Raise `StoreError` if there is a partial file, which can't be of a run that begins."""
+        _check_free(self._own, self._store.path)
+
+    def take_over(self, notes: Mapping[str, Any]) -> bool:
+        """Go on from where the notes say that the run stands; return whether it is finished.
+
+        Raises
+        ------
+        StoreError
+            If what is there can't be proven to be what the notes describe.
+        """
+        length, digest = notes["length"], notes.get("digest", "")
+        self._replaces = notes.get("replaces")
+        if notes["finished"]:
+            self._good, self._finished = length, digest
+            return True
+        if notes.get("whole") and not os.path.lexists(self._own):
+            if self._holds(length, digest):
+                # Killed after it was given its name, and before the store knew.
+                self._good, self._finished = length, digest
+                self._store.save({}, notes={**notes, "finished": True})
+                return True
+        if length or os.path.lexists(self._own):
+            self._prove(length, digest)
+        self._check_replaced()
+        return False
+
+    def is_as_finished(self) -> bool:
+        """Whether a finished output is there with the bytes that it had."""
+        return self._finished is not None and self._holds(self._good, self._finished)
+
+    def notes(self) -> dict[str, Any]:
+        """Return what describes the output as far as it is written."""
+        digest = self._hash.hexdigest()
+        return {"length": self._good, "digest": digest, "replaces": self._replaces}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, data: Any) -> int:
+        """Write all of ``data``, bytes or an array of them."""
+        if not memoryview(data).nbytes:
+            return 0
+        self._begin()
+        size = super().write(data)
+        self._hash.update(data)
+        return size
+
+    def sync(self) -> None:
+        """Wait until what has been written is on the disk."""
+        self._begin()
+        super().sync()
+
+    def flush(self) -> None:
+        """Pass on to the system what has been written."""
+        if self.begun:
+            super().flush()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        return self.begun and super().closed
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.begun:
+            super().__exit__(kind, error, trace)
+
+    def _begin(self) -> None:
+        """Open the partial file, if that has not been done."""
+        if self.begun:
+            return
+        if self._finished is not None:
+            self._copy()
+        elif self._good:
+            self._file = open(self._own, "rb+", buffering=0)  # noqa: SIM115
+            self._file.truncate(self._good)
+            self._file.seek(self._good)
+        else:
+            # Nothing of it is committed. If the run has begun the file is its own all the same.
+            if not self._is_begun():
+                self.check_free()
+                self._replaces = self._found()
+                begun = {**self._begun_as, **self.notes(), "replaces": self._replaces}
+                self._store.save({}, 0, notes=begun)
+            self._file = self._create(self._own)
+        self.begun = self.opened = True
+
+    def _is_begun(self) -> bool:
+        notes = self._store.notes
+        return not notes.get("finished", True) and all(
+            notes[name] == self._begun_as[name] for name in ("table", "out")
+        )
+
+    def _copy(self) -> None:
+        """Open a copy of the finished output."""
+        if not self.is_as_finished():
+            raise StoreError(
+                f"{self._target} is not as {self._store.path} has left it, so what has come to its"
+                " table can't be added: nothing was changed"
+            )
+        # The store takes note first, so that what is left of a copy is known to be one.
+        if not self._store.notes.get("copying"):
+            self.check_free()
+            self._store.save({}, notes={**self._store.notes, "copying": True})
+        self._replaces = self._finished
+        self._file = self._create(self._own)
+        self._good = 0
+        with open(self._target, "rb") as source:
+            while block := source.read(_BLOCK_BYTES):
+                super().write(block)
+                self._hash.update(block)
+
+    def _prove(self, length: int, digest: str) -> None:
+        """Raise unless the partial file is our own: a plain file that begins with these bytes."""
+        fault = ""
+        try:
+            status = os.lstat(self._own)
+        except FileNotFoundError:
+            fault = "it is gone"
+        else:
+            if not stat.S_ISREG(status.st_mode):
+                fault = "it is a link" if stat.S_ISLNK(status.st_mode) else "it is not a file"
+            elif status.st_nlink > 1:
+                fault = "it has another name, which is a hard link"
+            elif status.st_size < length:
+                fault = f"it is shorter than the {length:,} bytes that were written"
+            elif length:
+                self._hash = _hash_of(self._own, length)
+                if self._hash.hexdigest() != digest:
+                    fault = f"its first {length:,} bytes are not those that were written"
+        if fault:
+            raise StoreError(
+                f"{self._own} is not as {self._store.path} has left it: {fault};"
+                " nothing was changed"
+            )
+        self._good = length
+
+    def _holds(self, length: int, digest: str) -> bool:
+        """Whether there are these bytes, and no others, under the name."""
+        try:
+            if not self._target.is_file() or self._target.stat().st_size != length:
+                return False
+        except OSError:
+            return False
+        return _hash_of(self._target, length).hexdigest() == digest
+
+    def _found(self) -> str | None:
+        """Return the digest of what is there under the name."""
+        if not os.path.lexists(self._target):
+            return None
+        if not self._target.is_file() or self._target.is_symlink():
+            return ""
+        return _hash_of(self._target).hexdigest()
+
+    def _check_replaced(self) -> None:
+        """Raise if what is to be replaced is not what was there when the run began."""
+        if self._found() not in (None, self._replaces):
+            raise StoreError(
+                f"{self._target} has changed since the run began that is to replace it: move it"
+                " away, and the same command goes on"
+            )
+
+    def _name(self, partial: Path) -> None:
+        """Give the whole file its name, and let the store know."""
+        self._check_replaced()
+        super()._name(partial)
+        self._store.save({}, notes={**self._store.notes, "finished": True})
+
+
+def _new_hash() -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=32)
+
+
+def _hash_of(path: Path, length: int | None = None) -> "hashlib.blake2b":
+    """Return the hash of the first bytes of a file, or of all."""
+    result = _new_hash()
+    with open(path, "rb", buffering=0) as file:
+        left = os.fstat(file.fileno()).st_size if length is None else length
+        while left > 0 and (block := file.read(min(left, _BLOCK_BYTES))):
+            result.update(block)
+            left -= len(block)
+    return result
+
+
+def _check_free(partial: Path, store: Path) -> None:
+    if os.path.lexists(partial):
+        raise StoreError(
+            f"{partial} is there already, and not of a run of {store}: move it away, or choose"
+            " another --out"
+        )
+
+
 class Checkpoint:
     """Where a run over a table stands, in a store, and the output that belongs to it.
 
@@ -70,6 +326,8 @@ class Checkpoint:
     Attributes
     ----------
     store : Store
+    output : Output
+        It goes on where the run stands.
     row : int
         The number of the last row that is learned; 0 at the start.
     sums : dict
@@ -79,21 +337,34 @@ class Checkpoint:
     ------
     StoreError
         If the store can't be used, belongs to another run that has not come to its end, or was
-        begun with other options.
+        begun with other options, or if the output is not as the store describes it. No file is
+        changed.
     """
 
     def __init__(self, path: Path, table: Path, out: Path, options: Mapping[str, Any]) -> None:
-        self._table = str(table if is_standard(table) else table.resolve())
-        self._out = str(out.resolve())
-        self._options = dict(options)
-        self.row, self._length = 0, 0
+        begun_as: dict[str, Any] = {
+            "table": str(table if is_standard(table) else os.path.realpath(table)),
+            "out": os.path.realpath(out),
+            "options": dict(options),
+            "row": 0,
+            "seal": [],
+            "sums": {},
+            "whole": False,
+            "finished": False,
+        }
+        self._begun_as = begun_as
+        self.row = 0
         self.sums: dict[str, Any] = {}
+        self._was_finished = False
         self._seal = Seal()
         self._learned: list[int] = []  # the seal of the rows to pass over, until it is compared
         self._pace = Pace()
         self._signal = 0
+        if not path.exists():
+            _check_free(Path(f"{begun_as['out']}.partial"), path)  # or an empty store is left
         self.store = Store(path)
         try:
+            self.output = _KeptOutput(Path(begun_as["out"]), self.store, begun_as)
             self._take_over()
         except BaseException:
             self.store.close()
@@ -103,34 +374,54 @@ class Checkpoint:
         """Read where the run stands."""
         path, notes = self.store.path, self.store.notes
         if not notes and not len(self.store):
+            self.output.check_free()
             return
         if "table" not in notes:
             raise StoreError(f"{path} is not of a run over a table")
-        for name, value in self._options.items():
+        for name, value in self._begun_as["options"].items():
             before = notes["options"].get(name)
             if before != value:
                 raise StoreError(
                     f"{path} was begun with {name} {before!r}, not {value!r}:"
                     " what it has learned depends on that"
                 )
-        if notes["table"] != self._table:
-            if not notes["finished"]:
+        out = self._begun_as["out"]
+        if notes["table"] != self._begun_as["table"]:
+            if not (notes["finished"] or notes.get("whole")):
                 raise StoreError(
                     f"{path} is at row {notes['row']:,} of {notes['table']}: finish that first"
                 )
-            # A process killed at the very end may have left it to us to give the output its name.
-            output = Output(Path(notes["out"]), notes["length"])
-            with contextlib.suppress(OSError), output:
-                pass
+            if not notes["finished"]:
+                self._finish(notes)
+            self.output.check_free()
             return
-        if notes["out"] != self._out:
-            raise StoreError(f"{path} belongs to the output {notes['out']}, not to {self._out}")
-        self.row, self._length, self.sums = notes["row"], notes["length"], notes["sums"]
-        self._learned = notes["seal"]
+        if notes["out"] != out:
+            raise StoreError(f"{path} belongs to the output {notes['out']}, not to {out}")
+        self._was_finished = self.output.take_over(notes)
+        self.row, self.sums, self._learned = notes["row"], notes["sums"], notes["seal"]
 
-    def output(self) -> Output:
-        """Return the output, which opens cut back to where the run stands."""
-        return Output(Path(self._out), self._length)
+    def _finish(self, notes: Mapping[str, Any]) -> None:
+        """Give the output of the table before its name: a process was killed before it could."""
+        if os.path.lexists(f"{notes['out']}.partial"):
+            output = _KeptOutput(Path(notes["out"]), self.store, notes)
+            output.take_over(notes)
+            with output:
+                output.sync()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run had come to its end before, and nothing has come to its table since."""
+        return self._was_finished and not self.output.opened
+
+    def nothing_to_do(self) -> str:
+        """Return a line about a run that `is_finished`."""
+        table, out = self._begun_as["table"], self._begun_as["out"]
+        told = (
+            f"{self.store.path} is at the end of {table} (row {self.row:,}): there is nothing to do"
+        )
+        if not os.path.lexists(out):
+            return f"{told}; {out}, which was written then, is gone"
+        return told if self.output.is_as_finished() else f"{told}; {out} has changed since then"
 
     def new(self, rows: NDArray[np.int64], *columns: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which rows, given by number and columns of numbers, are not learned yet.
@@ -160,15 +451,14 @@ class Checkpoint:
         self,
         row: int,
         keyed: KeyedCalibrator,
-        output: Output,
         sums: Mapping[str, Any],
         *,
         last: bool = False,
-        finished: bool = False,
+        whole: bool = False,
     ) -> None:
         """Commit what is learned up to a row, if it is time to or this is the ``last``.
 
-        The output up to there is on the disk before.
+        The output up to there is on the disk before. If it is ``whole``, it gets its name next.
 
         Raises
         ------
@@ -179,23 +469,21 @@ class Checkpoint:
         """
         if last:
             self._compare()
-        passing_over = bool(self._learned)
+        passing_over = bool(self._learned) or self.is_finished
         if not passing_over and (last or self._signal or self._pace.is_due()):
             with self._pace:
-                output.sync()
+                self.output.sync()
                 notes = {
-                    "table": self._table,
-                    "out": self._out,
-                    "options": self._options,
+                    **self._begun_as,
+                    **self.output.notes(),
                     "row": row,
-                    "length": output.tell(),
                     "seal": self._seal.sums,
                     "sums": dict(sums),
-                    "finished": finished,
+                    "whole": whole,
                 }
                 self.store.save(keyed.states(), row, notes=notes)
                 keyed.saved()
-        if self._signal and not finished:
+        if self._signal and not whole:
             raise Stopped(self._signal, row)
 
     def __enter__(self) -> Self:

@@ -18,7 +18,8 @@ not get past that.
 A second writer is refused: the first holds an exclusive lock on a file beside the store, which
 ends with its process; the file itself stays. Readers (``read_only=True``) come and go meanwhile, in
 any process, and see the last `save`. The file system must have locks that work, which some network
-drives don't.
+drives don't; so `save` also looks whether the file is as this store knows it, and refuses if not. A
+store that is reached through a link is the link's target, whose name the lock bears.
 """
 
 import contextlib
@@ -84,12 +85,16 @@ class Store:
         How many samples of the stream are learned; 0 at first.
     notes : dict
         Whatever small things `save` was given with the states: JSON.
+    version : int
+        Grows with each `save`, and with each `refresh` that finds other states. While it is the
+        same the states are.
 
     Raises
     ------
     StoreError
         If the file is damaged, no store, of a newer version, in use by another writer, or can't be
-        read or made.
+        read or made; if it is to be written and has a second name (a hard link), under which
+        another writer would not be noticed.
 
     Notes
     -----
@@ -118,6 +123,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path)
+        self._file = self.path  # or where a link leads to, see below
         self.read_only = read_only
         self._mutex = threading.RLock()
         self._process = os.getpid()
@@ -126,20 +132,24 @@ class Store:
         self._next_place = 1
         self._in_doubt = False  # whether the file may hold what is not known here
         self._is_still = False  # whether it was opened as one that nobody writes to
-        self.offset = 0
-        self.notes: dict[str, Any] = {}
+        self._offset = 0
+        self._notes: dict[str, Any] = {}
+        self._head = b""  # the digest of the head that is known here
+        self._tried = b""  # and that of the head that was last to be written
+        self._version = 0
         self._lock: sqlite3.Connection | None = None
         self._database: sqlite3.Connection | None = None
         try:
             with self._faults("opened"):
-                if not self.path.parent.is_dir():
+                self._file = _target(self.path)
+                if not self._file.parent.is_dir():
                     raise StoreError(f"{self.path} can't be opened: there is no such folder")
-                if self.path.is_dir():
+                if self._file.is_dir():
                     raise StoreError(f"{self.path} can't be opened: it is a folder")
                 if not read_only:
-                    self._lock = _take_lock(self.path)
-                    if not self.path.exists():
-                        _create(self.path)
+                    self._lock = _take_lock(self._file)
+                    if not self._file.exists():
+                        _create(self._file)
                 self._connect()
                 self.refresh()
         except BaseException:
@@ -149,14 +159,14 @@ class Store:
     def _connect(self) -> None:
         """Open the database."""
         try:
-            self._database, self._is_still = _connect(self.path, self.read_only), False
+            self._database, self._is_still = _connect(self._file, self.read_only), False
         except sqlite3.OperationalError:
             # In a folder that is read-only a reader can't make the files of a log. If nobody else
             # has, there is no writer, and all is in the database itself.
-            log = self.path.with_name(self.path.name + _BESIDE[0])
+            log = self._file.with_name(self._file.name + _BESIDE[0])
             if not self.read_only or log.exists():
                 raise
-            self._database, self._is_still = _connect(self.path, True, still=True), True
+            self._database, self._is_still = _connect(self._file, True, still=True), True
 
     def _look_again(self) -> None:
         """Open a database again that nobody wrote to: somebody may now."""
@@ -166,7 +176,41 @@ class Store:
             with self._faults("opened"):
                 self._connect()
 
+    def _settle(self) -> None:
+        """Read what the file holds if a `save` was cut short: all of it, or nothing."""
+        if not self._in_doubt:
+            return
+        with self._mutex:  # another thread may be saving: that is no doubt
+            if self._in_doubt:
+                database = self._open()
+                with self._faults("read"):
+                    if database.in_transaction:  # interrupted twice
+                        database.execute("ROLLBACK")
+                    head = database.execute("SELECT digest FROM head").fetchall()
+                if head in ([(self._head,)], [(self._tried,)]):  # else it is somebody else's
+                    self.refresh()
+                self._in_doubt = False
+
     # Reading -------------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """How many samples of the stream are learned; 0 at first."""
+        self._settle()
+        return self._offset
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Whatever small things `save` was given with the states: JSON."""
+        self._settle()
+        return self._notes
+
+    @property
+    def version(self) -> int:
+        """Grows with each `save`, and with each `refresh` that finds other states."""
+        if self._in_doubt:  # asked before each sample of a key
+            self._settle()
+        return self._version
 
     def refresh(self) -> None:
         """Read head and directory again; a reader sees what has been saved since."""
@@ -191,9 +235,10 @@ class Store:
                     total ^= number(blake2b(line, digest_size=DIGEST).digest(), "little")
                 if len(directory) != fields["n_states"] or f"{total:x}" != fields["sum"]:
                     raise StoreError(f"{self.path} is damaged: its directory does not fit its head")
-                self.offset = as_int(fields["offset"], "offset")
-                self.notes = dict(fields["notes"])
+                offset, notes = as_int(fields["offset"], "offset"), dict(fields["notes"])
+            self._version += directory != self._directory
             self._directory, self._sum, self._next_place = directory, total, last + 1
+            self._offset, self._notes, self._head = offset, notes, digest
             self._in_doubt = False
 
     def load(self) -> Saved:
@@ -206,12 +251,13 @@ class Store:
         ValueError
             If one needs what bytes do not hold; see `get`.
         """
+        self._settle()
         with self._mutex, self._faults("read"):
             self._look_again()
             with self._reading():
                 if self.read_only:
                     self.refresh()
-                return Saved({key: self.get(key) for key in self._directory}, self.offset)
+                return Saved({key: self.get(key) for key in self._directory}, self._offset)
 
     def get(self, key: str, **given: Any) -> Any:
         """Return the learner of a key, made anew.
@@ -236,6 +282,7 @@ class Store:
 
     def get_bytes(self, key: str) -> bytes:
         """Return the bytes of a state, whole: checked against their checksum."""
+        self._settle()
         with self._mutex, self._faults("read"), self._reading() as database:
             data = self._read(database, key)
             if data is None and self.read_only:  # what was saved since may have changed it
@@ -256,17 +303,27 @@ class Store:
         return None
 
     def __contains__(self, key: object) -> bool:
+        self._settle()
         return key in self._directory
 
     def __len__(self) -> int:
+        self._settle()
         return len(self._directory)
 
     def keys(self) -> list[str]:
         """Return the keys."""
+        self._settle()
         return list(self._directory)
+
+    def digest(self, key: str) -> bytes | None:
+        """Return the checksum with which the state of a key ends; None if there is no such key."""
+        self._settle()
+        line = self._directory.get(key)
+        return None if line is None else line[0]
 
     def sizes(self) -> dict[str, int]:
         """Return how many bytes each state takes, by key; the states are not read."""
+        self._settle()
         with self._mutex, self._faults("read"), self._reading() as database:
             rows = database.execute(
                 "SELECT key, length(data) FROM directory JOIN states USING (place)"
@@ -299,19 +356,19 @@ class Store:
         Raises
         ------
         StoreError
-            If it can't be written, or the store is read-only. The file is as before.
+            If it can't be written, or the store is read-only, or somebody else has written to the
+            file in spite of the lock: then `refresh` reads that. The file is as before.
         ValueError, TypeError
             If an argument is none of these; the file is as before.
         """
         if self.read_only:
             raise StoreError(f"{self.path} was opened to be read only")
         with self._mutex:
-            if self._in_doubt:
-                self.refresh()
+            self._settle()
             if isinstance(forget, str):
                 raise TypeError(f"`forget` must be keys, not one, got {forget!r}")
-            offset = self.offset if offset is None else _as_offset(offset)
-            notes = self.notes if notes is None else dict(notes)
+            offset = self._offset if offset is None else _as_offset(offset)
+            notes = self._notes if notes is None else dict(notes)
             changed: list[tuple[str, bytes, int, bytes]] = []  # key, digest, place, data
             total, next_place = self._sum, self._next_place
             for key, state in states.items():
@@ -332,9 +389,15 @@ class Store:
             text = json.dumps(
                 {"offset": offset, "notes": notes, "n_states": n_states, "sum": f"{total:x}"}
             )
+            head = _hash(text.encode())
             # An interrupt may come between the end of the transaction and that of this method.
-            self._in_doubt = True
+            self._in_doubt, self._tried = True, head
             with self._faults("written"), self._writing() as database:
+                if database.execute("SELECT digest FROM head").fetchall() != [(self._head,)]:
+                    raise StoreError(
+                        f"{self.path} can't be written: somebody else has written to it since it"
+                        " was read here"
+                    )
                 database.executemany(
                     "INSERT OR REPLACE INTO states VALUES (?, ?)",
                     [(place, data) for _, _, place, data in changed],
@@ -347,31 +410,38 @@ class Store:
                     place = self._directory[key][1]
                     database.execute("DELETE FROM states WHERE place = ?", (place,))
                     database.execute("DELETE FROM directory WHERE key = ?", (key,))
-                database.execute(
-                    "UPDATE head SET text = ?, digest = ?", (text, _hash(text.encode()))
-                )
+                database.execute("UPDATE head SET text = ?, digest = ?", (text, head))
             self._directory.update((key, (digest, place)) for key, digest, place, _ in changed)
             for key in gone:
                 del self._directory[key]
-            self._sum, self._next_place = total, next_place
-            self.offset, self.notes = offset, json.loads(text)["notes"]
+            self._sum, self._next_place, self._head = total, next_place, head
+            self._offset, self._notes = offset, json.loads(text)["notes"]
+            self._version += 1
             self._in_doubt = False
+
+    def alone(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context manager inside which other threads wait to read or save."""
+        return self._mutex
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy what was last saved to another file, while learning goes on.
 
-        The copy bears its name only when it is whole; an older file of that name is replaced. A
-        `save` in another thread waits meanwhile; the backup of a store that was opened to be read
-        only makes nobody wait.
+        The copy bears its name only when it is whole; an older file of that name is replaced, and
+        where that is a link, what it leads to. A `save` in another thread waits meanwhile; the
+        backup of a store that was opened to be read only makes nobody wait. A file for the lock is
+        left beside the copy, as beside every store.
 
         Raises
         ------
         StoreError
             If it can't be written, or the other file is a store in use.
         """
-        target = Path(path)
-        with self._mutex, self._faults(f"copied to {target}"), _replacing(target) as copy:
-            self._open().backup(copy)
+        with self._mutex, self._faults(f"copied to {path}"):
+            target = _target(Path(path))
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            with contextlib.closing(_take_lock(target)), _replacing(target) as copy:
+                self._open().backup(copy)
 
     def close(self) -> None:
         """Let go of the file; nothing needs to be saved by this."""
@@ -388,7 +458,8 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({str(self.path)!r}, n_states={len(self)}, offset={self.offset})"
+        n_states, offset = len(self._directory), self._offset
+        return f"Store({str(self.path)!r}, n_states={n_states}, offset={offset})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} can't be pickled or copied: open the file again")
@@ -476,6 +547,11 @@ def _connect(path: Path, read_only: bool, still: bool = False) -> sqlite3.Connec
         raise StoreError(f"{path} is empty: it is no store")
     if not read_only:
         _check_writable(path)
+        if path.stat().st_nlink > 1:
+            raise StoreError(
+                f"{path} has another name (a hard link): whoever writes to it under that one would"
+                " not be noticed"
+            )
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}&immutable={still:d}"
     database = sqlite3.connect(
         uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
@@ -504,34 +580,47 @@ def _create(path: Path) -> None:
     text = json.dumps({"offset": 0, "notes": {}, "n_states": 0, "sum": "0"})
     with _replacing(path) as database:
         database.executescript(
-            f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; {_SCHEMA}"
+            f"BEGIN; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+            + _SCHEMA
         )
         database.execute("INSERT INTO head VALUES (0, ?, ?)", (text, _hash(text.encode())))
+        database.execute("COMMIT")
 
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
     """Fill a database that then takes the place of a file, whole and on the disk.
 
-    Nobody may have the old one open for writing, and its log goes too: it would be read into the
-    new one.
+    The caller holds the lock, so nobody has the old one open for writing.
     """
-    in_use = path.exists() and _lock_path(path).exists()
-    with contextlib.closing(_take_lock(path)) if in_use else contextlib.nullcontext():
-        partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + ".partial")
+    _remove(partial)
+    try:
+        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
+            yield database
+            # A change of mode in place would be a journal that a reader must not play back.
+            database.execute("PRAGMA journal_mode = WAL").fetchone()
+        _sync(partial)
+        _without_log(path)
+        partial.replace(path)
+        _sync(path.parent)
+    except BaseException:
         _remove(partial)
-        try:
-            with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
-                yield database
-                database.execute("PRAGMA journal_mode = DELETE").fetchone()
-            _sync(partial)
-            for rest in _BESIDE:
-                path.with_name(path.name + rest).unlink(missing_ok=True)
-            partial.replace(path)
-            _sync(path.parent)
-        except BaseException:
-            _remove(partial)
-            raise
+        raise
+
+
+def _without_log(path: Path) -> None:
+    """Make sure that a file to be replaced has no log beside it, to be read into the new one.
+
+    The log is gone for good before the old file is, and the old file has what was in it.
+    """
+    if path.exists():
+        with contextlib.suppress(StoreError, sqlite3.Error, OSError):  # it may be anything
+            _connect(path, False).close()
+    beside = [path.with_name(path.name + rest) for rest in _BESIDE]
+    for file in beside:
+        file.unlink(missing_ok=True)
+    _sync(path.parent)
 
 
 def _remove(path: Path) -> None:
@@ -540,13 +629,25 @@ def _remove(path: Path) -> None:
         path.with_name(path.name + rest).unlink(missing_ok=True)
 
 
+def _target(path: Path) -> Path:
+    """Return where a link leads to, be there a file or not; other paths as they are."""
+    if not path.is_symlink():
+        return path
+    try:
+        target = path.resolve()
+    except RuntimeError:  # what Python before 3.13 says of a loop
+        target = path
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
 def _lock_path(path: Path) -> Path:
-    real = path.resolve()  # a link to a store is that store
-    return real.with_name(real.name + "-lock")
+    return path.with_name(path.name + "-lock")
 
 
 def _take_lock(path: Path) -> sqlite3.Connection:
-    """Become the one writer, for as long as the connection lives."""
+    """Become the one writer of a file that is no link, for as long as the connection lives."""
     lock = sqlite3.connect(_lock_path(path), timeout=0.0, isolation_level=None)
     try:
         lock.execute("BEGIN EXCLUSIVE")

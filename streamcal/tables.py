@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeAlias
+from typing import Any, BinaryIO, Self, TextIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -287,7 +287,11 @@ class Reader(ABC):
     ) -> None:
         self._columns, self._new, self._batch_rows = columns, new, batch_rows
         self._standard = is_standard(path)
-        self._file: Any = sys.stdin.buffer if self._standard else open(path, "rb")  # noqa: SIM115
+        self._file: Any
+        if self._standard:
+            self._file = _standard(sys.stdin, "standard input")
+        else:
+            self._file = open(path, "rb")  # noqa: SIM115
         self.size = None if self._standard else os.fstat(self._file.fileno()).st_size or None
         self.position = 0
         try:
@@ -328,17 +332,15 @@ class Output:
     """A file that bears its name only when it is whole.
 
     Inside the ``with`` block what is written goes to ``NAME.partial``; after it that file is
-    renamed to ``NAME``. Leaving the block by an exception leaves ``NAME.partial``, which ends with
-    the last write that succeeded, and an older ``NAME`` as it was. Standard output (``-``), pipes
+    renamed to ``NAME``, and both are on the disk. Leaving the block by an exception leaves
+    ``NAME.partial``, which ends with the last write that succeeded, and an older ``NAME`` as it
+    was. An older ``NAME.partial`` goes; what it was a link to stays. Standard output (``-``), pipes
     and devices are written to directly: there is no name to withhold.
 
     Parameters
     ----------
     path : Path
-        The name.
-    keep : int
-        How many bytes an earlier process has written that stay: of ``NAME.partial``, or of ``NAME``
-        where that has been renamed.
+        The name. A link stays: its target is replaced, or made.
 
     Attributes
     ----------
@@ -346,39 +348,41 @@ class Output:
         The name until then; None where it is written to directly.
     begun : bool
         Whether it is open or broken off: there is an output, and it is not whole.
+
+    Raises
+    ------
+    OSError
+        If the name is a link that leads nowhere but to itself, or can't be looked at.
     """
 
-    def __init__(self, path: Path, keep: int = 0) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._keep = keep
         self.partial: Path | None = None
         self.begun = False
+        self._file: BinaryIO
+        self._good = 0
         if not is_standard(path) and (path.is_file() or not path.exists()):
-            self._target = path.resolve() if path.is_symlink() else path
+            self._target = Path(os.path.realpath(path)) if path.is_symlink() else path
+            if self._target.is_symlink():
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             self.partial = self._target.with_name(self._target.name + ".partial")
 
     def __enter__(self) -> Self:
-        self._file: BinaryIO
         if is_standard(self.path):
-            self._file = sys.stdout.buffer
-        elif self.partial is not None and self._keep:
-            self._file = self._reopen(self.partial)
+            self._file = standard_output()
+        elif self.partial is None:
+            self._file = open(self.path, "wb", buffering=0)
         else:
-            self._file = open(self.partial or self.path, "wb", buffering=0)
-        self._good = self._keep
+            self._file = self._create(self.partial)
         self.begun = True
         return self
 
-    def _reopen(self, partial: Path) -> BinaryIO:
-        """Open what an earlier process left, cut back to what is kept of it."""
-        if not partial.exists() and self._target.exists():
-            self._target.replace(partial)
-        if partial.stat().st_size < self._keep:
-            lost = f"is shorter than the {self._keep:,} bytes that were written"
-            raise OSError(errno.EINVAL, lost, str(partial))
-        file = open(partial, "rb+", buffering=0)  # noqa: SIM115
-        file.truncate(self._keep)
-        file.seek(self._keep)
+    def _create(self, partial: Path) -> BinaryIO:
+        """Make a new file, whose name is on the disk."""
+        # Not opened to be emptied: it may be a link to what is not ours.
+        partial.unlink(missing_ok=True)
+        file = open(partial, "xb", buffering=0)  # noqa: SIM115
+        _sync_folder(partial.parent)
         return file
 
     def sync(self) -> None:
@@ -415,12 +419,47 @@ class Output:
             self.begun = error is not None
             return
         with self._file as file:
-            # A full disk may have taken half of the last write.
-            if error is not None and self.partial is not None:
+            if self.partial is not None and error is None:
+                os.fsync(file.fileno())
+            elif self.partial is not None:
+                # A full disk may have taken half of the last write.
                 file.truncate(self._good)
-        if error is None and self.partial is not None:
-            self.partial.replace(self._target)
+        if self.partial is not None and error is None:
+            self._name(self.partial)
         self.begun = error is not None
+
+    def _name(self, partial: Path) -> None:
+        """Give the whole file its name, which is on the disk then."""
+        partial.replace(self._target)
+        _sync_folder(self._target.parent)
+
+
+def standard_output() -> BinaryIO:
+    """Return standard output, to write bytes to.
+
+    Raises
+    ------
+    OSError
+        If the process was started with it closed.
+    """
+    return _standard(sys.stdout, "standard output")
+
+
+def _standard(stream: TextIO | None, name: str) -> BinaryIO:
+    if stream is None:
+        raise OSError(errno.EBADF, "it is closed", name)
+    return stream.buffer
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "nt":
+        return  # there is no such thing
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 class _CsvReader(Reader):

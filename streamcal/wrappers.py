@@ -5,6 +5,7 @@ the label to a calibrator, and serves the calibrated value of the next score. So
 ever sees what the model says of samples it has not learned, which is what it will be asked for.
 """
 
+import reprlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
+from streamcal._json import LEAST, MOST, as_count, as_items, as_pairs, as_share, from_pairs
 from streamcal._routing import Routing, last_step, name_of
 from streamcal._state import (
     Arrays,
@@ -53,7 +55,6 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.joint import JointCalibrator
 
 Features = dict[FeatureName, Any]
-_LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
 _KEPT = 200  # samples that outlive an alarm where calibrators shrink
 
 ON_DRIFT = ("shrink", "reset", "none")
@@ -74,12 +75,72 @@ class Served:
         `streamcal.HedgedCalibrator`.
     n_alarms : int
         How often a drift detector had raised alarm by then.
+
+    Examples
+    --------
+    >>> import json
+    >>> served = Served({"yes": 0.75, "no": 0.25}, {"yes": 0.5, "no": 0.5})
+    >>> kept = json.dumps(served.to_dict())
+    >>> kept[:44]
+    '{"calibrated": [["yes", 0.75], ["no", 0.25]]'
+    >>> Served.from_dict(json.loads(kept)) == served
+    True
     """
 
     calibrated: dict[ClfTarget, float]
     raw: dict[ClfTarget, float]
     tickets: dict[ClfTarget, Ticket] = field(default_factory=dict)
     n_alarms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as a dict that JSON keeps exactly, for `from_dict`.
+
+        A label is written beside its value, not as a key, since keys of JSON are text. It may be a
+        bool, an int, a finite float, a str, None or a tuple of these. A NumPy scalar is written as
+        the Python value that is equal to it, and comes back as that.
+
+        Raises
+        ------
+        TypeError
+            If a label is of another kind.
+        ValueError
+            If a label is NaN or infinite, or a number is none that `from_dict` takes.
+        """
+        return {
+            "calibrated": as_pairs(_check_served(self.calibrated)),
+            "raw": as_pairs(_check_served(self.raw)),
+            "tickets": as_pairs({label: [n, list(p)] for label, (n, p) in self.tickets.items()}),
+            "n_alarms": self.n_alarms,
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> "Served":
+        """Return what `to_dict` was called on, after it went through JSON or not.
+
+        Raises
+        ------
+        TypeError
+            If ``kept`` is not a mapping, or something in it is of the wrong type.
+        ValueError
+            If something is missing, is there twice or is not known, or is out of its range.
+        """
+        if not isinstance(kept, Mapping):
+            raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
+        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms"}:
+            raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
+        shown, raw, tickets = (from_pairs(kept[at]) for at in ("calibrated", "raw", "tickets"))
+        return cls(
+            {label: as_share(p) for label, p in shown.items()},
+            {label: as_share(p) for label, p in raw.items()},
+            {label: _as_ticket(ticket) for label, ticket in tickets.items()},
+            as_count(kept["n_alarms"]),
+        )
+
+
+def _as_ticket(kept: Any) -> Ticket:
+    n_learned, answers = as_items(kept, "a count and answers in a ticket", 2)
+    shares = as_items(answers, "a list of answers in a ticket")
+    return Ticket(as_count(n_learned), tuple(as_share(p) for p in shares))
 
 
 class CalibratedClassifier(
@@ -274,7 +335,7 @@ class CalibratedClassifier(
             raw = self.classifier.predict_proba_one(x)
         binary = len(raw) == 2 and True in raw and False in raw
         for p in (raw[True],) if binary else raw.values():
-            if not _LEAST <= p <= _MOST:
+            if not LEAST <= p <= MOST:
                 raise ValueError(f"probabilities must lie in [0, 1], got {raw}")
 
         if w == 1.0 and not kwargs:
@@ -897,7 +958,7 @@ def _check_served(served: Any) -> dict[ClfTarget, float]:
     if not isinstance(served, Mapping):
         raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
     checked = {label: as_number(p, "served") for label, p in served.items()}
-    if not all(_LEAST <= p <= _MOST for p in checked.values()):
+    if not all(LEAST <= p <= MOST for p in checked.values()):
         raise ValueError(f"probabilities must lie in [0, 1], got {checked}")
     return checked
 
@@ -913,7 +974,7 @@ def _check_columns(
             raise ValueError(
                 f"probabilities must have one row per label ({n_samples}), got {len(vector)}"
             )
-        good = (vector >= _LEAST) & (vector <= _MOST)
+        good = (vector >= LEAST) & (vector <= MOST)
         if not good.all():
             at = int(np.argmin(good))
             raise ValueError(f"probabilities must lie in [0, 1], got {vector[at]} at position {at}")

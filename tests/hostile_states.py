@@ -421,13 +421,13 @@ class Mutant:
             i, j = rng.randrange(part.size), rng.randrange(part.size)
             flat[i], flat[j] = flat[j], flat[i]
             self.done.append(f"{name}: {i} and {j} swapped")
-        elif draw < 0.62 and len(part):
+        elif draw < 0.62 and part.ndim and len(part):
             part = part[: rng.randrange(len(part))]
             self.done.append(f"{name} cut to {len(part)}")
         elif draw < 0.68 and part.ndim:
             part = np.concatenate([part, part[: rng.randrange(1, len(part) + 2)]])
             self.done.append(f"{name} made longer, {part.shape}")
-        elif draw < 0.74 and len(part) > 1:
+        elif draw < 0.74 and part.ndim and len(part) > 1:
             part = part[rng.sample(range(len(part)), len(part))]
             self.done.append(f"{name} permuted")
         elif draw < 0.8:

@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import typer
+from river import metrics
 from typer.testing import CliRunner
 
 import streamcal
@@ -244,6 +247,28 @@ def test_summary_of_probabilities(tmp_path):
         in result.stderr
     )
     assert f"Brier score  0.1094 -> {brier:.4f}" in result.stderr
+
+
+def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
+    """Rows that were given no chance came true: one rule of clipping, and it is named."""
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n0,1\n1,0\n0.5,1\n1,1\n")
+    result = calibrate(path, "--out", tmp_path / "out.csv")
+    (told,) = re.findall(r"log loss +(\S+) -> (\S+)  \((.*)\)", result.stderr)
+    river = metrics.LogLoss()
+    for y, p in [(True, 0.0), (False, 1.0), (True, 0.5), (True, 1.0)]:
+        river.update(y, p)
+    assert told[0] == f"{river.get():.4f}"
+    assert told[2] == "no chance counts as less than 1e-15"
+
+    arguments = ("--score", "p", "--label", "y", "--column", "calibrated")
+    run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = re.findall(
+        r'<td class="text">log loss</td><td class="text">(\w+)</td><td[^>]*>([^<]*)<', page
+    )
+    assert rows == [("p", told[0]), ("calibrated", told[1])]
+    assert "no chance counts as less than 1e-15" in page
 
 
 def test_summary_of_margins_and_of_other_losses(tmp_path):
@@ -539,6 +564,48 @@ def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
         process.stdout.close()
         assert process.wait() == 1
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("options", "closed", "status", "said"),
+    [
+        (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&-", 0, "2 rows calibrated\n"),
+        (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&- 2>&-", 0, ""),
+        (["in.csv"], ">&-", 1, "streamcal: standard output: it is closed\n"),
+        (["-"], "<&-", 1, "streamcal: standard input: it is closed\n"),
+        (["none.csv"], "2>&-", 2, ""),
+    ],
+)
+def test_the_script_with_closed_streams(tmp_path, options, closed, status, said):
+    (tmp_path / "in.csv").write_text("p,y\n.2,0\n.8,1\n")
+    command = [sys.executable, "-m", "streamcal.cli", "calibrate", *options]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "--score=p", "--label=y"],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(streamcal.__file__).parents[1])},
+    )
+    assert done.returncode == status
+    assert done.stderr.decode().startswith(said) if said else not done.stderr
+    assert not done.stdout
+    if "--out" in options:
+        values = expected([0.2, 0.8], [0, 1])
+        assert column(tmp_path / "out.csv", "calibrated") == values
+        assert (tmp_path / "run.db").read_bytes().startswith(b"SQLite format 3")
+
+
+@pytest.mark.parametrize("command", ["thresholds", "demo"])
+def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command):
+    path = tmp_path / "in.csv"
+    path.write_text("s,stars\n.1,1\n.2,2\n")
+    app = {"thresholds": commands.thresholds, "demo": commands.demo}[command]
+    given = {"thresholds": (path, "s", "stars"), "demo": (tmp_path / "pictures",)}[command]
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(typer.Exit) as end:
+        app(*given)
+    assert end.value.exit_code == 1
+    assert not (tmp_path / "pictures").exists()
 
 
 # --- plot and demo

@@ -181,7 +181,10 @@ def test_names_of_labels_are_kept():
         (lambda: DecisionClassifier(3), "`classifier` must be a river classifier"),
         (lambda: DecisionClassifier(Oracle(), "f7"), "`metric` must be one of"),
         (lambda: DecisionClassifier(Oracle(), history="all"), "`history` must be"),
-        (lambda: DecisionClassifier(Oracle(), half_life=0), "`half_life` must be a positive"),
+        (
+            lambda: DecisionClassifier(Oracle(), half_life=0),
+            "`half_life` must be a number of at least 0.1",
+        ),
         (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, None), "`y` must be a label"),
         (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, "x"), "decisions being binary"),
         (lambda: DecisionClassifier(Oracle()).predict_one({"p": 1.5}), r"must lie in \[0, 1\]"),

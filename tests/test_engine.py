@@ -255,6 +255,65 @@ def test_stop_is_asked_between_batches(tmp_path: Path) -> None:
     assert told == [6, 6, 6, 2]
 
 
+@pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
+@pytest.mark.parametrize("seed", range(6))
+def test_many_who_take_turns_on_a_store(tmp_path: Path, joined: bool, seed: int) -> None:
+    """Old objects and new ones, each left behind by what others have learned in the meantime."""
+    straight = undisturbed(
+        tmp_path / "straight.db", PlattCalibrator(), True, LabelJoin(12) if joined else None
+    )
+    events, draw, path = LATE if joined else EVENTS, random.Random(seed), tmp_path / "run.db"
+    told = File(Bomb(0))
+    left: set[str] = set()
+    with Store(path) as store:
+        banks = [KeyedCalibrator(PlattCalibrator(), max_keys=n, store=store) for n in (None, 1)]
+        joins = [LabelJoin(12), LabelJoin(12)] if joined else [None]
+        stop = 0
+        while stop < len(events):
+            stop += draw.randint(1, 3)
+            keyed: Any = draw.choice([*banks, PlattCalibrator()])
+            if isinstance(keyed, KeyedCalibrator) and draw.random() < 0.3:
+                keyed.learn_one("a", 0.5, 1)  # which is not saved, so it is dropped
+            run(events[:stop], keyed, told, store, batch=2, join=draw.choice(joins))
+            left.add(type(keyed).__name__)
+            if draw.random() < 0.3:
+                store.refresh()
+        for keyed in banks:
+            for key in "abc":
+                assert keyed.predict_one(key, 0.4) == store.get(name_of(key)).predict_one(0.4)
+    assert len(left) == 2
+    assert contents(path) == contents(tmp_path / "straight.db")
+    assert repr(told.lines) == repr(straight.lines)
+
+
+def test_who_moves_the_offset_during_a_run_ends_it(tmp_path: Path) -> None:
+    """A run in a run, and a hand; what is the run's own business only goes on."""
+    with Store(tmp_path / "run.db") as store:
+        for n, meddle in enumerate(
+            [
+                lambda: run(EVENTS[:9], PlattCalibrator(), lambda at, p: None, store),
+                lambda: store.save({}, store.offset + 1),
+            ]
+        ):
+            start = store.offset
+            with pytest.raises(StoreError, match=f"was at offset {start} and is at .* during"):
+                run(EVENTS, PlattCalibrator(), lambda at, p, m=meddle: m(), store, batch=4)
+            assert store.offset == (9, 10)[n]
+        before = contents(store.path)[1]
+        other = PlattCalibrator()
+        for name in map(name_of, "abc"):
+            with pytest.raises(StoreError, match=r"the state of '.' in .* has changed since"):
+                run(EVENTS, PlattCalibrator(), lambda at, p, n=name: store.save({n: other}), store)
+            store.save({name: before[name]})
+            assert contents(store.path) == (10, before)
+
+        def note(at: int, p: Any) -> None:
+            store.save({"mine": PlattCalibrator()}, notes={"told": at})
+
+        assert run(EVENTS, PlattCalibrator(), note, store, batch=4) == 20
+        assert store.notes == {"told": 18}
+
+
 def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
     told: list[int] = []
     join = LabelJoin(5)

@@ -1,6 +1,7 @@
 """States with a right checksum and wrong content: refused with ``ValueError``, or fully working."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 
 from streamcal import (
     BetaCalibrator,
+    EUMThreshold,
+    HedgedCalibrator,
     HistogramCalibrator,
     IsotonicCalibrator,
     PAVStack,
@@ -25,7 +28,7 @@ from streamcal._state import Stateful, restore
 from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
 from streamcal.engine import Event, LabelJoin
 from streamcal.kernels import score_index as index
-from streamcal.ordinal import CuSumRank, KernelCuSumRank
+from streamcal.ordinal import CuSumRank, KernelCuSumRank, PRank
 from tests import hostile_states
 from tests.invariants import Structure
 
@@ -41,11 +44,11 @@ def test_every_class_has_examples() -> None:
 
 
 def test_crafted_states_are_refused_or_work() -> None:
-    """Some 30 of each class; thousands by STREAMCAL_SOAK.
+    """Some 20 of each class; thousands by STREAMCAL_SOAK.
 
     A case that hangs or crashes ends the process: the last line says which one it was.
     """
-    n_cases = os.environ.get("STREAMCAL_SOAK", "30")
+    n_cases = os.environ.get("STREAMCAL_SOAK", "20")
     done = subprocess.run(
         [sys.executable, "-m", "tests.hostile_states", n_cases],
         capture_output=True,
@@ -126,14 +129,13 @@ def many_chunks() -> IsotonicCalibrator:
 
 
 def test_nodes_of_a_tree_are_made_anew_from_their_ends() -> None:
-    """Whatever a state says of its nodes: the tree is one that holds, and bit for bit the same."""
+    """Whatever a state says of its nodes, the tree is one that holds."""
     calibrator = many_chunks()
     nodes = _state.decode(calibrator.to_bytes()).arrays["nodes"]
     rng = np.random.default_rng(2)
-    others = [index.NODE_KEY]
-    for fill in (0.0, -1e300, 1e300, math_inf := float("inf"), "permuted", "random"):
+    for fill in (0.0, -1e300, 1e300, math.inf, "permuted", "random"):
         broken = nodes.copy()
-        for column in set(range(nodes.shape[1])) - set(others):
+        for column in set(range(nodes.shape[1])) - {index.NODE_KEY}:
             if fill == "permuted":
                 broken[:, column] = rng.permutation(broken[:, column])
             else:
@@ -146,7 +148,6 @@ def test_nodes_of_a_tree_are_made_anew_from_their_ends() -> None:
         for i in range(200):
             twin.learn_one(i / 200, 0.5)
         Structure(twin).check()
-    assert math_inf > 0.0
 
 
 def test_edges_that_are_none_are_refused() -> None:
@@ -280,3 +281,48 @@ def test_many_labels_bring_their_costs() -> None:
     for one in (learner, twin):
         one.learn_many([0.1, 0.5, 0.9], [1, 300, 600])
     assert twin.to_bytes() == learner.to_bytes()
+
+
+def any_weight(rng: np.random.Generator) -> float:
+    return float(10.0 ** rng.uniform(-60.0, 60.0)) if rng.random() < 0.5 else 1.0
+
+
+LEARNERS: list[Any] = [
+    lambda h, n: IsotonicCalibrator(half_life=h, window=n),
+    lambda h, n: IsotonicCalibrator("squared", half_life=h, window=n, max_scores=20),
+    lambda h, n: IsotonicCalibrator("logistic", half_life=h, window=n, prior=0.0),
+    lambda h, n: HistogramCalibrator(2, half_life=h),
+    lambda h, n: PlattCalibrator(half_life=h, calibeating=3),
+    lambda h, n: BetaCalibrator(half_life=h),
+    lambda h, n: StreamingThresholds(3, half_life=h, window=n),
+    lambda h, n: EUMThreshold(half_life=h, window=n),
+    lambda h, n: CuSumRank(averaging=h, window=n or 20, l2=0.5),
+    lambda h, n: PRank(averaging=h, window=n or 20),
+    lambda h, n: KernelCuSumRank(averaging=h, window=n or 20, budget=n),
+    lambda h, n: PAVStack("log"),
+    lambda h, n: PAVStack("absolute"),
+    lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n)), delay=n),
+]
+
+
+@pytest.mark.parametrize("make", LEARNERS)
+@pytest.mark.parametrize("half_life", [None, 0.1, 100.0])
+@pytest.mark.parametrize("window", [None, 30])
+def test_nothing_that_was_learned_is_refused(
+    make: Any, half_life: float | None, window: int | None
+) -> None:
+    """The checks are as wide as what weights, half-lives and windows can lead to."""
+    rng = np.random.default_rng(8)
+    learner = make(half_life, window)
+    for i in range(150):
+        score, y, w = round(float(rng.random()), 1), int(rng.integers(2)), any_weight(rng)
+        if isinstance(learner, PAVStack):
+            learner.push(float(i // 3), y, w)
+        elif isinstance(learner, CuSumRank | PRank | KernelCuSumRank):
+            learner.learn_one({"a": score, "b": y - 0.5}, int(rng.integers(4)), w)
+        else:
+            low = -1 if getattr(learner, "loss", None) == "logistic" else 0
+            learner.learn_one(score, 1 if y or isinstance(learner, StreamingThresholds) else low, w)
+        if i % 40 == 0 or i > 146:
+            data = learner.to_bytes()
+            assert restore(data).to_bytes() == data

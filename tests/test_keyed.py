@@ -1,6 +1,8 @@
 """Keyed calibrators are a dict of calibrators, whatever is parked, saved, and opened again."""
 
+import os
 import pickle
+import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -303,6 +305,133 @@ def test_what_is_learned_before_an_error_is_reverted(tmp_path: Path, many: bool)
         keyed.learn_one("b", 0.8, 1)
         keyed.save(2)
         assert store.get_bytes(name_of("a")) == before
+
+
+def test_no_sample_is_lost_between_those_who_share_a_store(tmp_path: Path) -> None:
+    """A hundred times as many rounds by STREAMCAL_SOAK=3000."""
+    n_rounds = int(os.environ.get("STREAMCAL_SOAK", "30"))
+    assert sum(share_a_store(tmp_path / f"{seed}.db", seed) for seed in range(n_rounds)) > 0
+
+
+def share_a_store(path: Path, seed: int) -> int:
+    """Three are on one store, and a hand that writes to it; return how many calls were refused.
+
+    The oracle holds what the store has, and for each of the three what it has learned and not
+    saved, with the state of the key that this goes on from.
+    """
+    draw = random.Random(seed)
+    keys = ["a", "b", 3]
+    limits = draw.choice([(None, None, None), (1, 2, None), (1, 1, 1)])
+    n_refused = 0
+    with Store(path) as store:
+        banks = [KeyedCalibrator(make, max_keys=limit, store=store) for limit in limits]
+        saved: dict[Any, bytes] = {}
+        news: list[dict[Any, tuple[bytes | None, bytes]]] = [{} for _ in banks]
+        for _ in range(60):
+            at = draw.randrange(3)
+            keyed, mine, key = banks[at], news[at], draw.choice(keys)
+            score, y = draw.randrange(9) / 8, draw.randrange(2)
+            step = draw.choice(["learn", "learn", "ask", "ask", "save", "revert", "hand", "forget"])
+            base, here = mine.get(key, (saved.get(key), saved.get(key)))
+            twin = make() if here is None else Calibrator.from_bytes(here)
+            try:
+                if step == "learn":
+                    keyed.learn_one(key, score, y)
+                elif step == "ask":
+                    assert keyed.predict_one(key, score) == twin.predict_one(score)
+                    assert (key in keyed) == (here is not None)
+                    assert set(keyed) == set(saved) | set(mine)
+                elif step == "save":
+                    keyed.save()
+                elif step == "revert":
+                    keyed.revert()
+            except StoreError as error:
+                message = str(error)
+            else:
+                message = ""
+            if message:
+                assert "`revert` forgets that and goes on from the store" in message
+                assert any(saved.get(name) != old for name, (old, _) in mine.items())
+                n_refused += 1
+                continue
+            if step == "learn":
+                twin.learn_one(score, y)
+                mine[key] = (base, twin.to_bytes())
+            elif step == "save":
+                assert all(saved.get(name) == old for name, (old, _) in mine.items())
+                saved |= {name: new for name, (_, new) in mine.items()}
+                mine.clear()
+            elif step == "revert":
+                mine.clear()
+            elif step == "hand":  # one that knows what is there
+                twin = Calibrator.from_bytes(saved[key]) if key in saved else make()
+                twin.learn_one(score, y)
+                saved[key] = twin.to_bytes()
+                store.save({name_of(key): twin, "something else": twin})
+            elif step == "forget":
+                saved.pop(key, None)
+                store.save({}, forget=[name_of(key)])
+            assert {k: store.get_bytes(name_of(k)) for k in keys if name_of(k) in store} == saved
+    return n_refused
+
+
+def test_a_reader_that_looks_again_answers_with_what_it_sees(tmp_path: Path) -> None:
+    with (
+        Store(tmp_path / "run.db") as store,
+        Store(tmp_path / "run.db", read_only=True) as reader,
+    ):
+        writing = KeyedCalibrator(make, store=store)
+        for n in range(1, 5):
+            writing.learn_many(["a", "b"], [0.3, 0.6], [n % 2, 1])
+            writing.save(n)
+            if n == 1:
+                reader.refresh()
+                serving = KeyedCalibrator(make, store=reader)
+            before = serving.predict_one("a", 0.3)
+            assert reader.offset < n or before == writing.predict_one("a", 0.3)
+            reader.refresh()
+            assert reader.offset == n
+            for key in "ab":
+                assert serving.predict_one(key, 0.3) == writing.predict_one(key, 0.3)
+        assert before != serving.predict_one("a", 0.3)
+
+
+def test_a_save_that_was_interrupted_when_it_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in the store then is one's own: what is learned afterwards goes on from it."""
+    original = Store.save
+
+    def interrupted(self: Store, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    for after in (
+        ["save"],
+        ["learn", "save"],
+        ["look", "learn", "save"],
+        ["revert", "learn", "save"],
+    ):
+        twin = make()
+        with Store(tmp_path / "".join(after)) as store:
+            keyed = KeyedCalibrator(make, store=store)
+            keyed.learn_one("a", 0.3, 1)
+            twin.learn_one(0.3, 1)
+            with monkeypatch.context() as patched:
+                patched.setattr(Store, "save", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    keyed.save(1)
+            for step in after:
+                if step == "learn":
+                    keyed.learn_one("a", 0.6, 0)
+                    twin.learn_one(0.6, 0)
+                elif step == "look":
+                    assert "a" in keyed
+                elif step == "revert":
+                    keyed.revert()
+                else:
+                    keyed.save(2)
+            assert store.get_bytes(name_of("a")) == twin.to_bytes()
 
 
 def test_other_parameters_than_the_stores(tmp_path: Path) -> None:

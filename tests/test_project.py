@@ -1,12 +1,14 @@
 """What holds for the package as a whole: the direction of its imports, its names, its metadata."""
 
 import ast
+import doctest
 import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 import tomllib
 from pathlib import Path
 
@@ -20,10 +22,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_pool", "_routing", "_validation", "_worker"},
+    {"_clone", "_log_loss", "_pool", "_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
-    {"_state", "store"},
+    {"_json", "_state", "store"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},
@@ -161,6 +163,50 @@ def test_dependencies_are_those_that_are_imported():
     optional = {"protobuf" if name == "google" else name for name in third_party & OPTIONAL}
     assert optional == names(extras["cli"]) | names(extras["spark"])
     assert names(extras["plot"]) == {"matplotlib"}
+
+
+def significant(number: str) -> int:
+    """Return how many significant digits a number as it is written has."""
+    mantissa = re.split("[eE]", number)[0]
+    return len(re.sub(r"[._]|^0+(?=[1-9])", "", mantissa.lstrip("-0.")))
+
+
+def test_significant():
+    assert [significant(n) for n in ("0.25", "-0.00012", "1_000.5e-17", "12")] == [2, 2, 5, 2]
+
+
+def wanted_by_doctests(path: Path) -> list[tuple[int, str]]:
+    """Return the line and the text of each answer that a file's doctests want."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        examples = doctest.DocTestParser().get_examples(ast.get_docstring(node) or "")
+        found += [(getattr(node, "lineno", 1), example.want) for example in examples]
+    return found
+
+
+def literals(path: Path) -> list[tuple[int, str]]:
+    """Return the line and the text of each number in a file, but for lines marked as exact."""
+    with path.open("rb") as file:
+        return [
+            (token.start[0], token.string)
+            for token in tokenize.tokenize(file.readline)
+            if token.type == tokenize.NUMBER and "# exact" not in token.line
+        ]
+
+
+@pytest.mark.parametrize("folder", ["streamcal", "tests"])
+def test_no_expected_number_has_digits_that_processors_disagree_on(folder):
+    """The last digit of an exponential or of a sum is another one elsewhere: print fewer.
+
+    A literal of exact arithmetic says so in its line: ``# exact``.
+    """
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        answers = wanted_by_doctests(path) + (literals(path) if folder == "tests" else [])
+        for line, text in answers:
+            for number in re.findall(r"\d[\d_]*\.[\d_]*(?:[eE][-+]?\d+)?|\.\d+", text):
+                assert significant(number) <= 12, f"{path}, line {line}: {number}"
 
 
 def test_java_that_cannot_be_had_is_said(tmp_path):

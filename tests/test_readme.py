@@ -1,9 +1,11 @@
 """What the documents say is what happens: every block of code in them is run.
 
-``python`` blocks of one document share their names, as a reader would expect. Where a line is a
-``print(…)`` with a comment, the comment is what it prints; numbers count to the digits that stand
-there. Blocks with ``>>>`` are doctests. In ``sh`` blocks the lines that start with ``streamcal``
-are run, in a folder with a file of scores; the others (make, git, pip) are the reader's.
+The README and then the guides, in the order of the site, in one empty folder, each from top
+to bottom. ``python`` blocks of one document share their names, as a reader would expect. Where a
+line is a ``print(…)`` with a comment, the comment is what it prints; numbers count to the digits
+that stand there. Where a block prints without such comments, the numbers of the sentence after it
+are among what it prints. Blocks with ``>>>`` are doctests. In ``sh`` blocks the lines that start
+with ``streamcal`` are run; the others (make, git, pip) are the reader's.
 """
 
 import contextlib
@@ -11,25 +13,32 @@ import doctest
 import io
 import os
 import re
-import shlex
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+import typer
+
+from streamcal import commands
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAV = runpy.run_path(str(ROOT / "docs" / "conf.py"))["NAV"]
+GUIDES = [ROOT / "docs" / f"{name}.md" for names in NAV.values() for name in names]
+DOCUMENTS = [
+    *(ROOT / "README.md", ROOT / "docs" / "index.md"),
+    *(path for path in GUIDES if path.exists()),
+    ROOT / "CONTRIBUTING.md",
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMISE = re.compile(r"^print\(.*\)  # (.*)$", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-def blocks(document: Path, *languages: str) -> list[str]:
-    text = document.read_text(encoding="utf-8")
-    return [code for language, code in BLOCK.findall(text) if language in languages]
+def test_every_document_is_among_them():
+    assert set(DOCUMENTS) == {ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")}
 
 
 def agrees(promised: str, printed: str) -> bool:
@@ -46,64 +55,108 @@ def test_agrees():
     assert not agrees("Brier: 0.29", "LogLoss: 0.291349")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Return the folder of a reader who begins with the README; it has the command `streamcal`."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "bin").mkdir()
+    command = folder / "bin" / "streamcal"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m streamcal.cli "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_python_blocks(document, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_document_from_top_to_bottom(document, folder, monkeypatch):
+    """All of them in turn in one folder: what one leaves behind must not stop another."""
+    monkeypatch.chdir(folder)
+    for left in folder.glob("scores.*"):
+        left.unlink()  # but each makes its own input
     names = {"__name__": "__main__"}
-    for number, code in enumerate(blocks(document, "python", "pycon")):
-        where = f"{document.name}, python block {number + 1}"
-        if code.startswith(">>>"):
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            test = doctest.DocTestParser().get_doctest(code, names, where, str(document), None)
-            runner = doctest.DocTestRunner(optionflags=flags)
-            runner.run(test, clear_globs=False)
-            assert runner.summarize().failed == 0, where
-            names = test.globs
-            continue
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(code, where, "exec"), names)
-        promised = PROMISE.findall(code)
-        if promised:
-            printed = out.getvalue().splitlines()
-            assert len(printed) == len(promised), (where, printed)
-            for want, got in zip(promised, printed, strict=True):
-                assert agrees(want, got), f"{where}: it says {want!r} and prints {got!r}"
+    printed, after = "", 0
+    text = document.read_text(encoding="utf-8")
+    for number, block in enumerate(BLOCK.finditer(text)):
+        where = f"{document.name}, block {number + 1}"
+        check_prose(text[after : block.start()], printed, where)
+        language, code = block.groups()
+        printed, after = "", block.end()
+        if language in ("sh", "bash", "console"):
+            run_shell(code, folder)
+        elif language == "pycon" or (language == "python" and code.startswith(">>>")):
+            names = run_doctest(code, names, where)
+        elif language == "python":
+            printed = run_python(code, names, where)
+    check_prose(text[after:], printed, document.name)
 
 
-def commands(document: Path) -> list[str]:
-    lines = "".join(blocks(document, "sh", "bash", "console")).replace("\\\n", " ").splitlines()
-    lines = [line.removeprefix("$ ").split("  #")[0].strip() for line in lines]
-    return [line for line in lines if line.startswith("streamcal ")]
+def run_doctest(code: str, names: dict[str, object], where: str) -> dict[str, object]:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(code, names, where, where, None)
+    runner = doctest.DocTestRunner(optionflags=flags)
+    runner.run(test, clear_globs=False)
+    assert runner.summarize().failed == 0, where
+    return test.globs
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_command_lines(document, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_scores(tmp_path)
-    for line in commands(document):
-        command = shlex.split(line)
-        if command[1] in ("demo", "watch"):
-            continue  # takes minutes, never ends; they have their own tests
-        subprocess.run(
-            [sys.executable, "-m", "streamcal.cli", *command[1:]],
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            check=True,
-        )
-        for option in ("--out", "--report"):
-            if option in command:
-                written = Path(command[command.index(option) + 1])
-                assert written.stat().st_size > 0, line
+def run_python(code: str, names: dict[str, object], where: str) -> str:
+    """Run a block, check what its comments promise, and return what it printed beyond that."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, where, "exec"), names)
+    promised = PROMISE.findall(code)
+    if not promised:
+        return out.getvalue()
+    printed = out.getvalue().splitlines()
+    assert len(printed) == len(promised), (where, printed)
+    for want, got in zip(promised, printed, strict=True):
+        assert agrees(want, got), f"{where}: it says {want!r} and prints {got!r}"
+    return ""
 
 
-def write_scores(folder: Path) -> None:
-    """Write the file that the documents speak of: scores ``p``, labels ``y``, keys ``user``."""
-    random = np.random.default_rng(0)
-    p = random.random(2_000).round(4)
-    y = random.random(2_000) < p**2
-    user = random.integers(0, 3, 2_000)
-    rows = [f"{a},{int(b)},{c}" for a, b, c in zip(p, y, user, strict=True)]
-    (folder / "scores.csv").write_text("\n".join(["p,y,user", *rows, ""]))
+def check_prose(prose: str, printed: str, where: str) -> None:
+    """Check that the numbers of the first sentence after a block are among those it printed."""
+    got = [float(number) for number in NUMBER.findall(printed)]
+    sentence = re.split(r"\.\s", prose.strip(), maxsplit=1)[0]
+    for want in NUMBER.findall(sentence) if got else ():
+        digits = len(want.partition(".")[2])
+        assert want in [f"{number:.{digits}f}" for number in got], f"{where}: {want}, of {got}"
+
+
+def test_check_prose():
+    check_prose(" It is 0.54 now. Then 0.7.", "LogLoss: 0.5391\nECE: 0.11", "here")
+    check_prose("0.7 is of something else", "", "here")
+    with pytest.raises(AssertionError, match=r"here: 0\.33, of \[0\.3409\]"):
+        check_prose("It is 0.33.", "LogLoss: 0.3409", "here")
+
+
+def run_shell(code: str, folder: Path) -> None:
+    """Run the lines of a block that call `streamcal`, as a shell does; the others are the reader's.
+
+    Not those that take minutes or never end: these have their own tests.
+    """
+    lines = [line.removeprefix("$ ") for line in code.replace("\\\n", " ").splitlines()]
+    lines = [line for line in lines if re.match(r"streamcal (?!demo|watch)", line)]
+    if not lines:
+        return
+    paths = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        ["bash", "-e", "-u", "-c", "\n".join(lines)], cwd=folder, env=os.environ | paths, check=True
+    )
+    for option in re.findall(r"--(?:out|report) (\S+)", "\n".join(lines)):
+        assert (folder / option).stat().st_size > 0, option
+
+
+def test_options_in_the_prose_exist():
+    """Of commands that stand in a sentence, and are not run."""
+    known = typer.main.get_command(commands.app).commands  # type: ignore[attr-defined]
+    seen = 0
+    for document in DOCUMENTS:
+        prose = BLOCK.sub("", document.read_text(encoding="utf-8"))
+        for command, rest in re.findall(r"`streamcal ([a-z]+)([^`]*)`", prose):
+            options = {name for each in known[command].params for name in each.opts}
+            assert set(re.findall(r"--[a-z-]+", rest)) <= {*options, "--help"}, (document, rest)
+            seen += 1
+    assert seen > 5
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

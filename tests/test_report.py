@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from river import dummy, linear_model
+from river import dummy, linear_model, metrics
 from typer.testing import CliRunner
 
 from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator, commands
@@ -151,13 +152,22 @@ def test_scores_that_are_no_probabilities_are_not_compared():
     assert {s.name for s in parts[1].charts[1].series} == {"new"}
 
 
-def test_windows_of_infinite_loss_are_said():
+def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
+    """The rule of clipping is that of the command line and of river, and the page names it."""
     data = scored(1000)
     certain = data.calibrated.copy()
     certain[250:260] = 1.0 - data.labels[250:260]
-    chart = sections.of_table(data._replace(calibrated=certain), "raw", "new")[2].charts[1]
-    assert chart.summary.endswith("came true: 1 of new.")
-    assert "infinite" not in sections.of_table(data, "raw", "new")[2].charts[1].summary
+    scores, _, over_time = sections.of_table(data._replace(calibrated=certain), "raw", "new")
+    expected = metrics.LogLoss()
+    for y, p in zip(data.labels, certain, strict=True):
+        expected.update(bool(y), float(p))
+    shown = {row[:2]: row[2] for row in scores.tables[0].rows}["log loss", "new"]
+    assert shown == pytest.approx(expected.get(), abs=1e-12)
+    losses = over_time.charts[1].series[1].columns["y"]
+    assert np.isfinite(losses).all()
+    assert losses[1] > 10 * math.log(1e15) / 200
+    for text in (scores.text, over_time.charts[1].summary):
+        assert "no chance counts as less than 1e-15" in text
 
 
 def test_weights_of_many_hedges_have_a_mean():
@@ -172,7 +182,8 @@ def test_weights_of_many_hedges_have_a_mean():
 def test_few_rows_and_certain_ones(n, label):
     data = sections.Scored(np.zeros(n), np.ones(n), np.full(n, label), 1.0 + np.arange(n))
     html = page.render(Report("few", "here", tuple(sections.of_table(data, "a", "b"))))
-    assert "∞" in html
+    assert "34.5" in html  # what was sure and wrong, by the rule of clipping
+    assert "∞" not in html
     assert "NaN" not in html.split('id="charts">')[1].split("</script>")[0]
 
 
@@ -439,6 +450,15 @@ def test_the_server_answers_its_own_page_only():
             status, text = ask(server, "/data.json", host=host)
             assert status == 421
             assert "n is 1" not in text
+        mine = f"{watch.HOST}:{server.server_port}"
+        for hosts in ((mine, "evil.example"), ("evil.example", mine), (mine, mine), ()):
+            connection = http.client.HTTPConnection(watch.HOST, server.server_port)
+            connection.putrequest("GET", "/data.json", skip_host=True)
+            for host in hosts:
+                connection.putheader("Host", host)
+            connection.endheaders()
+            assert connection.getresponse().status == 421
+            connection.close()
         assert ask(server, "/../etc/passwd")[0] == 404
         assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))

@@ -305,8 +305,8 @@ def test_rows_that_were_learned_must_not_change(done: tuple[Path, Path, Path], c
     table.write_text("".join([*lines[:9], ",".join(cells) + "\n", *lines[10:]]))
     said = calibrate(table, out, store, status=1)
     assert "has learned 3,000 rows, but those at the beginning of this table are others" in said
-    assert states(store) == before[0]
-    assert (out.with_name("whole.csv.partial")).read_bytes() == before[1]
+    assert (states(store), out.read_bytes()) == before
+    assert not out.with_name("whole.csv.partial").exists()
 
 
 def test_what_does_not_belong_together_is_refused(done: tuple[Path, Path, Path]) -> None:
@@ -354,13 +354,41 @@ def test_two_processes_on_one_state(done: tuple[Path, Path, Path]) -> None:
     calibrate(table, out, store)
 
 
-def test_a_lost_output_is_said(done: tuple[Path, Path, Path]) -> None:
+def test_a_finished_run_says_so_and_a_lost_output_is_said(done: tuple[Path, Path, Path]) -> None:
     table, out, store = done
     data = out.read_bytes()
+    told = f"{store} is at the end of {table} (row 3,000): there is nothing to do"
+    assert calibrate(table, out, store) == f"{told}\n"
     out.write_bytes(data[:500])
-    assert "is shorter than the" in calibrate(table, out, store, status=1)
-    out.with_name("whole.csv.partial").unlink()
-    assert "No such file" in calibrate(table, out, store, status=1)
+    assert calibrate(table, out, store) == f"{told}; {out} has changed since then\n"
+    assert out.read_bytes() == data[:500]
+    out.unlink()
+    assert calibrate(table, out, store) == f"{told}; {out}, which was written then, is gone\n"
+    assert not out.exists()
+    assert not out.with_name("whole.csv.partial").exists()
+
+
+def test_an_output_that_is_edited_while_a_run_is_under_way_is_not_replaced(
+    done: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, whole, _ = done
+    out, store = whole.with_name("out.csv"), whole.with_name("run.db")
+    out.write_bytes(b"older")
+    original = resume.Checkpoint.reached
+
+    def reached(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        out.write_bytes(b"newer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resume.Checkpoint, "reached", reached)
+        said = calibrate(table, out, store, status=1)
+    assert f"{out} has changed since the run began" in said
+    assert f"3,000 rows, is in {out}.partial" in said
+    assert out.read_bytes() == b"newer"
+    out.rename(out.with_name("kept.csv"))
+    calibrate(table, out, store)
+    assert out.read_bytes() == whole.read_bytes()
 
 
 def test_a_full_disk_loses_nothing(

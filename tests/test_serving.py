@@ -1,6 +1,9 @@
 """`CalibratedClassifier` where labels come late or the stream turns: tickets and detectors."""
 
+import functools
+import json
 import pickle
+import reprlib
 from collections import deque
 from typing import Any
 
@@ -15,6 +18,7 @@ from streamcal import (
     PlattCalibrator,
     Served,
 )
+from streamcal.calibration.hedged import Ticket
 
 
 class Told(base.Classifier):
@@ -267,3 +271,138 @@ def test_the_detector_given_is_left_alone():
     assert model.clone().drift_detector is not None
     with pytest.raises(TypeError, match="ADWIN"):
         model.to_bytes()
+
+
+# as JSON
+
+
+def through_json(served: Served) -> Served:
+    return Served.from_dict(json.loads(json.dumps(served.to_dict(), allow_nan=False)))
+
+
+LABELS = [
+    (False, True),
+    (0, 1),
+    (-3, 0, 2**80),
+    ("yes", "no", "", "é\ud800"),
+    (0.1, 1e-300, -2.5),
+    (None, "none"),
+    (("a", 1, (True, None)), ("a", 2), ()),
+    (np.bool_(False), np.bool_(True)),
+    (np.int64(4), np.int8(-1), np.uint64(2**64 - 1)),
+    (np.float64(0.1), np.float32(0.25), np.str_("text")),
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=repr)
+def test_served_survives_json_with_labels_of_every_type(labels):
+    rng = np.random.default_rng(0)
+    model = CalibratedClassifier(Told())
+    true = [label for label in labels if label is not None]  # None never comes true
+    for i in range(30):
+        p = rng.dirichlet(np.ones(len(labels))).tolist()
+        model.learn_one({"says": dict(zip(labels, p, strict=True))}, true[i % len(true)])
+    p = rng.dirichlet(np.ones(len(labels)))  # NumPy floats: a model may answer with them
+    x = {"says": dict(zip(labels, p, strict=True))}
+    served = model.serve_one(x)
+    back = through_json(served)
+    assert back == served
+    assert list(back.raw) == list(served.raw)
+    for label, known in zip(back.raw, labels, strict=True):
+        assert type(label) is type(known.item() if isinstance(known, np.generic) else known)
+    assert len(back.tickets) in (1, len(labels))  # of True alone, or of each label
+    assert all(type(ticket) is Ticket for ticket in back.tickets.values())
+
+    twin = pickle.loads(pickle.dumps(model))
+    model.learn_one(x, true[0], served=served)
+    twin.learn_one(x, true[0], served=back)
+    assert twin.predict_proba_one(x) == model.predict_proba_one(x)
+    assert twin.to_bytes() == model.to_bytes()
+
+
+def test_served_survives_json_after_alarms_and_without_tickets():
+    for served in (Served({}, {}), Served({"a": 1.0}, {"a": 1 + 1e-12}, {}, 7)):
+        assert through_json(served) == served
+
+
+@pytest.mark.parametrize(
+    ("label", "error"),
+    [
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+        ((1, -float("inf")), ValueError),
+        (b"bytes", TypeError),
+        (frozenset("ab"), TypeError),
+        (np.datetime64("2026-01-01"), TypeError),
+        (print, TypeError),
+    ],
+    ids=repr,
+)
+def test_labels_that_json_does_not_keep_are_refused(label, error):
+    with pytest.raises(error, match="must"):
+        Served({label: 1.0}, {label: 1.0}).to_dict()
+
+
+def test_numbers_that_json_does_not_keep_are_refused():
+    with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
+        Served({1: 1.0}, {1: float("nan")}).to_dict()
+
+
+GOOD = Served({"a": 0.25, "b": 0.75}, {"a": 0.5, "b": 0.5}, {"a": Ticket(3, (0.5, 0.1))}).to_dict()
+CRAFTED: list[tuple[Any, type[Exception]]] = [
+    (None, TypeError),
+    ([], TypeError),
+    (json.dumps(GOOD), TypeError),
+    ({}, ValueError),
+    ({k: v for k, v in GOOD.items() if k != "tickets"}, ValueError),
+    ({**GOOD, "more": 1}, ValueError),
+    ({**GOOD, "n_alarms": -1}, ValueError),
+    ({**GOOD, "n_alarms": True}, TypeError),
+    ({**GOOD, "n_alarms": 1.0}, TypeError),
+    ({**GOOD, "raw": {"a": 0.5}}, TypeError),
+    ({**GOOD, "raw": ["ab"]}, TypeError),
+    ({**GOOD, "raw": [["a"]]}, ValueError),
+    ({**GOOD, "raw": [["a", 0.5], ["a", 0.5]]}, ValueError),
+    ({**GOOD, "raw": [[1, 0.5], [True, 0.5]]}, ValueError),
+    ({**GOOD, "raw": [["a", "0.5"]]}, TypeError),
+    ({**GOOD, "raw": [["a", True]]}, TypeError),
+    ({**GOOD, "raw": [["a", float("nan")]]}, ValueError),
+    ({**GOOD, "raw": [["a", 1.1]]}, ValueError),
+    ({**GOOD, "calibrated": [["a", 10**400]]}, ValueError),
+    ({**GOOD, "raw": [[["a"], 0.5]]}, TypeError),
+    ({**GOOD, "raw": [[float("inf"), 0.5]]}, ValueError),
+    ({**GOOD, "raw": [[{"tuple": 1}, 0.5]]}, TypeError),
+    ({**GOOD, "raw": [[{"tuple": [], "more": 1}, 0.5]]}, TypeError),
+    ({**GOOD, "raw": [[{"state": IsotonicCalibrator().to_bytes().hex()}, 0.5]]}, TypeError),
+    ({**GOOD, "raw": [[{"tuple": [{"loss": ["log", {}]}]}, 0.5]]}, TypeError),
+    (
+        {**GOOD, "raw": [[functools.reduce(lambda t, _: {"tuple": [t]}, range(50_000), 1), 0.5]]},
+        TypeError,
+    ),
+    ({**GOOD, "raw": functools.reduce(lambda t, _: [t], range(50_000), 1)}, ValueError),
+    ({**GOOD, "tickets": [["a", 3]]}, TypeError),
+    ({**GOOD, "tickets": [["a", [3]]]}, ValueError),
+    ({**GOOD, "tickets": [["a", [3.0, [0.5]]]]}, TypeError),
+    ({**GOOD, "tickets": [["a", [-3, [0.5]]]]}, ValueError),
+    ({**GOOD, "tickets": [["a", [3, 0.5]]]}, TypeError),
+    ({**GOOD, "tickets": [["a", [3, [0.5, 2.0]]]]}, ValueError),
+    ({**GOOD, "tickets": [["a", [3, [None]]]]}, TypeError),
+]
+
+
+@pytest.mark.parametrize(("kept", "error"), CRAFTED, ids=reprlib.repr)
+def test_what_to_dict_did_not_write_is_refused(kept, error):
+    assert through_json(Served.from_dict(GOOD)) == Served.from_dict(GOOD)
+    with pytest.raises(error, match="must"):
+        Served.from_dict(kept)
+
+
+def test_a_ticket_survives_json():
+    hedge = HedgedCalibrator()
+    hedge.learn_many([0.2, 0.9, 0.4], [0, 1, 0])
+    p, ticket = hedge.serve_one(0.3)
+    assert p == hedge.predict_one(0.3)
+    twin = HedgedCalibrator.from_bytes(hedge.to_bytes())
+    hedge.learn_one(0.3, 1, served=ticket)
+    twin.learn_one(0.3, 1, served=json.loads(json.dumps(ticket)))
+    assert twin.to_bytes() == hedge.to_bytes()

@@ -429,5 +429,5 @@ def test_a_missing_package_is_named(missing):
     code = f"import sys; sys.modules[{missing!r}] = None; import streamcal.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: streamcal.spark needs PySpark 4" in done.stderr
-    assert "streamcal[spark]" in done.stderr
+    assert "pip install '.[spark]'" in done.stderr
     assert missing in done.stderr.splitlines()[-1]

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,189 @@ def test_a_second_writer_is_refused(path: Path, tmp_path: Path) -> None:
         assert_holds(store, 1)
 
 
+@pytest.mark.parametrize("kind", ["absolute", "relative", "chain", "folder"])
+def test_a_link_to_nothing_is_the_store_that_it_leads_to(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "away").mkdir()
+    target, link = tmp_path / "away" / "run.db", tmp_path / "link.db"
+    if kind == "folder":
+        (tmp_path / "door").symlink_to("away")
+        link = tmp_path / "door" / "run.db"
+    elif kind == "chain":
+        link.symlink_to("second.db")
+        (tmp_path / "second.db").symlink_to(target)
+    else:
+        link.symlink_to(target if kind == "absolute" else Path("away", "run.db"))
+    for first, second in ((link, target), (target, link)):
+        for n in (1, 2):  # the file is there the second time
+            with Store(first) as store:
+                for name in {first, second}:
+                    with pytest.raises(StoreError, match="is in use: another process or store"):
+                        Store(name)
+                    with pytest.raises(StoreError, match="is in use: another process or store"):
+                        store.backup(name)
+                commit(store, n)
+                with Store(second, read_only=True) as reader:
+                    assert_holds(reader, n)
+            with Store(second, read_only=True) as reader:
+                assert_holds(reader, n)
+        assert link.is_symlink() == (kind != "folder")
+        assert all(file.name.startswith("run.db") for file in target.parent.iterdir())
+        target.unlink()
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    loop, lost = tmp_path / "loop.db", tmp_path / "lost.db"
+    loop.symlink_to("knot.db")
+    (tmp_path / "knot.db").symlink_to(loop)
+    lost.symlink_to(tmp_path / "missing" / "run.db")
+    before = sorted(tmp_path.iterdir())
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="can't be opened: "):
+            Store(loop, read_only=read_only)
+        with pytest.raises(StoreError, match="can't be opened: there is no such folder"):
+            Store(lost, read_only=read_only)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_backup_through_a_link(path: Path, tmp_path: Path) -> None:
+    link, target = tmp_path / "link.db", tmp_path / "copy.db"
+    link.symlink_to(target)
+    with Store(path) as store:
+        for n in (1, 2):
+            commit(store, n)
+            store.backup(link)
+            assert link.is_symlink()
+            with Store(target, read_only=True) as copied:
+                assert_holds(copied, n)
+
+
+def test_nobody_opens_what_a_backup_is_about_to_replace(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "copy.db"
+    original, refused = store_module._sync, []
+
+    def sync(file: Path) -> None:
+        original(file)
+        with pytest.raises(StoreError, match="is in use"):
+            Store(target)
+        refused.append(file.name)
+
+    with Store(path) as store:
+        commit(store, 1)
+        monkeypatch.setattr(store_module, "_sync", sync)
+        store.backup(target)
+        monkeypatch.undo()
+        assert refused[0] == "copy.db.partial"
+    with Store(target) as copied:
+        assert_holds(copied, 1)
+
+
+def test_a_file_with_two_names_has_no_writer(path: Path, tmp_path: Path) -> None:
+    """Each name has a lock and a log of its own: two writers would not see each other."""
+    filled(path, 2)
+    other = tmp_path / "other.db"
+    os.link(path, other)
+    for name in (path, other):
+        with pytest.raises(StoreError, match=f"{name} has another name \\(a hard link\\)"):
+            Store(name)
+        with Store(name, read_only=True) as reader:
+            assert_holds(reader, 2)
+    other.unlink()
+    filled(path, 3)
+    with Store(path) as store:
+        assert_holds(store, 3)
+
+
+def test_writers_that_no_lock_stops(path: Path) -> None:
+    """A save is refused where somebody else has saved: on a drive without locks, for instance."""
+    filled(path, 1)
+    with Store(path) as first:
+        Path(f"{path}-lock").unlink()  # stands for such a drive
+        with Store(path) as second:
+            commit(first, 2)
+            for _ in range(2):  # it is not forgotten
+                with pytest.raises(StoreError, match="somebody else has written to it since"):
+                    second.save({"last": mark(7)}, 2)
+                assert_holds(first, 2)
+            second.refresh()
+            commit(second, 3)
+            with pytest.raises(StoreError, match="somebody else has written to it since"):
+                first.save({}, 3)
+            first.refresh()
+            assert_holds(first, 3)
+            commit(first, 4)
+    with Store(path) as store:
+        assert_holds(store, 4)
+
+
+class Meddler:
+    """A connection that lets somebody else try to save after its ``at``-th statement."""
+
+    def __init__(self, database: sqlite3.Connection, at: int, other: Callable[[], None]) -> None:
+        self.database, self.left, self.other = database, at, other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.database, name)
+
+    def _run(self, name: str, *args: Any) -> Any:
+        answer = getattr(self.database, name)(*args)
+        answer = answer.fetchall() if name == "execute" else None
+        self.left -= 1
+        if self.left == 0:
+            self.other()
+        return Rows(answer)
+
+    def execute(self, *args: Any) -> Any:
+        return self._run("execute", *args)
+
+    def executemany(self, *args: Any) -> Any:
+        return self._run("executemany", *args)
+
+
+class Rows:
+    """What a statement has answered."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def fetchall(self) -> Any:
+        return self.rows
+
+
+def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) -> None:
+    """Another writer comes after each of the statements; it is refused and the save is whole."""
+    for at in itertools.count(1):
+        path.unlink(missing_ok=True)
+        filled(path, 1)
+        with Store(path) as first:
+            Path(f"{path}-lock").unlink()
+            with Store(path) as second:
+                second._open().execute("PRAGMA busy_timeout = 0")
+                said: list[str] = []
+
+                def save(second: Store = second, said: list[str] = said) -> None:
+                    try:
+                        commit(second, 2)
+                    except StoreError as error:
+                        said.append(str(error))
+
+                database = first._open()
+                meddler = Meddler(database, at, save)
+                first._database = meddler  # type: ignore[assignment]
+                commit(first, 2)
+                first._database = database
+                assert_holds(first, 2)
+                if meddler.left > 0:
+                    break
+                (message,) = said
+                # After the last statement it could write, and sees that it must not.
+                assert "database is locked" in message or "somebody else has written" in message
+        with Store(path) as store:
+            assert_holds(store, 2)
+    assert at > 5
+
+
 def test_the_lock_ends_with_its_process(path: Path) -> None:
     for _ in range(2):
         with subprocess.Popen(
@@ -590,17 +774,21 @@ def test_a_file_that_may_not_be_written_has_no_writer(
 
 
 class Flaky:
-    """A connection that is interrupted before or after its ``at``-th statement."""
+    """A connection that is interrupted before or after its ``at``-th statement, and then once more.
 
-    def __init__(self, database: sqlite3.Connection, at: int, after: bool) -> None:
+    The second time is before the next statement: that is the ``ROLLBACK``.
+    """
+
+    def __init__(self, database: sqlite3.Connection, at: int, after: bool, twice: bool) -> None:
         self.database, self.at, self.after, self.n = database, at, after, 0
+        self.until = at + twice
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.database, name)
 
     def _run(self, name: str, *args: Any) -> Any:
         self.n += 1
-        if self.n == self.at and not self.after:
+        if self.n == self.until != self.at or (self.n == self.at and not self.after):
             raise KeyboardInterrupt
         answer = getattr(self.database, name)(*args)
         if self.n == self.at:
@@ -614,8 +802,9 @@ class Flaky:
         return self._run("executemany", *args)
 
 
-@pytest.mark.parametrize("after", [False, True])
-def test_an_interrupt_at_any_statement(path: Path, after: bool) -> None:
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> None:
     """A ``KeyboardInterrupt`` in `save`, and the same store goes on being used."""
     for at in itertools.count(1):
         path.unlink(missing_ok=True)
@@ -623,7 +812,7 @@ def test_an_interrupt_at_any_statement(path: Path, after: bool) -> None:
             commit(store, 1)
             database = store._database
             assert database is not None
-            flaky = Flaky(database, at, after)
+            flaky = Flaky(database, at, after, twice)
             store._database = flaky  # type: ignore[assignment]
             interrupted = False
             try:
@@ -635,6 +824,10 @@ def test_an_interrupt_at_any_statement(path: Path, after: bool) -> None:
                 n = reader.offset
                 assert_holds(reader, n)
             assert n in (1, 2)
+            ask = itertools.cycle([store.keys, lambda: store.offset, lambda: "3" in store])
+            for _ in range(at % 3 + 1):  # whatever is asked first
+                next(ask)()
+            assert_holds(store, n)
             for k in range(n + 1, 5):
                 commit(store, k)
             assert_holds(store, 4)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import require
-from streamcal.losses import Interval, MeanLoss
+from streamcal.losses import MeanLoss
 
 MOST_WEIGHT = 1e120
 """Of the samples that a state holds at one score; products of such sums are finite."""
@@ -36,9 +36,9 @@ def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -
     """Raise unless these can be sums of weights and of weighted statistics, up to rounding."""
     require((w > 0.0).all() and (w < MOST_WEIGHT).all(), "weights must be positive")
     low, high = statistic_range(loss)
-    # Where a link has no values beyond the ends no rounding is forgiven.
-    slack = 1e-9 if type(loss).link is MeanLoss.link else 0.0
+    # Removal leaves rounding. Where a link ends beside 0, as that of linex, none is forgiven.
+    forgiving = type(loss).link is MeanLoss.link or loss.anchors is not None
     for end, sign in ((low, 1.0), (high, -1.0)):
         if abs(end) < math.inf:
-            most = max(slack, 1e-12 * abs(end)) if isinstance(loss.y_range, Interval) else slack
-            require((sign * (s - end * w) >= -most * w).all(), "labels must be in their range")
+            slack = max(1e-9 if forgiving else 0.0, 1e-12 * abs(end))
+            require((sign * (s - end * w) >= -slack * w).all(), "labels must be in their range")

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from river import base
 
+from streamcal._clone import Cloned
 from streamcal._state import Stateful
 from streamcal._validation import as_vector, as_weights, check_same_length
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 
 
-class Calibrator(Stateful, base.Base, ABC):
+class Calibrator(Stateful, Cloned, ABC):
     """An online map from scores to calibrated values.
 
     A calibrator knows scores and labels only, no features and no model, so it serves a river

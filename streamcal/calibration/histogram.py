@@ -52,7 +52,7 @@ class HistogramCalibrator(ProbabilityCalibrator):
     >>> for score, label in [(0.1, 0), (0.2, 1), (0.3, 0), (0.6, 1), (0.8, 1), (0.9, 0)]:
     ...     calibrator.learn_one(score, label)
     >>> calibrator.predict_one(0.25), calibrator.predict_one(0.7)
-    (0.3333333333333333, 0.6666666666666666)
+    (0.3333, 0.6667)
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class HistogramCalibrator(ProbabilityCalibrator):
 
     def _drop_vanished(self) -> None:
         """Drop the cells of which nothing is left."""
-        kept = self._cells[self._cells[:, kernels.WEIGHT] > 0.0]
-        self._cells[:] = 0.0
+        held = self._cells[: self._n_cells]
+        kept = held[held[:, kernels.WEIGHT] > 0.0]
         self._cells[: len(kept)] = kept
         self._n_cells = len(kept)
 

@@ -305,7 +305,7 @@ class IsotonicCalibrator(Calibrator):
         >>> calibrator = IsotonicCalibrator(prior=0)
         >>> calibrator.learn_many([0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1])
         >>> calibrator.predict_interval_one(0.45)
-        (0.3333333333333333, 0.6666666666666666)
+        (0.3333, 0.6667)
         """
         number = as_score(score)
         if self._loss.anchors is None:

@@ -2,14 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
-from river import base
 from river.base.typing import ClfTarget
 
+from streamcal._clone import Cloned
 from streamcal._state import Stateful
+from streamcal.calibration.probability import as_probability
 
 
-class JointCalibrator(Stateful, base.Base, ABC):
+class JointCalibrator(Stateful, Cloned, ABC):
     """An online map from the probabilities of all labels to calibrated ones.
 
     A `streamcal.Calibrator` knows one score; `streamcal.CalibratedClassifier` gives each label one
@@ -26,3 +28,26 @@ class JointCalibrator(Stateful, base.Base, ABC):
 
         They lie in [0, 1] and sum to 1; the state does not change.
         """
+
+
+def as_probabilities_by_label(raw: Any) -> dict[ClfTarget, float]:
+    """Return what a model says of all labels as floats in [0, 1], or raise.
+
+    Examples
+    --------
+    >>> as_probabilities_by_label({"cold": 0, "warm": True})
+    {'cold': 0.0, 'warm': 1.0}
+    >>> as_probabilities_by_label(0.7)
+    Traceback (most recent call last):
+    ...
+    TypeError: `raw` must be a mapping from labels to probabilities, got 0.7
+    """
+    if not isinstance(raw, Mapping):
+        raise TypeError(f"`raw` must be a mapping from labels to probabilities, got {raw!r}")
+    return {label: as_probability(p) for label, p in raw.items()}
+
+
+def check_label(y: Any) -> None:
+    """Raise ``ValueError`` for a label that is not known: it would count as a miss."""
+    if y is None or y != y:
+        raise ValueError(f"`y` must be a label, got {y}")

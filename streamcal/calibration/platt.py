@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import as_score, as_weight, check_half_life
+from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
 from streamcal.calibration.probability import (
     MOST_BINS,
     ProbabilityCalibrator,
@@ -95,8 +95,8 @@ class PlattCalibrator(ProbabilityCalibrator):
     ) -> None:
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
-        if not as_score(radius, "radius") > 1.0:
-            raise ValueError(f"`radius` must be more than 1, got {radius}")
+        if not 1.0 < as_score(radius, "radius") <= LARGEST:
+            raise ValueError(f"`radius` must be more than 1 and at most {LARGEST:g}, got {radius}")
         check_clip(clip)
         check_count(calibeating, "calibeating", 0, MOST_BINS)
         check_half_life(half_life)

@@ -93,6 +93,7 @@ scores in any order
         self.loss = loss
         self.interpolation = interpolation
         self._loss = losses.get_mean(loss)
+        self._mean_range = self._loss.mean_range
         self._stack = np.empty((_FIRST_ROOM, pav.COLUMNS))
         self._size = 0  # rows in use
         self._last = -math.inf
@@ -190,9 +191,10 @@ scores in any order
             return self._loss.z_range.clip(x)
         centered = self.interpolation == "centered"
         x0, mean0, x1, mean1 = pav.find(self._stack, self._size, x, centered)
-        value = self._loss.link(mean0)
+        least, most = self._mean_range
+        value = self._loss.link(min(max(mean0, least), most))
         if x0 < x1 and self.interpolation != "step":
-            value = pav.between(x, x0, value, x1, self._loss.link(mean1))
+            value = pav.between(x, x0, value, x1, self._loss.link(min(max(mean1, least), most)))
         return float(value)
 
     def staircase(self, *, outside: str = "clip") -> Staircase:

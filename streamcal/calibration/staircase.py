@@ -266,7 +266,7 @@ def from_stack(
     blocks = np.empty((5, size))
     if not pav.describe(stack, size, blocks):
         raise ValueError("`w` must be small enough for finite sums of weights and weighted labels")
-    values = np.ascontiguousarray(loss.link(blocks[2]), dtype=np.float64)
+    values = np.ascontiguousarray(loss.link(blocks[2].clip(*loss.mean_range)), dtype=np.float64)
     values.flags.writeable = blocks.flags.writeable = False
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)

@@ -13,8 +13,8 @@ from river.base.typing import ClfTarget
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
 from streamcal._validation import as_score, as_weight, check_half_life
-from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.probability import as_probability, check_clip, check_curvature
+from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
+from streamcal.calibration.probability import check_clip, check_curvature
 from streamcal.kernels import newton as kernels
 
 
@@ -94,10 +94,12 @@ class TemperatureCalibrator(JointCalibrator):
         Raises
         ------
         ValueError, TypeError
-            If a probability is not a number in [0, 1] or ``w`` is not from 1e-60 to 1e60.
+            If ``raw`` is no mapping to numbers in [0, 1], ``y`` no label or ``w`` not from 1e-60 to
+            1e60.
         """
         weight = as_weight(w)
-        vector = np.array([as_probability(p) for p in raw.values()])
+        vector = np.array([*as_probabilities_by_label(raw).values()])
+        check_label(y)
         places = [place for place, label in enumerate(raw) if label == y]
         if places and len(raw) > 1:
             kernels.temperature_learn(self._numbers, vector, places[0], weight)
@@ -107,7 +109,7 @@ class TemperatureCalibrator(JointCalibrator):
 
         Before anything is learned that is the model's own, divided by its sum.
         """
-        vector = np.array([as_probability(p) for p in raw.values()])
+        vector = np.array([*as_probabilities_by_label(raw).values()])
         out = np.empty(len(vector))
         total = float(vector.sum())
         if self._numbers[kernels.N_LEARNED] == 0.0 and total > 0.0:

@@ -16,8 +16,7 @@ from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, 
 from streamcal._validation import as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.probability import as_probability
+from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
 
 
 class TopLabelCalibrator(JointCalibrator):
@@ -66,10 +65,12 @@ class TopLabelCalibrator(JointCalibrator):
         Raises
         ------
         ValueError, TypeError
-            If a probability is not a number in [0, 1] or ``w`` is not from 1e-60 to 1e60.
+            If ``raw`` is no mapping to numbers in [0, 1], ``y`` no label or ``w`` not from 1e-60 to
+            1e60.
         """
         weight = as_weight(w)
-        checked = {label: as_probability(p) for label, p in raw.items()}
+        checked = as_probabilities_by_label(raw)
+        check_label(y)
         if checked:
             top = max(checked, key=checked.__getitem__)
             if top not in self._calibrators:
@@ -78,7 +79,7 @@ class TopLabelCalibrator(JointCalibrator):
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change."""
-        checked = {label: as_probability(p) for label, p in raw.items()}
+        checked = as_probabilities_by_label(raw)
         if len(checked) < 2 or not any(checked.values()):
             return {label: 1.0 / len(checked) for label in checked}
         top = max(checked, key=checked.__getitem__)

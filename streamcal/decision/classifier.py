@@ -19,7 +19,7 @@ from river.utils.dataframe import into_frame, into_series, to_native_series
 
 from streamcal._routing import Routing, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
-from streamcal._validation import MOST_COUNT, as_number
+from streamcal._validation import MOST_COUNT, check_half_life
 from streamcal.decision.maximize import (
     Counts,
     Decision,
@@ -87,8 +87,7 @@ class DecisionClassifier(
             raise TypeError(f"`classifier` must be a river classifier, got {name_of(classifier)}")
         if history not in _HISTORIES:
             raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")
-        if half_life is not None and not 0.0 < as_number(half_life, "half_life") < np.inf:
-            raise ValueError(f"`half_life` must be a positive number or None, got {half_life!r}")
+        check_half_life(half_life)
         positive: Any = pos_val
         if not isinstance(positive, Hashable) or positive is None or positive != positive:
             raise ValueError(f"`pos_val` must be a label, got {pos_val!r}")

@@ -16,28 +16,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from river import base
 
+from streamcal._clone import Cloned
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
-    as_number,
     as_score,
     as_vector,
     as_weight,
     as_weights,
+    check_half_life,
     check_same_length,
     check_window,
 )
 from streamcal.calibration._slots import Tree, check_slots, check_tree, read_queue, read_tree
 from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.decision.metrics import as_parameter, get_metric
-from streamcal.kernels import old_score_index as index
-from streamcal.kernels.confusion_index import NEED_ROOM, best_threshold, change, walk
+from streamcal.kernels import array_index as index
+from streamcal.kernels.confusion_index import LOST, NEED_ROOM, best_threshold, change, walk
 
 Vector = NDArray[np.float64]
 
 _LARGEST_GROWTH = 2.0**64
-_VANISHED = 2.0**-80
+_VANISHED = 2.0**-80  # of the weight of all
 
 
 class ThresholdCurve(NamedTuple):
@@ -55,7 +55,7 @@ class ThresholdCurve(NamedTuple):
     utilities: Vector
 
 
-class EUMThreshold(Stateful, base.Base):
+class EUMThreshold(Stateful, Cloned):
     """The threshold that maximises a metric on past (score, label) pairs, kept up to date.
 
     Parameters
@@ -65,12 +65,13 @@ class EUMThreshold(Stateful, base.Base):
     window : int or None
         Forget all but the last so many samples; None keeps all.
     half_life : float or None
-        Halve the weight of all samples with every so many that follow; None never does.
+        Halve the weight of all samples with every so many that follow, at least 0.1; None never
+        does.
 
     Raises
     ------
     ValueError, TypeError
-        If the metric is unknown, ``window`` not a positive int or ``half_life`` not positive.
+        If the metric is unknown, ``window`` not a positive int or ``half_life`` less than 0.1.
 
     Notes
     -----
@@ -97,8 +98,7 @@ class EUMThreshold(Stateful, base.Base):
         half_life: float | None = None,
     ) -> None:
         check_window(window)
-        if half_life is not None and not 0.0 < as_number(half_life, "half_life") < math.inf:
-            raise ValueError(f"`half_life` must be a positive number or None, got {half_life!r}")
+        check_half_life(half_life)
         self.metric = metric
         self.window = window
         self.half_life = half_life
@@ -237,16 +237,26 @@ class EUMThreshold(Stateful, base.Base):
             self._recent.append((score, w * y, w * (1.0 - y)))
             if len(self._recent) > self.window:
                 old, positive, negative = self._recent.popleft()
-                self._change(old, -positive, -negative, -1)
+                if self._change(old, -positive, -negative, -1) == LOST:
+                    self._sum_anew(old)
         self._best = None
 
-    def _change(self, score: float, positive: float, negative: float, n: int) -> None:
-        if change(self._data, self._links, score, positive, negative, n) == NEED_ROOM:
+    def _sum_anew(self, score: float) -> None:
+        """Make the sums of a score those of its samples in the window."""
+        held = np.array([sample[1:] for sample in self._recent if sample[0] == score])
+        positive, negative = held.sum(axis=0).tolist()
+        self._change(score, -math.inf, -math.inf, 0)  # sums never fall below 0
+        self._change(score, positive, negative, 0)
+
+    def _change(self, score: float, positive: float, negative: float, n: int) -> int:
+        status = change(self._data, self._links, score, positive, negative, n)
+        if status == NEED_ROOM:
             capacity = 2 * int(self._links[index.CAPACITY])
             data, links = index.allocate(capacity)
             index.move(self._data, self._links, data, links, capacity)
             self._data, self._links = data, links
-            change(self._data, self._links, score, positive, negative, n)
+            status = change(self._data, self._links, score, positive, negative, n)
+        return status
 
     def _rescale(self) -> None:
         """Take the growth out of all weights; scores of which nothing is left leave."""
@@ -257,10 +267,13 @@ class EUMThreshold(Stateful, base.Base):
         self._growth = 1.0
         held = {} if self.window is None else _count(self._recent)
         self._clear(8)
-        for score, positive, negative in slots[::-1].tolist():
+        lasts = (slots[:, 1:] > _VANISHED * slots[:, 1:].sum(axis=0)).any(axis=1)
+        for (score, positive, negative), stays in zip(
+            slots[::-1].tolist(), lasts[::-1].tolist(), strict=True
+        ):
             if held:
                 self._change(score, positive, negative, held[score])
-            elif positive + negative > _VANISHED:
+            elif stays:
                 self._change(score, positive, negative, 1)
 
 

@@ -15,10 +15,10 @@ and in a chunk are the sums below it.
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels import old_score_index as index
+from streamcal.kernels import array_index as index
 from streamcal.kernels._compile import helper, kernel
 from streamcal.kernels.confusion import KIND, SEC, utility
-from streamcal.kernels.old_score_index import (
+from streamcal.kernels.array_index import (
     CHUNK_HEAD,
     CLEAN,
     COUNTS,
@@ -40,7 +40,9 @@ from streamcal.kernels.old_score_index import (
 Vector = NDArray[np.float64]
 
 POSITIVE, NEGATIVE = 1, 2  # in a slot
-DONE, NEED_ROOM, UNKNOWN = range(3)
+DONE, NEED_ROOM, UNKNOWN, LOST = range(4)
+# Where less than this share of a removed weight is left, the rest has lost digits.
+CANCELLED = 1e-6
 
 
 @helper
@@ -76,9 +78,12 @@ def _refresh(data: Data, links: Links) -> None:
         links[node + DIRTY] = CLEAN
 
 
-@kernel("int64(float64[::1], int32[::1], float64, float64, float64, int64)")
+@kernel("int64(float64[::1], int64[::1], float64, float64, float64, int64)")
 def change(data: Data, links: Links, score: float, positive: float, negative: float, n: int) -> int:
-    """Add to the sums and the count of a score; a score without samples leaves. O(log n)."""
+    """Add to the sums and the count of a score; a score without samples leaves. O(log n).
+
+    LOST: it is done, but so much was taken away that what is left has lost digits.
+    """
     c = index.find_chunk(data, links, score)
     slot = index.find_slot(data, links, c, score)
     if not index.holds(data, links, c, slot, score):
@@ -98,16 +103,19 @@ def change(data: Data, links: Links, score: float, positive: float, negative: fl
     links[counts] += n
     data[at + POSITIVE] = max(0.0, data[at + POSITIVE] + positive)
     data[at + NEGATIVE] = max(0.0, data[at + NEGATIVE] + negative)
+    status = DONE
     if links[counts] <= 0:
         index.close_slot(data, links, c, slot)
         c = index.settle_after_removal(data, links, c)
+    elif data[at + POSITIVE] + data[at + NEGATIVE] < -CANCELLED * (positive + negative):
+        status = LOST
     if c != NONE:
         _fold(data, links, c)
     _refresh(data, links)
-    return DONE
+    return status
 
 
-@kernel("void(float64[::1], int32[::1], float64[:, ::1])")
+@kernel("void(float64[::1], int64[::1], float64[:, ::1])")
 def walk(data: Data, links: Links, out: Vector) -> None:
     """Write score, positives and negatives of each slot, scores descending; out has a row each."""
     c, row = links[LAST], 0
@@ -133,7 +141,7 @@ def _bound(
     return max(best, utility(spec, tp + more_tp, fp + more_fp, P - tp - more_tp, N - fp - more_fp))
 
 
-@kernel("UniTuple(float64, 2)(float64[::1], int32[::1], float64[::1])")
+@kernel("UniTuple(float64, 2)(float64[::1], int64[::1], float64[::1])")
 def best_threshold(data: Data, links: Links, spec: Vector) -> tuple[float, float]:
     """Return the best threshold (inf: nothing is labelled 1) and the metric there."""
     root = sums_at(data, links, links[ROOT])

@@ -34,7 +34,7 @@ def _find(cells: Cells, n: int, score: float) -> int:
 def add(cells: Cells, n: int, score: float, y: float, w: float) -> int:
     """Add a sample to the first ``n`` cells; return how many there are then.
 
-    There must be one row more than cells are to be kept.
+    There must be one row more than cells are to be kept. Rows behind the cells may hold anything.
     """
     at = _find(cells, n, score)
     if at == n or cells[at, SCORE] != score:

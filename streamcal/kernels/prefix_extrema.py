@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import LARGEST, SMALLEST
-from streamcal.kernels import old_score_index as index
+from streamcal.kernels import array_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.old_score_index import (
+from streamcal.kernels.array_index import (
     CAPACITY,
     CHUNK_HEAD,
     CLEAN,
@@ -63,7 +63,7 @@ Queue = NDArray[np.float64]
 
 READ = "Array(float64, 1, 'C', True)"
 READ_MATRIX = "Array(float64, 2, 'C', True)"
-INDEX = "float64[::1], int32[::1], float64[:, ::1], float64[:, ::1]"
+INDEX = "float64[::1], int64[::1], float64[:, ::1], float64[:, ::1]"
 
 # A slot.
 WEIGHT, CODE = 1, 2
@@ -255,7 +255,7 @@ def fold_all(data: Data, links: Links, queue: Queue, rows: Rows) -> None:
     _refresh(links, rows)
 
 
-@kernel("void(int32[::1], float64[:, ::1], int64, int64)")
+@kernel("void(int64[::1], float64[:, ::1], int64, int64)")
 def release_rows(links: Links, rows: Rows, first: int, stop: int) -> None:
     """Put mixed rows on the free list; the first column chains them."""
     for m in range(stop - 1, first - 1, -1):

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-cdef enum:
+cpdef enum:
     SLOTS = 128  # slots in a chunk at most
 
 

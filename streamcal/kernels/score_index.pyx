@@ -34,15 +34,17 @@ from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove
 
-# No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a double
-# rotation. This pair is proven valid (Hirai & Yamamoto, Balancing weight-balanced trees, 2011).
-cdef int DELTA = 3, GAMMA = 2
+cpdef enum:
+    # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
+    # double rotation. The pair is proven valid (Hirai & Yamamoto 2011).
+    DELTA = 3
+    GAMMA = 2
+    INNER = -1  # a node in the shape of a tree
 
 cdef enum:
     ROOM_STEP = 16  # slots that a chunk grows by
     FILL = 96  # slots of a chunk in an index that is built at once
     FIRST_QUEUE = 8
-    INNER = -1  # a node in the shape of a tree
 
 
 cdef class ScoreIndex:

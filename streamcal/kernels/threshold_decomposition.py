@@ -342,7 +342,7 @@ def split_quantiles(
             for i in range(len(own)):
                 below += weights[i] if own[i] <= at else 0.0
                 size += weights[i]
-                total = below - tau * size if cuts[i] != 0 else -np.inf
+                total = below - tau * size if cuts[i] != 0 else -np.inf  # no cut within a tie
                 here[i] = total
                 best = max(best, total)
             enough = best - SLACK * size

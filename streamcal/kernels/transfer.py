@@ -8,13 +8,10 @@ the edges, and what the nodes hold, as well.
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels import old_hull as hull
-from streamcal.kernels import old_score_index as index
+from streamcal.kernels import array_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.old_hull import SUM, WEIGHT
-from streamcal.kernels.old_isotonic import PENDING, STAGE, STOP
 from streamcal.kernels.pav import READ
-from streamcal.kernels.old_score_index import (
+from streamcal.kernels.array_index import (
     CHUNK_HEAD,
     COUNTS,
     EDGES,
@@ -30,10 +27,10 @@ from streamcal.kernels.old_score_index import (
 )
 
 READ_INTS = "Array(int64, 1, 'C', True)"
-UNSET = np.iinfo(np.int32).min
+UNSET = np.iinfo(np.int64).min
 
 
-@kernel("void(float64[::1], int32[::1], float64[:, ::1], int64[::1])")
+@kernel("void(float64[::1], int64[::1], float64[:, ::1], int64[::1])")
 def dump(data: Data, links: Links, sums: NDArray[np.float64], counts: NDArray[np.int64]) -> None:
     """Write the slots in order: (score, W, S) a row, and how many samples each holds."""
     row = 0
@@ -48,7 +45,7 @@ def dump(data: Data, links: Links, sums: NDArray[np.float64], counts: NDArray[np
         c = links[own + NEXT]
 
 
-@kernel("int64(float64[::1], int32[::1], int64[::1], float64[:, ::1])")
+@kernel("int64(float64[::1], int64[::1], int64[::1], float64[:, ::1])")
 def dump_tree(
     data: Data, links: Links, shape: NDArray[np.int64], nodes: NDArray[np.float64]
 ) -> int:
@@ -79,28 +76,7 @@ def dump_tree(
         code = int(links[index.node_links_at(i) + index.RIGHT])
 
 
-@kernel("int64(float64[::1], int32[::1], int64[::1], float64[:, ::1])")
-def dump_edges(
-    data: Data, links: Links, lengths: NDArray[np.int64], sums: NDArray[np.float64]
-) -> int:
-    """Write how many slots each edge of the chunks covers, and its (W, S); return how many."""
-    n = 0
-    c = links[index.FIRST]
-    while c != NONE:
-        own = index.chunk_links_at(links, c)
-        covered = 0
-        for j in range(links[own + EDGES]):
-            e = hull.edge_at(links, c, j)
-            last = index.find_slot(data, links, c, data[e + hull.LAST_SCORE])
-            lengths[n] = last + 1 - covered
-            sums[n, 0], sums[n, 1] = data[e + hull.EDGE_W], data[e + hull.EDGE_S]
-            covered = last + 1
-            n += 1
-        c = links[own + NEXT]
-    return n
-
-
-@kernel(f"void(float64[::1], int32[::1], {READ_INTS}, {READ})")
+@kernel(f"void(float64[::1], int64[::1], {READ_INTS}, {READ})")
 def build_tree(data: Data, links: Links, shape: NDArray[np.int64], keys: Data) -> None:
     """Give a cleared index the tree of `dump_tree`, which must be one, with chunks still empty."""
     n_keys, last = 0, NONE
@@ -145,85 +121,3 @@ def build_tree(data: Data, links: Links, shape: NDArray[np.int64], keys: Data) -
         while parent != NONE and links[index.node_links_at(parent) + index.RIGHT] != UNSET:
             parent = links[index.node_links_at(parent) + index.PARENT]
     links[index.LAST] = last
-
-
-@helper
-def _append_slot(data: Data, links: Links, c: int, slot_sums: Data, count: int) -> None:
-    slot = links[index.chunk_links_at(links, c) + SIZE]
-    index.open_slot(data, links, c, slot, slot_sums[0])
-    at = index.chunk_at(links, c) + CHUNK_HEAD + SLOT * slot
-    data[at + WEIGHT], data[at + SUM] = slot_sums[1], slot_sums[2]
-    links[index.chunk_links_at(links, c) + COUNTS + slot] = count
-
-
-@kernel(f"void(float64[::1], int32[::1], {READ_INTS}, float64[:, ::1], int64[::1])")
-def fill_tree(
-    data: Data,
-    links: Links,
-    sizes: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    counts: NDArray[np.int64],
-) -> None:
-    """Fill the empty chunks of a tree with sorted slots; folding is left pending."""
-    row = 0
-    c = links[index.FIRST]
-    for size in sizes:
-        for _ in range(size):
-            _append_slot(data, links, c, sums[row], counts[row])
-            row += 1
-        c = links[index.chunk_links_at(links, c) + NEXT]
-    links[PENDING], links[STOP] = links[index.FIRST], NONE
-    links[STAGE] = 2
-
-
-@kernel(f"void(float64[::1], int32[::1], {READ_INTS}, float64[:, ::1], float64[:, ::1])")
-def fill_edges(
-    data: Data,
-    links: Links,
-    lengths: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    nodes: NDArray[np.float64],
-) -> None:
-    """Give a filled tree the edges and nodes that `dump_edges` and `dump_tree` wrote.
-
-    Nodes are left dirty: folding keeps a bridge whose ends hold, and finds one where they do not.
-    """
-    n = 0
-    c = links[index.FIRST]
-    while c != NONE:
-        own, slots = index.chunk_links_at(links, c), index.chunk_at(links, c) + CHUNK_HEAD
-        covered, n_edges = 0, 0
-        while covered < links[own + SIZE]:
-            e = hull.edge_at(links, c, n_edges)
-            data[e + hull.FIRST_SCORE] = data[slots + SLOT * covered]
-            covered += lengths[n]
-            data[e + hull.LAST_SCORE] = data[slots + SLOT * (covered - 1)]
-            data[e + hull.EDGE_W], data[e + hull.EDGE_S] = sums[n, 0], sums[n, 1]
-            n_edges += 1
-            n += 1
-        hull.sum_edges(data, links, c, n_edges)
-        c = links[own + NEXT]
-    # In preorder the left child follows its parent, so a node's row is how many came before it.
-    row = 0
-    code = int(links[index.ROOT])
-    while code >= 0:
-        at = index.node_at(code)
-        for j in range(index.NODE):
-            data[at + j] = nodes[row, j]
-        # Both sides: what follows from its ends and its children is found anew, bit for bit.
-        links[index.node_links_at(code) + index.DIRTY] = index.LEFT_DIRTY | index.RIGHT_DIRTY
-        row += 1
-        below = int(links[index.node_links_at(code) + index.LEFT])
-        while below < 0:
-            # A chunk: up to the first ancestor that this is left of, and to its right.
-            i = int(links[index.parent_at(links, below)])
-            while i != NONE and links[index.node_links_at(i) + index.RIGHT] == below:
-                below = i
-                i = int(links[index.parent_at(links, below)])
-            if i == NONE:
-                code = NONE
-                break
-            below = int(links[index.node_links_at(i) + index.RIGHT])
-        if code != NONE:
-            code = below
-    links[PENDING], links[STAGE] = NONE, 0

@@ -10,7 +10,7 @@ names are those of errors (`AbsoluteError`, `SquaredError`), and `get_task` find
 
 >>> from streamcal import losses
 >>> float(losses.get("log")(0.8, 1))
-0.2231435513142097
+0.2231
 """
 
 from typing import TYPE_CHECKING, Any
@@ -156,7 +156,7 @@ def get_mean(loss: str | Loss) -> MeanLoss:
     Examples
     --------
     >>> get_mean("logistic").link(0.75)
-    1.0986122886681096
+    1.0986
     """
     found = get(loss)
     if not isinstance(found, MeanLoss):

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import ClassificationMetric
 
+from streamcal._clone import Cloned
 from streamcal._validation import as_number, as_vector, as_weight, check_same_length
 
 # Probabilities renormalised in floating point may leave [0, 1] by some rounding errors.
 _ROUNDING = 1e-9
 
 
-class ProbabilityMetric(ClassificationMetric):
+class ProbabilityMetric(Cloned, ClassificationMetric):
     """A river classification metric that is fed probabilities; smaller is better.
 
     A prediction that is not there yet (``{}`` or ``None``, what many river models answer before
@@ -112,6 +113,11 @@ class ExactSum:
                 kept += 1
             x = total
         self._parts[kept:] = [x] if x else []
+
+    def add_all(self, other: "ExactSum") -> None:
+        """Add another sum."""
+        for part in other._parts:
+            self.add(part)
 
     @property
     def value(self) -> float:

@@ -37,6 +37,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     Samples are kept by distinct prediction, so memory grows with their number. On an endless
     stream use ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample.
+    Where samples of one prediction differ in weight by a factor of 10⁹ and more, a light one may be
+    lost in the sums, and is then refused when it is to be reverted; `RollingCORP` knows it still.
 
     Parameters
     ----------
@@ -44,6 +46,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         The proper score that is split: ``"brier"``, (p − y)², or ``"log"``, the log loss in nats.
         A prediction of exactly 0 or 1 that turns out wrong has infinite log loss; then
         `mean_score` and `mcb` are infinite until it is reverted, and `dsc` and `unc` stay finite.
+        (The command line and the report charge such a prediction as river's ``LogLoss`` does.)
     pos_val
         The positive label. None: the label the model puts first, so that the "confidence" of
         multiclass predictions is scored.
@@ -73,8 +76,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
         check_choice(score, "score", SCORES)
         self.score = score
         self.pos_val = pos_val
-        # The blocks are those of every mean-type loss; squared loss has no ends to stay clear of.
-        self._calibrator = IsotonicCalibrator(loss="squared", prior=0.0)
+        # Without a prior its values are the means, whatever the loss; this one knows their range.
+        self._calibrator = IsotonicCalibrator(loss="log", prior=0.0)
         self._weight = ExactSum()
         self._sum = ExactSum()  # of the finite scores
         self._n_infinite = 0

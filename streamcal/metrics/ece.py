@@ -7,7 +7,7 @@ from typing import Any
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice
-from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
+from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_event, check_int
 
 _TOP = 1 << 64  # above every bit pattern of a float
 
@@ -80,33 +80,33 @@ class ECE(ProbabilityMetric, BinaryMetric):
         self.max_scores = max_scores
         self._edges = [b / n_bins for b in range(1, n_bins)]
         # What is kept by bin ("width") or by prediction ("mass"):
-        # [number of samples, their weight, Σ w (y − p)].
-        self._cells: dict[int, list[float]] = {}
+        # number of samples, their weight, Σ w (y − p).
+        self._cells: dict[int, tuple[list[int], ExactSum, ExactSum]] = {}
         self._dropped_bits = 0
 
     def get(self) -> float:
         """Return the error, 0 before the first update."""
-        total = sum(weight for _, weight, _ in self._cells.values())
-        if not total:
+        if not self._cells:
             return 0.0
+        cells = [(weight.value, gap.value) for _, (_, weight, gap) in sorted(self._cells.items())]
+        total = sum(weight for weight, _ in cells)
         if self.strategy == "width":
-            gaps = [gap for _, _, gap in self._cells.values()]
+            gaps = [gap for _, gap in cells]
         else:
             gaps = [0.0] * self.n_bins
             before = 0.0
-            for key in sorted(self._cells):
-                _, weight, gap = self._cells[key]
-                b = int(self.n_bins * (before + 0.5 * weight) / total)
+            for weight, gap in cells:
+                b = int(self.n_bins * ((before + 0.5 * weight) / total))
                 gaps[min(b, self.n_bins - 1)] += gap
                 before += weight
-        return sum(map(abs, gaps)) / total
+        return min(sum(map(abs, gaps)) / total, 1.0)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
-        cell = self._cells.setdefault(self._key(p), [0, 0.0, 0.0])
-        cell[0] += 1
-        cell[1] += w
-        cell[2] += w * (happened - p)
+        count, weight, gap = self._cells.setdefault(self._key(p), _empty())
+        count[0] += 1
+        weight.add(w)
+        gap.add(w * (happened - p))
         if self.strategy == "mass" and len(self._cells) > self.max_scores:
             self._coarsen()
 
@@ -116,10 +116,11 @@ class ECE(ProbabilityMetric, BinaryMetric):
         cell = self._cells.get(key)
         if cell is None:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        cell[0] -= 1
-        cell[1] -= w
-        cell[2] -= w * (happened - p)
-        if not cell[0]:
+        count, weight, gap = cell
+        count[0] -= 1
+        weight.add(-w)
+        gap.add(-w * (happened - p))
+        if not count[0]:
             del self._cells[key]
 
     def _key(self, p: float) -> int:
@@ -142,13 +143,18 @@ class ECE(ProbabilityMetric, BinaryMetric):
             True,
             key=lambda bits: len({_drop(key, bits) for key in self._cells}) <= most,
         )
-        cells: dict[int, list[float]] = {}
-        for key, cell in self._cells.items():
-            kept = cells.setdefault(_drop(key, drop), [0, 0.0, 0.0])
-            for i, amount in enumerate(cell):
-                kept[i] += amount
+        cells: dict[int, tuple[list[int], ExactSum, ExactSum]] = {}
+        for key, (n, more, further) in self._cells.items():
+            count, weight, gap = cells.setdefault(_drop(key, drop), _empty())
+            count[0] += n[0]
+            weight.add_all(more)
+            gap.add_all(further)
         self._cells = cells
         self._dropped_bits += drop
+
+
+def _empty() -> tuple[list[int], ExactSum, ExactSum]:
+    return [0], ExactSum(), ExactSum()
 
 
 def _drop(key: int, bits: int) -> int:

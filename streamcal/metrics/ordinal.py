@@ -1,7 +1,7 @@
 """Metrics of ordinal labels: how far off an answer is, not only whether it is wrong.
 
 Labels are ints, whose differences count, or any labels whose order is given. All of these keep a
-few sums, so memory does not grow and `revert` is exact up to rounding.
+few exact sums, so memory does not grow and `revert` leaves nothing behind.
 """
 
 from abc import abstractmethod
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from river.metrics.base import ClassificationMetric
 
+from streamcal._clone import Cloned
 from streamcal._validation import as_weight
 from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_probability
 
 
-class OrdinalMetric(ClassificationMetric):
+class OrdinalMetric(Cloned, ClassificationMetric):
     """A river classification metric of ordinal labels.
 
     A prediction of None (what an untrained river model answers) is not scored.
@@ -31,7 +32,7 @@ class OrdinalMetric(ClassificationMetric):
     def __init__(self, labels: Sequence[Hashable] | None = None) -> None:
         self.labels = labels
         self._ranks = check_labels(labels)
-        self._sums: dict[Any, np.ndarray[Any, Any]] = {}
+        self._sums: dict[Any, tuple[list[int], list[ExactSum]]] = {}
 
     def works_with(self, model: Any) -> bool:
         """Whether the model is a classifier."""
@@ -67,12 +68,18 @@ class OrdinalMetric(ClassificationMetric):
         held = self._sums.get(key)
         if sign < 0 and held is None:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        change = np.array([sign, sign * w, *(sign * w * term for term in terms)])
-        held = change if held is None else held + change
-        if held[0] > 0:
-            self._sums[key] = held
-        else:
+        if held is None:
+            held = self._sums[key] = [0], [ExactSum() for _ in (w, *terms)]
+        count, sums = held
+        count[0] += sign
+        for total, term in zip(sums, (1.0, *terms), strict=True):
+            total.add(sign * w * term)
+        if not count[0]:
             del self._sums[key]
+
+    def _totals(self) -> list[list[float]]:
+        """Return for each group of samples their weight and their sums."""
+        return [[total.value for total in sums] for _, sums in self._sums.values()]
 
     def _rank(self, label: Any, name: str) -> int:
         if self._ranks is not None:
@@ -110,8 +117,8 @@ class _MeanMetric(OrdinalMetric):
         """Return the mean, 0 before the first update."""
         if not self._sums:
             return 0.0
-        _, weight, total = self._sums[None]
-        return float(total / weight)
+        ((weight, total),) = self._totals()
+        return total / weight
 
 
 class MAE(_MeanMetric):
@@ -222,7 +229,7 @@ class MacroMAE(OrdinalMetric):
         """Return the mean over the labels that came true, 0 before the first update."""
         if not self._sums:
             return 0.0
-        return float(np.mean([total / weight for _, weight, total in self._sums.values()]))
+        return float(np.mean([total / weight for weight, total in self._totals()]))
 
 
 class QuadraticKappa(OrdinalMetric):
@@ -262,9 +269,11 @@ class QuadraticKappa(OrdinalMetric):
         """Return kappa, 0 before the first update."""
         if not self._sums:
             return 0.0
-        _, weight, truth, answer, squares, error = self._sums[None]
-        by_chance = squares - 2.0 * truth * answer / weight
-        return float(1.0 - error / by_chance) if by_chance > 1e-12 * squares else 0.0
+        ((weight, truth, answer, squares, error),) = self._totals()
+        by_chance = squares - 2.0 * truth * (answer / weight)
+        if not by_chance > 1e-12 * squares:
+            return 0.0
+        return max(1.0 - error / by_chance, -1.0)
 
 
 class RankedProbabilityScore(ProbabilityMetric):

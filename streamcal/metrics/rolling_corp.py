@@ -121,7 +121,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self._corp.update(happened, p, w)
         self._samples.append((happened, p, w))
         if len(self._samples) > self.window:
-            self._corp.revert(*self._samples.popleft())
+            self._take_back(self._samples.popleft())
         self._n_seen += 1
         if self._n_seen % self._step == 0:
             self._write()
@@ -134,7 +134,16 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
             raise ValueError(
                 f"`y_pred` must have been added before and be in the window, got {y_pred!r}"
             ) from None
-        self._corp.revert(happened, p, w)
+        self._take_back((happened, p, w))
+
+    def _take_back(self, sample: tuple[bool, float, float]) -> None:
+        """Take back a sample that has left the window."""
+        try:
+            self._corp.revert(*sample)
+        except ValueError:  # lost beside a far heavier one that had the same prediction
+            self._corp = CORP(self.score)
+            for held in self._samples:
+                self._corp.update(*held)
 
     def _write(self) -> None:
         split = self._corp.split()

@@ -68,19 +68,26 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
         self.n_cells = n_cells
         self._n_samples = 0
         self._counts = np.zeros(n_cells + 1, dtype=np.int64)
-        self._masses = np.zeros(n_cells + 1)
+        self._masses: dict[int, ExactSum] = {}  # of the nodes that have any
         self._weight = ExactSum()
 
     def get(self) -> float:
         """Return the error, 0 before the first update."""
-        return _fixed_point(self._masses / self._weight.value) if self._n_samples else 0.0
+        return min(_fixed_point(self._shares()), 1.0) if self._n_samples else 0.0
 
     def at_bandwidth(self, sigma: float) -> float:
         """Return smECE_σ for a kernel of width ``sigma`` > 0, 0 before the first update."""
         _check_bandwidth(sigma)
         if not self._n_samples:
             return 0.0
-        return _smoothed(_spectrum(self._masses / self._weight.value), sigma)
+        return _smoothed(_spectrum(self._shares()), sigma)
+
+    def _shares(self) -> NDArray[np.float64]:
+        """Return the residuals on the nodes, shape ``(n_cells + 1,)``, of a weight of 1 in all."""
+        weight, shares = self._weight.value, np.zeros(self.n_cells + 1)
+        for node, mass in self._masses.items():
+            shares[node] = mass.value / weight
+        return shares
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
@@ -95,19 +102,15 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
         self._n_samples -= 1
         self._weight.add(-w)
         self._put(p, w * (p - happened), -1)
-        cell = int(p * self.n_cells)
-        for node in (cell, cell + 1):  # no rounding errors stay where no sample is left
-            if not self._counts[max(node - 1, 0) : node + 1].any():
-                self._masses[node : node + 1] = 0.0
 
     def _put(self, p: float, mass: float, count: int) -> None:
         place = p * self.n_cells
         cell = int(place)
         self._counts[cell] += count
         share = place - cell
-        self._masses[cell] += (1.0 - share) * mass
+        self._masses.setdefault(cell, ExactSum()).add((1.0 - share) * mass)
         if share:
-            self._masses[cell + 1] += share * mass
+            self._masses.setdefault(cell + 1, ExactSum()).add(share * mass)
 
 
 def smooth_ece(

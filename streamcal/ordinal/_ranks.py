@@ -26,6 +26,7 @@ from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, to_numpy
 
 from streamcal import losses
+from streamcal._clone import Cloned
 from streamcal._state import (
     Arrays,
     Fields,
@@ -40,19 +41,25 @@ from streamcal._state import (
     state_of,
     unpack,
 )
-from streamcal._validation import LARGEST, SMALLEST, as_number, as_score, check_window
+from streamcal._validation import (
+    LARGEST,
+    SHORTEST_HALF_LIFE,
+    SMALLEST,
+    as_number,
+    as_score,
+    check_window,
+)
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.kernels import cusum as kernels
 
 Features = dict[FeatureName, Any]
 
 _MOST_LABELS = 1_000  # that are learned: more are a number to regress on, and a mistake
-_SHORTEST_HALF_LIFE = 0.1
 _FIRST_CAPACITY = 8  # features
 _MOST_WEIGHT = 1e230  # in a state: times a feature it is finite
 
 
-class RankLearner(Stateful, base.Classifier, ABC):
+class RankLearner(Stateful, Cloned, base.Classifier, ABC):
     """Labels, weights and probabilities; a subclass turns features into what the kernels take."""
 
     def __init__(
@@ -356,9 +363,9 @@ def _growth(averaging: str | float | None) -> float:
     """Return how much more each sample's weights count in the average than the last's."""
     if averaging is None or averaging == "uniform":
         return 1.0
-    if isinstance(averaging, str) or not as_score(averaging, "averaging") >= _SHORTEST_HALF_LIFE:
+    if isinstance(averaging, str) or not as_score(averaging, "averaging") >= SHORTEST_HALF_LIFE:
         raise ValueError(
-            f"`averaging` must be None, 'uniform' or a half-life of at least {_SHORTEST_HALF_LIFE},"
+            f"`averaging` must be None, 'uniform' or a half-life of at least {SHORTEST_HALF_LIFE},"
             f" got {averaging!r}"
         )
     return float(2.0 ** (1.0 / averaging))

@@ -21,11 +21,12 @@ from river import base
 from river.base.typing import FeatureName
 from river.utils.dataframe import into_frame, to_native_frame
 
+from streamcal._clone import Cloned
 from streamcal._validation import as_number, as_score, check_window
 from streamcal.ordinal._ranks import Features, check_features, check_frame
 
 
-class RandomFourierFeatures(base.MiniBatchTransformer):
+class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
     """Random features whose products estimate a Gaussian kernel.
 
     Parameters

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from river import base
 
+from streamcal._clone import Cloned
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_number,
@@ -27,7 +27,7 @@ from streamcal.calibration._slots import (
 )
 from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.kernels import prefix_extrema as kernels
-from streamcal.kernels import old_score_index as index
+from streamcal.kernels import array_index as index
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal.thresholds import Samples, Thresholds, as_ranks, find_cuts
@@ -42,7 +42,7 @@ _FEW_LABELS = 500  # whose costs are no memory to speak of
 _FEW = 32  # samples that are learned one by one rather than folded at the end
 
 
-class StreamingThresholds(Stateful, base.Base):
+class StreamingThresholds(Stateful, Cloned):
     """The thresholds that cut a stream of scores into ordinal labels at the least cost.
 
     After every sample learned or taken back they are what `optimal_thresholds` would find from
@@ -155,7 +155,7 @@ class StreamingThresholds(Stateful, base.Base):
 
     def _arrays(
         self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         return self._data, self._links, self._queue, self._rows
 
     def __getstate__(self) -> dict[str, Any]:

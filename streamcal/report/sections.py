@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._log_loss import RULE, log_losses
 from streamcal._state import decode, restore
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
@@ -94,10 +95,15 @@ def _scores(
     """Return the decompositions by score and column; a staircase is the same for all scores."""
     columns = [scored.raw, scored.calibrated][-len(curves) :]
     return {
-        (kind, name): decompose(curve.staircase, mean_score_of(scored.labels, p, kind), kind)
+        (kind, name): decompose(curve.staircase, _mean_score(scored.labels, p, kind), kind)
         for kind in _SCORE_NAMES
         for (name, curve), p in zip(curves.items(), columns, strict=True)
     }
+
+
+def _mean_score(y: Vector, p: Vector, kind: str) -> float:
+    """Return the mean Brier score or log loss; arrays of shape ``(n_samples,)``."""
+    return float(np.mean(log_losses(y, p))) if kind == "log" else mean_score_of(y, p, kind)
 
 
 def _score_section(
@@ -115,6 +121,7 @@ def _score_section(
         f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean score"
         " is its miscalibration (MCB, what the best recalibration would gain) less discrimination"
         " (DSC) plus the uncertainty of the labels themselves (UNC). Less is better."
+        f" In the log loss {RULE}."
     )
     if left_out is not None:
         text += f" Some values of {left_out} are no probabilities, so there is nothing to compare."
@@ -211,7 +218,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
         y = scored.labels[start:stop]
         ends.append(float(scored.rows[stop - 1]))
         mcb.append([miscalibration(p[start:stop], y) for p in columns])
-        losses.append([mean_score_of(y, p[start:stop], "log") for p in columns])
+        losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
         chance.append(_by_chance(scored.calibrated[start:stop], rng))
     x = np.array(ends)
     series = [
@@ -242,7 +249,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             "row",
             "log loss",
             tuple(loss_series),
-            f"Mean log loss in {n_windows} windows.{_left_out(names, np.array(losses))}",
+            f"Mean log loss in {n_windows} windows; {RULE}.",
         ),
     )
     header = (
@@ -261,14 +268,6 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
     )
     table = Table("over-time-numbers", "The windows in numbers", header, rows)
     return Section("over-time", "Over time", text, charts, (table,))
-
-
-def _left_out(names: Sequence[str], losses: Vector) -> str:
-    """Return a sentence on the windows whose loss is infinite, if any; a column for each name."""
-    counts = np.isinf(losses).sum(axis=0).tolist()
-    told = listed([f"{n} of {name}" for name, n in zip(names, counts, strict=True) if n])
-    why = "infinite: a label that had been given no chance came true"
-    return f" Not drawn, for they are {why}: {told}." if told else ""
 
 
 def miscalibration(p: Vector, y: Vector) -> float:

@@ -2,7 +2,7 @@
 
 The server listens on the loopback interface. That keeps other machines out, but not other sites
 that a browser on this machine has open: they could have their own name resolved to 127.0.0.1. So a
-request must name this server (``Host``), or it is refused.
+request must name this server (``Host``), once, or it is refused.
 
 A report is computed when a page asks and something has been saved since, but never for more than a
 sixth of the time, however large the table has become.
@@ -101,7 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         names = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
-        if self.headers.get("Host") not in names:
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or hosts[0] not in names:
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
             return
         path, _, query = self.path.partition("?")

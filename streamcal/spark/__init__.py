@@ -1,7 +1,8 @@
 """Calibration on Spark: streams with one calibrator per key, and isotonic fits of large frames.
 
 Spark owns sources, sinks, checkpoints and recovery; here is only what it runs between them. This
-package needs PySpark 4 and Java 17 or newer: ``pip install 'streamcal-river[spark]'``.
+package needs PySpark 4 and Java 17 or newer: ``pip install '.[spark]'`` in
+the checkout.
 """
 
 from importlib import import_module
@@ -14,8 +15,8 @@ try:
     import pyspark.sql.streaming.stateful_processor  # noqa: F401  (new in PySpark 4)
 except ImportError as error:
     raise ImportError(
-        "streamcal.spark needs PySpark 4, pandas, pyarrow and protobuf, the extra streamcal[spark]:"
-        f" pip install 'streamcal-river[spark]' ({error})"
+        "streamcal.spark needs PySpark 4, pandas, pyarrow and protobuf, the extra `spark`:"
+        f" pip install '.[spark]' in the checkout ({error})"
     ) from error
 
 if TYPE_CHECKING:

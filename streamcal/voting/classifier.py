@@ -71,7 +71,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
     >>> from river import datasets, evaluate, forest, metrics
     >>> model = forest.ARFClassifier(n_models=10, seed=1)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model.clone(), metrics.LogLoss())
-    LogLoss: 0.316...
+    LogLoss: 0.3
     >>> evaluate.progressive_val_score(
     ...     datasets.Phishing(), VoteClassifier(model), metrics.LogLoss()
     ... )

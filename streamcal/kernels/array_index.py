@@ -18,7 +18,7 @@ evens out with a neighbour that has room, and splits in two otherwise; an emptie
 tree, a sparse one joins a neighbour.
 
 Memory. Two arrays hold everything, so that a call from Python passes two: ``data`` (float64) and
-``links`` (int32), both one-dimensional::
+``links`` (int64), both one-dimensional::
 
     data   = [ HEAD floats of the owner | capacity x NODE | capacity x CHUNK ]
     links  = [ META                     | capacity x NODE_LINKS | capacity x CHUNK_LINKS ]
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from streamcal.kernels._compile import helper, kernel
 
 Data = NDArray[np.float64]
-Links = NDArray[np.int32]
+Links = NDArray[np.int64]
 
 SLOT = 3  # score, and what the owner keeps of it
 SLOTS = 128  # slots in a chunk at most
@@ -116,7 +116,7 @@ def allocate(capacity: int) -> tuple[Data, Links]:
     """Return the arrays of an index of ``capacity`` chunks, to be cleared or moved into."""
     return (
         np.zeros(HEAD + capacity * (NODE + CHUNK)),
-        np.zeros(META + capacity * (NODE_LINKS + CHUNK_LINKS), np.int32),
+        np.zeros(META + capacity * (NODE_LINKS + CHUNK_LINKS), np.int64),
     )
 
 
@@ -156,7 +156,7 @@ def _free_chunk(links: Links, c: int) -> None:
     links[N_FREE] += 1
 
 
-@kernel("void(float64[::1], int32[::1], int64)")
+@kernel("void(float64[::1], int64[::1], int64)")
 def clear(data: Data, links: Links, capacity: int) -> None:
     """Make an empty index: one empty chunk as the root, all else free."""
     links[CAPACITY] = capacity
@@ -174,7 +174,7 @@ def clear(data: Data, links: Links, capacity: int) -> None:
     links[LAST] = root
 
 
-@kernel("void(float64[::1], int32[::1], float64[::1], int32[::1], int64)")
+@kernel("void(float64[::1], int64[::1], float64[::1], int64[::1], int64)")
 def move(data: Data, links: Links, new_data: Data, new_links: Links, capacity: int) -> None:
     """Copy an index into larger arrays; codes keep their meaning."""
     old = links[CAPACITY]

@@ -1,0 +1,100 @@
+"""Labels and numbers as what JSON keeps exactly, and back, with checks: it may be from anywhere.
+
+JSON has text alone for keys, so a mapping from labels is a list of pairs. A label is written as
+`pack` does; what comes back may be nothing else that `pack` knows, such as a loss or a state.
+"""
+
+import math
+from collections.abc import Mapping
+from reprlib import repr  # what was kept may be deep or long
+from typing import Any
+
+from river.base.typing import ClfTarget
+
+from streamcal._state import pack, unpack
+
+LEAST, MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
+_DEEPEST = 16  # tuples in tuples
+
+
+def as_pairs(values: Mapping[ClfTarget, Any]) -> list[list[Any]]:
+    """Return the values of labels as pairs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a label is none that JSON keeps.
+
+    Examples
+    --------
+    >>> as_pairs({True: 0.5, ("b", 2): 0.25})
+    [[True, 0.5], [{'tuple': ['b', 2]}, 0.25]]
+    """
+    return [[_check_label(pack(label)), value] for label, value in values.items()]
+
+
+def from_pairs(pairs: Any) -> dict[ClfTarget, Any]:
+    """Return the values by label of what `as_pairs` returned, or raise as `as_label` does.
+
+    Examples
+    --------
+    >>> from_pairs([[True, 0.5], [{"tuple": ["b", 2]}, 0.25]])
+    {True: 0.5, ('b', 2): 0.25}
+    """
+    values: dict[ClfTarget, Any] = {}
+    for pair in as_items(pairs, "a list of pairs"):
+        packed, value = as_items(pair, "a label and its value", 2)
+        label = unpack(_check_label(packed))
+        if label in values:
+            raise ValueError(f"`kept` must hold each label once, got {repr(label)} again")
+        values[label] = value
+    return values
+
+
+def _check_label(packed: Any, depth: int = 0) -> Any:
+    if isinstance(packed, dict) and list(packed) == ["tuple"] and depth < _DEEPEST:
+        for item in as_items(packed["tuple"], "the items of a tuple"):
+            _check_label(item, depth + 1)
+    elif isinstance(packed, float):
+        if not math.isfinite(packed):
+            raise ValueError(f"a label must be finite, got {packed}")
+    elif packed is not None and not isinstance(packed, bool | int | str):
+        raise TypeError(
+            f"a label must be a bool, int, float, str, None or a tuple of these, got {repr(packed)}"
+        )
+    return packed
+
+
+def as_items(value: Any, what: str, length: int | None = None) -> list[Any]:
+    """Return a list that JSON read, or raise.
+
+    Raises
+    ------
+    TypeError
+        If it is no list.
+    ValueError
+        If it has another length than it must.
+    """
+    if not isinstance(value, list):
+        raise TypeError(f"`kept` must hold {what}, got {repr(value)}")
+    if length is not None and len(value) != length:
+        raise ValueError(f"`kept` must hold {what}, got {repr(value)}")
+    return value
+
+
+def as_share(value: Any) -> float:
+    """Return a number in [0, 1] that JSON read as a float, or raise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"`kept` must hold probabilities, got {repr(value)}")
+    if not LEAST <= value <= MOST:
+        raise ValueError(f"`kept` must hold probabilities in [0, 1], got {repr(value)}")
+    return float(value)
+
+
+def as_count(value: Any) -> int:
+    """Return a count that JSON read, or raise."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"`kept` must hold counts, got {repr(value)}")
+    if value < 0:
+        raise ValueError(f"`kept` must hold counts of at least 0, got {repr(value)}")
+    return value

@@ -1,0 +1,4 @@
+SLOTS: int
+DELTA: int
+GAMMA: int
+INNER: int

@@ -1,0 +1,1308 @@
+"""Random programs: every public learner, metric and store-backed class, used in every odd way.
+
+A program makes an instance with parameters that are drawn, learns, forgets, asks, writes it as
+bytes and goes on with what it reads back. Whatever happens, what it is asked must stay in the range
+that its class promises. `CASES` says for each class how; `public_classes` finds the classes in the
+package, so that one without a case is noticed.
+
+Programs know nothing of how kernels are compiled. Run as a script, ``python -m tests.programs``
+runs them with kernels uncompiled and every index checked, negative ones included; see
+`check_indices`.
+"""
+
+import atexit
+import contextlib
+import inspect
+import itertools
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+import numpy as np
+from river import base
+
+_DOES = {"learn_one", "update", "push", "save"}  # what a class does that is to be covered
+
+
+def public_classes() -> set[type]:
+    """Return the concrete public classes of the package that learn, measure or keep something."""
+    import streamcal
+    from streamcal._state import Stateful
+
+    found: set[type] = set()
+    for module in walk_packages(streamcal.__path__, "streamcal."):
+        if module.name.startswith("streamcal.spark"):  # it asks for its extra; it has no learners
+            continue
+        for name, value in vars(import_module(module.name)).items():
+            own = inspect.isclass(value) and value.__module__ == module.name
+            if not own or name.startswith("_") or inspect.isabstract(value):
+                continue
+            if issubclass(value, Stateful | base.Base) or _DOES & set(dir(value)):
+                if value is not Stateful and not issubclass(value, tuple):
+                    found.add(value)
+    return found
+
+
+# Draws --------------------------------------------------------------------------------------------
+
+
+class Draw:
+    """Random parameters, scores, labels and weights: mostly ordinary, and often not."""
+
+    def __init__(self, seed: Any) -> None:
+        self.random = random.Random(str(seed))
+        self.chance = lambda p: self.random.random() < p
+        self.pick = self.random.choice
+        self.wild = self.chance(0.5)  # whether weights and parameters are drawn from all there are
+        self.grid = self.pick([2, 5, 20, 0, 0])  # scores are multiples of one over this
+
+    def exponent(self, low: float = -60.0, high: float = 60.0) -> float:
+        return 10.0 ** self.random.uniform(low, high)
+
+    def weight(self) -> Any:
+        kind = self.random.random()
+        if kind < 0.4:
+            return 1.0
+        if kind < 0.7 or not self.wild:
+            return self.pick([self.random.uniform(0.1, 3.0), 0.3, 0.9, 2, np.float32(0.7), True])
+        return self.pick([1e-60, 1e60, self.exponent(), self.exponent(-20, 20)])
+
+    def half_life(self) -> float | None:
+        return self.pick([None, None, 0.1, 0.1, 1, 3.0, 20, self.exponent(-1, 4)])
+
+    def window(self) -> int | None:
+        return self.pick([None, None, 1, 2, 3, 7, 60, np.int64(200)])
+
+    def size(self) -> int:
+        return self.pick([1, 2, 3, 7, 60, 200])
+
+    def prior(self) -> float:
+        return self.pick([0, 0, 1.0, 0.3, 100] + [1e-60, 1e60, self.exponent()] * self.wild)
+
+    def positive(self, usual: float) -> float:
+        if not self.wild:
+            return usual
+        return self.pick([usual, usual, self.exponent(-3, 3), 1e-60, 1e60, self.exponent()])
+
+    def probability(self) -> Any:
+        if self.grid:
+            return self.random.randint(0, self.grid) / self.grid
+        special = [0.0, 1.0, 5e-324, 1.0 - 2**-53, 1.0 + 1e-12, True, np.float64(0.5), 1e-9]
+        return self.pick(special) if self.chance(0.2) else self.random.random()
+
+    def score(self) -> Any:
+        if self.grid:
+            return float(self.random.randint(-self.grid, self.grid))
+        special = [0.0, -0.0, 1.7e308, -1.7e308, 5e-324, np.float32(0.1), 7]
+        return self.pick(special) if self.chance(0.1) else self.random.gauss(0.0, 1.0)
+
+    def binary(self) -> Any:
+        label = self.chance(0.5)
+        kinds = [bool, int, float, np.bool_, np.int64, np.float32, np.float64]
+        return self.pick(kinds)(label)
+
+    def share(self) -> Any:
+        """A label of a probability: 0, 1, or, at times, something between."""
+        return self.random.random() if self.chance(0.1) else self.binary()
+
+    def batch(self, draw: Callable[[], Any], n: int) -> list[Any]:
+        return [draw() for _ in range(n)]
+
+    def frame(self, x: Callable[[], dict[str, float]], n: int) -> Any:
+        import pandas as pd
+
+        return pd.DataFrame([x() for _ in range(n)])
+
+    def features(self) -> dict[Any, Any]:
+        names = ["a", "b", 7, ("c", 1)]
+        kept = [name for name in names if self.chance(0.8)]
+        big = self.wild and self.chance(0.1)
+        return {
+            name: self.pick([0, 1e60, -1e60, 1e-300, self.exponent()])
+            if big
+            else self.pick([self.random.gauss(0, 1), 1, True, np.float32(0.5)])
+            for name in kept
+        }
+
+    def labels(self) -> Sequence[Any]:
+        return self.pick(
+            [(False, True), (0, 1, 2), (1, 2, 3, 4), ("a", "b", "c"), (-1.5, 0.0, 2.5), (1, 2)]
+        )
+
+
+# Cases --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """How programs use one class.
+
+    ``make`` draws an instance; each of ``acts`` does something to it; ``ask`` returns its answers
+    to questions that draw nothing, and raises ``AssertionError`` where one is out of range;
+    ``given`` is what its bytes do not hold.
+    """
+
+    make: Callable[[Draw], Any]
+    acts: Sequence[Callable[[Draw, Any, list[Any]], Any]]
+    ask: Callable[[Any], Any]
+    given: Callable[[Any], dict[str, Any]] = field(default=lambda instance: {})
+    cost: float = 1.0  # of a program, in some 20 ms with kernels uncompiled
+
+
+CASES: dict[type, Case] = {}
+
+
+class FaultError(AssertionError):
+    """A program went wrong; says which, so that it can be run again."""
+
+
+def run(kind: type, seed: Any, n_acts: int) -> None:
+    """Run one program: some acts, questions now and then, bytes in between."""
+    case, draw = cases()[kind], Draw((kind.__name__, seed))
+    done: list[str] = []
+    try:
+        instance, held = case.make(draw), []
+        done.append(repr(instance) if isinstance(instance, base.Base) else kind.__name__)
+        for _ in range(n_acts):
+            act = draw.pick(case.acts)
+            done.append(getattr(act, "__name__", str(act)))
+            act(draw, instance, held)
+            if draw.chance(0.05):
+                done.append("ask")
+                instance = _asked(case, instance)
+        _asked(case, instance)
+    except Exception as error:
+        last = " ".join(done[-6:])
+        raise FaultError(
+            f"run({kind.__name__}, {seed!r}, {n_acts}): … {last}: {error!r}"
+        ) from error
+
+
+def _asked(case: Case, instance: Any) -> Any:
+    """Ask it, and what its bytes hold, which is returned; both must answer the same."""
+    from streamcal._state import Stateful
+
+    answers = case.ask(instance)
+    if not isinstance(instance, Stateful):
+        return instance
+    data = instance.to_bytes()
+    twin = type(instance).from_bytes(data, **case.given(instance))
+    assert twin.to_bytes() == data, "its bytes are other bytes when read and written again"
+    assert repr(case.ask(twin)) == repr(answers), "what is read from its bytes answers otherwise"
+    return twin
+
+
+def within(values: Any, low: float, high: float) -> None:
+    """Raise unless all values are numbers from ``low`` to ``high``."""
+    array = np.asarray(values, np.float64)
+    assert ((array >= low) & (array <= high)).all(), f"out of [{low}, {high}]: {array}"
+
+
+def rising(values: Any, slack: float = 0.0) -> None:
+    """Raise unless values do not fall, by more than ``slack`` of their size."""
+    array = np.asarray(values, np.float64)
+    lower = array[:-1] - slack * np.abs(array[:-1]) if slack else array[:-1]
+    assert (lower <= array[1:]).all(), f"falling: {array.tolist()}"
+
+
+def distribution(answer: dict[Any, float]) -> None:
+    """Raise unless probabilities are in [0, 1] and sum to 1."""
+    if answer:
+        within(list(answer.values()), 0.0, 1.0)
+        assert math.isclose(sum(answer.values()), 1.0, abs_tol=1e-9), f"sum {sum(answer.values())}"
+
+
+def cases() -> dict[type, Case]:
+    """Return the case of each class; made once, since that imports all of the package."""
+    if not CASES:
+        for add in (
+            _add_calibrators,
+            _add_joint,
+            _add_stacks,
+            _add_metrics,
+            _add_ordinal,
+            _add_decisions,
+            _add_wrappers,
+            _add_stores,
+        ):
+            add()
+    return CASES
+
+
+# Calibrators --------------------------------------------------------------------------------------
+
+GRID = [0.0, 0.05, 0.2, 0.5, 0.55, 0.9, 1.0]
+
+
+def ask_probabilities(calibrator: Any, monotone: bool) -> list[float]:
+    answers = [calibrator.predict_one(p) for p in GRID]
+    many = calibrator.predict_many(GRID).tolist()
+    np.testing.assert_allclose(many, answers, rtol=1e-12)  # a hedge mixes in another order
+    within(answers + many, 0.0, 1.0)
+    if monotone:
+        rising(answers)
+        rising(many)
+    np.testing.assert_allclose(
+        calibrator.snapshot().predict_many(GRID), many, rtol=1e-9, atol=1e-300
+    )
+    return answers
+
+
+def learn_probability(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
+
+
+def learn_probabilities(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    n = draw.pick([0, 1, 2, 9])
+    samples = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
+    scores, y, w = (np.array(values, np.float64) for values in samples)
+    if draw.chance(0.5):
+        calibrator.learn_many(scores, y, None if draw.chance(0.3) else w)
+    else:
+        within(calibrator.predict_learn_many(scores, y, w), 0.0, 1.0)
+
+
+def _numbers(draw: Draw, loss: Any) -> tuple[Callable[[], Any], float, float]:
+    """Return how labels of a loss are drawn, and the ends of its values."""
+    from streamcal.losses import TwoPoint
+
+    low, high = loss.z_range.low, loss.z_range.high
+    if isinstance(loss.y_range, TwoPoint):
+        return lambda: draw.pick([loss.y_range.low, loss.y_range.high]), low, high
+    if loss.y_range.high == 1.0:
+        return draw.share, low, high
+    scale = min(100.0, loss.y_range.high)
+
+    def label() -> float:
+        if draw.wild and draw.chance(0.1):
+            value = draw.pick([-1, 1]) * draw.exponent(-300, 60)
+        else:
+            value = draw.pick([0.0, 1, 2, draw.random.gauss(0, scale / 50)])
+        statistic = getattr(loss, "statistic", float)
+        clipped = loss.y_range.clip(value)
+        return clipped if abs(statistic(clipped)) <= 1e60 else 0.5
+
+    return label, low, high
+
+
+def _label_of(draw: Draw, loss: Any) -> Any:
+    return _numbers(draw, loss)[0]()
+
+
+def mean_losses(draw: Draw) -> Any:
+    from streamcal import losses
+
+    own = [losses.Tweedie(power=1.2), losses.Linex(a=0.5), losses.Linex(a=30.0)]
+    names = ["log", "log", "log", "squared", "poisson", "gamma", "logistic", "exponential"]
+    return draw.pick([*own, *names])
+
+
+def convex_losses(draw: Draw) -> Any:
+    from streamcal import losses
+
+    return draw.pick(
+        [
+            losses.Absolute(),
+            losses.Absolute(ties="lower"),
+            losses.Pinball(tau=0.8),
+            losses.Huber(delta=0.5),
+            losses.PseudoHuber(delta=2.0),
+            losses.Expectile(tau=0.3),
+            losses.LogCosh(),
+            losses.Lp(p=1.5),
+        ]
+    )
+
+
+def _learn_isotonic(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    sample = draw.score(), _label_of(draw, calibrator._loss), draw.weight()
+    calibrator.learn_one(*sample)
+    held.append(sample)
+
+
+def _learn_isotonic_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    n = draw.pick([0, 1, 2, 40])
+    label = partial(_label_of, draw, calibrator._loss)
+    x, y, w = (np.array(draw.batch(one, n), np.float64) for one in (draw.score, label, draw.weight))
+    if draw.chance(0.5):
+        calibrator.learn_many(x, y, w)
+    else:
+        calibrator.predict_learn_many(x, y, w)
+    held.extend(zip(x, y, w, strict=True))
+
+
+def _unlearn_isotonic(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    if not held:
+        return
+    sample = held.pop(draw.random.randrange(len(held)))
+    # With a half-life or a window it may have faded or left; next to a weight of 1e60 it is lost.
+    with contextlib.suppress(ValueError):
+        calibrator.unlearn_one(*sample)
+
+
+def _pair(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    if calibrator._loss.anchors is not None:
+        low, high = calibrator.predict_interval_one(draw.score())
+        assert low <= high, f"a pair that falls: {low}, {high}"
+        within([low, high], *_ends(calibrator._loss))
+
+
+def _merge(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+    if not calibrator.window and draw.chance(0.2):
+        other = calibrator.clone()
+        _learn_isotonic_many(draw, other, held)
+        calibrator.merge(other)
+
+
+def _ends(loss: Any) -> tuple[float, float]:
+    return loss.z_range.low, loss.z_range.high
+
+
+SCORES = [-1.7e308, -20.0, -3.0, -1.0, -0.3, 0.0, 1e-9, 0.2, 0.5, 1.0, 2.0, 2.5, 20.0, 1.7e308]
+
+
+def ask_map(learner: Any, loss: Any) -> list[float]:
+    answers = [learner.predict_one(score) for score in SCORES]
+    within(answers, *_ends(loss))
+    # The two ends of a pair rise; what they are merged into is rounded once more.
+    rising(answers, 1e-12 if getattr(learner, "output", "value") == "venn-abers" else 0.0)
+    if hasattr(learner, "predict_many"):
+        many = learner.predict_many(SCORES).tolist()
+        np.testing.assert_array_equal(many, answers)
+    stairs = None
+    with contextlib.suppress(ValueError):  # nothing is learned
+        stairs = learner.staircase()
+    if stairs is not None:
+        within(stairs.values, *_ends(loss))
+        rising(stairs.values)
+    return answers
+
+
+def ask_isotonic(calibrator: Any) -> Any:
+    from tests.invariants import Structure
+
+    answers = ask_map(calibrator, calibrator._loss)
+    _, w, s = calibrator.samples()
+    assert (w > 0.0).all(), f"weights without weight: {w}"
+    least, most = calibrator._loss.mean_range
+    with np.errstate(over="ignore"):
+        assert ((s >= w * least) & (s <= w * most)).all(), f"impossible sums: {s} of {w}"
+    assert calibrator.n_samples >= 0
+    assert Structure(calibrator).links[0] > 0
+    return answers, calibrator.n_samples, calibrator.n_scores
+
+
+def _add_calibrators() -> None:
+    from streamcal import calibration as package
+
+    binary = [learn_probability] * 4 + [learn_probabilities]
+
+    def isotonic(draw: Draw) -> Any:
+        loss = mean_losses(draw)
+        pairs = loss == "log" and draw.chance(0.1)
+        return package.IsotonicCalibrator(
+            loss,
+            window=draw.window(),
+            half_life=draw.half_life(),
+            prior=draw.prior(),
+            interpolation=draw.pick(["linear", "linear", "step", "centered"]),
+            output="venn-abers" if pairs else "value",
+            max_scores=draw.pick([8, 30, 1_000_000]),
+        )
+
+    CASES[package.IsotonicCalibrator] = Case(
+        isotonic,
+        [_learn_isotonic] * 8
+        + [_learn_isotonic_many, _unlearn_isotonic, _unlearn_isotonic, _pair, _merge],
+        ask_isotonic,
+        cost=2.0,
+    )
+    CASES[package.PlattCalibrator] = Case(
+        lambda draw: package.PlattCalibrator(
+            gamma=draw.positive(0.1),
+            prior=draw.positive(100.0),
+            radius=draw.pick([1.5, 100.0, 1e60]),
+            clip=draw.pick([1e-6, 0.4, 1e-15]),
+            calibeating=draw.pick([0, 0, 1, 7]),
+            half_life=draw.half_life(),
+        ),
+        binary,
+        lambda c: ask_probabilities(c, monotone=False),
+    )
+    CASES[package.BetaCalibrator] = Case(
+        lambda draw: package.BetaCalibrator(
+            gamma=draw.positive(0.1),
+            prior=draw.positive(100.0),
+            limit=draw.pick([1.5, 100.0, 1e60]),
+            half_life=draw.half_life(),
+            clip=draw.pick([1e-6, 0.4, 1e-15]),
+        ),
+        binary,
+        lambda c: ask_probabilities(c, monotone=True),
+    )
+    CASES[package.HistogramCalibrator] = Case(
+        lambda draw: package.HistogramCalibrator(
+            draw.pick([1, 2, 5, np.int64(15)]), draw.half_life(), draw.prior()
+        ),
+        binary,
+        lambda c: ask_probabilities(c, monotone=False),
+        cost=0.4,
+    )
+    CASES[package.IdentityCalibrator] = Case(
+        lambda draw: package.IdentityCalibrator(),
+        binary,
+        lambda c: ask_probabilities(c, monotone=True),
+    )
+
+    def probability_calibrator(draw: Draw) -> Any:
+        kinds = [package.PlattCalibrator, package.BetaCalibrator, package.HistogramCalibrator]
+        kind = draw.pick([*kinds, package.IdentityCalibrator, None])
+        if kind is not None:
+            return CASES[kind].make(draw)
+        return package.IsotonicCalibrator(
+            window=draw.window(), half_life=draw.half_life(), prior=draw.prior()
+        )
+
+    def hedge(draw: Draw) -> Any:
+        team = None
+        if draw.chance(0.7):
+            team = tuple(probability_calibrator(draw) for _ in range(draw.random.randint(1, 4)))
+        return package.HedgedCalibrator(
+            team,
+            share=draw.pick([0.0, 0.01, (0.0, 0.001, 0.01), 0.9, 1e-60]),
+            delay=draw.pick([None, 0, 1, 5]),
+            clip=draw.pick([1e-6, 1e-3, 0.4]),
+        )
+
+    def learn_served(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        if calibrator.delay is None:
+            score = draw.probability()
+            value, ticket = calibrator.serve_one(score)
+            within(value, 0.0, 1.0)
+            calibrator.learn_one(score, draw.share(), draw.weight(), served=ticket)
+
+    def ask_hedge(calibrator: Any) -> Any:
+        answers = ask_probabilities(calibrator, monotone=False)
+        weights = list(calibrator.weights.values())
+        within(weights, 0.0, 1.0 + 1e-12)
+        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
+        return answers, weights
+
+    CASES[package.HedgedCalibrator] = Case(hedge, [*binary, learn_served], ask_hedge, cost=6.0)
+    CASES[package.AnytimeCalibrator] = Case(
+        lambda draw: package.AnytimeCalibrator(
+            draw.pick([convex_losses(draw), mean_losses(draw)]),
+            window=draw.size(),
+            every=draw.size(),
+            tol=draw.pick([None, 0.1]),
+            interpolation=draw.pick(["linear", "step", "centered"]),
+        ),
+        [_learn_isotonic] * 4 + [_learn_isotonic_many],
+        lambda c: ask_map(c, c._loss),
+        cost=16.0,
+    )
+    CASES[type(None)] = Case(probability_calibrator, [], lambda c: None)  # for what follows
+
+
+def _add_joint() -> None:
+    from streamcal import calibration as package
+
+    calibrator = CASES.pop(type(None)).make
+
+    def raw(draw: Draw) -> dict[Any, Any]:
+        labels = draw.pick([(False, True), ("a", "b", "c"), (1, 2, 3, 4), ("a",), ()])
+        values = [draw.pick([0.0, 1.0, draw.random.random()]) for _ in labels]
+        return dict(zip(labels, values, strict=True))
+
+    def learn(draw: Draw, joint: Any, held: list[Any]) -> None:
+        probabilities = raw(draw)
+        y = draw.pick([*probabilities, "other"])
+        joint.learn_one(probabilities, y, draw.weight())
+
+    def ask(joint: Any) -> Any:
+        asked: list[dict[Any, float]] = [
+            {"a": 0.2, "b": 0.3, "c": 0.5},
+            {False: 0.0, True: 1.0},
+            {1: 0.0, 2: 0.0},
+            {"a": 0.7},
+            {},
+        ]
+        answers = [joint.predict_one(probabilities) for probabilities in asked]
+        for answer, question in zip(answers, asked, strict=True):
+            assert list(answer) == list(question)
+            distribution(answer)
+        return answers
+
+    CASES[package.TemperatureCalibrator] = Case(
+        lambda draw: package.TemperatureCalibrator(
+            gamma=draw.positive(0.1),
+            prior=draw.positive(10.0),
+            limit=draw.pick([1.5, 100.0, 1e60, 1.7e308]),
+            half_life=draw.half_life(),
+            clip=draw.pick([1e-6, 0.4, 1e-15]),
+        ),
+        [learn],
+        ask,
+    )
+    CASES[package.TopLabelCalibrator] = Case(
+        lambda draw: package.TopLabelCalibrator(draw.pick([None, calibrator(draw)])),
+        [learn],
+        ask,
+        cost=8.0,
+    )
+
+
+def _add_stacks() -> None:
+    from streamcal import PAVStack
+    from streamcal.calibration.convex_stack import ConvexPAVStack
+
+    def loss_of(stack: Any) -> Any:
+        return getattr(stack, "_convex", None) or stack._loss
+
+    def push(draw: Draw, stack: Any, held: list[Any]) -> None:
+        last = max(stack._last, -50.0)
+        score = last + draw.pick([0.0, 0.0, 1.0, draw.random.random()])
+        stack.push(score, _label_of(draw, loss_of(stack)), draw.weight())
+
+    def push_many(draw: Draw, stack: Any, held: list[Any]) -> None:
+        steps = draw.batch(
+            lambda: draw.pick([0.0, 1.0, draw.random.random()]), draw.pick([0, 1, 9])
+        )
+        x = max(stack._last, -50.0) + np.cumsum(steps)
+        label = partial(_label_of, draw, loss_of(stack))
+        y, w = (np.array(draw.batch(one, len(x)), np.float64) for one in (label, draw.weight))
+        stack.push_many(x, y, w)
+
+    def ask(stack: Any) -> Any:
+        if "centered" not in repr(stack):
+            return ask_map(stack, loss_of(stack)), len(stack)
+        return len(stack)
+
+    for kind, losses, cost in ((PAVStack, mean_losses, 1.0), (ConvexPAVStack, convex_losses, 16.0)):
+        CASES[kind] = Case(
+            lambda draw, kind=kind, losses=losses: kind(
+                losses(draw), interpolation=draw.pick(["linear", "step", "centered"])
+            ),
+            [push, push, push, push_many],
+            ask,
+            cost=cost,
+        )
+
+
+# Metrics ------------------------------------------------------------------------------------------
+
+
+def _add_metrics() -> None:
+    from streamcal import metrics as package
+
+    def update(prediction: Callable[[Draw, Any], tuple[Any, Any]]) -> Any:
+        def update(draw: Draw, metric: Any, held: list[Any]) -> None:
+            sample = (*prediction(draw, metric), draw.weight())
+            metric.update(*sample)
+            held.append(sample)
+
+        return update
+
+    def revert(draw: Draw, metric: Any, held: list[Any]) -> None:
+        if held:
+            metric.revert(*held.pop(draw.random.randrange(len(held))))
+
+    def revert_corp(draw: Draw, metric: Any, held: list[Any]) -> None:
+        with contextlib.suppress(ValueError):  # lost beside a far heavier one, as it says
+            revert(draw, metric, held)
+
+    def revert_recent(draw: Draw, metric: Any, held: list[Any]) -> None:
+        with contextlib.suppress(ValueError):  # it has left the window
+            revert(draw, metric, held)
+
+    def binary(draw: Draw, metric: Any) -> tuple[Any, Any]:
+        p = draw.probability()
+        return draw.chance(0.5), draw.pick([p, {False: 1.0 - min(p, 1.0), True: p}])
+
+    def many(draw: Draw, metric: Any) -> tuple[Any, Any]:
+        raw = {label: draw.random.random() for label in "abc"}
+        total = sum(raw.values())
+        return draw.pick("abc"), {label: p / total for label, p in raw.items()}
+
+    def ranks(draw: Draw, metric: Any) -> tuple[Any, Any]:
+        labels = metric.labels or [1, 2, 3, np.int64(4), True]
+        return draw.pick(labels), draw.pick(labels)
+
+    def rps(draw: Draw, metric: Any) -> tuple[Any, Any]:
+        labels = list(metric.labels or "abc")
+        first = draw.random.random()
+        return draw.pick(labels), {labels[0]: first, labels[-1]: 1.0 - first}
+
+    def ask(low: float, high: float) -> Callable[[Any], Any]:
+        def ask(metric: Any) -> float:
+            value = metric.get()
+            assert type(value) is float, f"{value!r} is no float"
+            within(value, low, high + 1e-9)
+            return value
+
+        return ask
+
+    def corp(metric: Any) -> Any:
+        split = [metric.mean_score, metric.mcb, metric.dsc, metric.unc]
+        within(split, 0.0, math.inf)
+        if metric.score == "brier":
+            within(split, 0.0, 1.0)
+        return split
+
+    def z(metric: Any) -> float:
+        assert not math.isnan(metric.get())
+        within(metric.p_value, 0.0, 1.0)
+        return metric.p_value
+
+    acts = [update(binary), update(binary), revert]
+    score = ["brier", "log"]
+    CASES[package.ECE] = Case(
+        lambda draw: package.ECE(
+            draw.size(), draw.pick(["width", "mass"]), max_scores=draw.pick([2, 9, 99])
+        ),
+        acts,
+        ask(0.0, 1.0),
+    )
+    CASES[package.SmoothECE] = Case(
+        lambda draw: package.SmoothECE(n_cells=draw.pick([2, 3, 64])), acts, ask(0.0, 1.0), cost=2.0
+    )
+    CASES[package.CORP] = Case(
+        lambda draw: package.CORP(draw.pick(score)), [*acts[:2], revert_corp], corp, cost=4.0
+    )
+    CASES[package.RollingCORP] = Case(
+        lambda draw: package.RollingCORP(
+            draw.size(), draw.pick(score), draw.pick([None, 1, 7]), draw.pick([2, 9])
+        ),
+        [update(binary), update(binary), revert_recent],
+        corp,
+        cost=6.0,
+    )
+    CASES[package.SpiegelhalterZ] = Case(lambda draw: package.SpiegelhalterZ(), acts, z)
+    CASES[package.BrierScore] = Case(
+        lambda draw: package.BrierScore(draw.pick(["auto", True, False])),
+        [update(many), update(many), revert],
+        ask(0.0, 2.0),
+    )
+    CASES[package.RankedProbabilityScore] = Case(
+        lambda draw: package.RankedProbabilityScore(draw.pick([None, ("a", "b", "c")])),
+        [update(rps), update(rps), revert],
+        ask(0.0, 2.0),
+    )
+    for kind, low, high in (
+        (package.MAE, 0.0, 3.0),
+        (package.MZE, 0.0, 1.0),
+        (package.MacroMAE, 0.0, 3.0),
+        (package.OneOffAccuracy, 0.0, 1.0),
+        (package.QuadraticKappa, -1.0, 1.0),
+    ):
+        CASES[kind] = Case(
+            lambda draw, kind=kind: kind(draw.pick([None, (0, 1, 2), ("a", "b", "c", "d")])),
+            [update(ranks), update(ranks), revert],
+            ask(low, high),
+        )
+
+
+# Ordinal ------------------------------------------------------------------------------------------
+
+
+def _add_ordinal() -> None:
+    from streamcal import losses, ordinal
+    from streamcal.losses import TaskLoss
+
+    def task(draw: Draw, n_labels: int) -> Any:
+        costs = [[draw.random.random() for _ in range(n_labels)] for _ in range(n_labels)]
+        names = ["absolute", "squared", "zero-one", losses.AsymmetricError(under=0.3, over=2.0)]
+        return draw.pick([*names, losses.CostTable(costs)])
+
+    def thresholds(draw: Draw) -> Any:
+        n_labels = draw.pick([2, 3, 8, 9])
+        return ordinal.StreamingThresholds(
+            n_labels, task(draw, n_labels), window=draw.window(), half_life=draw.half_life()
+        )
+
+    def label(draw: Draw, learner: Any) -> Any:
+        return draw.pick([int, float, np.int64])(draw.random.randint(1, learner.n_labels))
+
+    def learn(draw: Draw, learner: Any, held: list[Any]) -> None:
+        sample = draw.score(), label(draw, learner), draw.weight()
+        learner.learn_one(*sample)
+        held.append(sample)
+
+    def learn_many(draw: Draw, learner: Any, held: list[Any]) -> None:
+        n = draw.pick([0, 1, 40])
+        x, w = (
+            np.array(draw.batch(draw.score, n), float),
+            np.array(draw.batch(draw.weight, n), float),
+        )
+        y = np.array([int(label(draw, learner)) for _ in range(n)], np.int64)
+        learner.learn_many(x, y, w)
+        held.extend(zip(x.tolist(), y.tolist(), w.tolist(), strict=True))
+
+    def ask_thresholds(learner: Any) -> Any:
+        if not learner.n_scores:
+            return None
+        cuts = learner.thresholds
+        rising(cuts)
+        assert learner.risk >= 0.0, f"a risk of {learner.risk}"
+        answers = [learner.predict_one(score) for score in SCORES]
+        within(answers, 1, learner.n_labels)
+        assert answers == learner.predict_many(SCORES).tolist()
+        return answers, cuts.tolist(), learner.n_samples
+
+    CASES[ordinal.StreamingThresholds] = Case(
+        thresholds, [learn] * 6 + [learn_many, _unlearn_isotonic], ask_thresholds, cost=4.0
+    )
+
+    def learn_rank(draw: Draw, learner: Any, held: list[Any]) -> None:
+        known = held[0] if held else learner.labels or draw.labels()
+        held[:] = [known]
+        dual = isinstance(learner, ordinal.KernelCuSumRank)
+        # Products of large features are no finite numbers, which it says and learns nothing.
+        with contextlib.suppress(ValueError) if dual else contextlib.nullcontext():
+            learner.learn_one(draw.features(), draw.pick(known), draw.weight())
+
+    def learn_ranks(draw: Draw, learner: Any, held: list[Any]) -> None:
+        import pandas as pd
+
+        known = held[0] if held else learner.labels or draw.labels()
+        held[:] = [known]
+        n = draw.random.randint(1, 5)
+        frame = pd.DataFrame({"a": draw.batch(draw.random.random, n), "b": np.ones(n)})
+        learner.learn_many(frame, pd.Series(draw.batch(lambda: draw.pick(known), n)), draw.weight())
+
+    def ask_ranks(learner: Any) -> Any:
+        answers = []
+        far = {"a": -1e60, "b": 1e60} if not isinstance(learner, ordinal.KernelCuSumRank) else {}
+        for x in ({}, {"a": 1.0}, far, {"b": 0.3, 7: -2.0}):
+            label, probabilities = learner.predict_one(x), learner.predict_proba_one(x)
+            distribution(probabilities)
+            assert label in probabilities or not probabilities
+            answers.append((label, probabilities))
+        assert learner.rank_loss >= 0.0
+        return answers
+
+    def rank_parameters(draw: Draw, labels: Any) -> dict[str, Any]:
+        known = labels and len(labels)
+        return {
+            "labels": labels,
+            "loss": task(draw, known) if known else draw.pick(["absolute", "squared", "zero-one"]),
+            "margin": draw.pick([0.0, 0.5, 1e60 if draw.wild else 1.0]),
+            "averaging": draw.pick([None, "uniform", 0.1, 20.0]),
+            "window": draw.size(),
+        }
+
+    def ranker(draw: Draw, kind: type, **drawn: Any) -> Any:
+        labels = draw.pick([None, draw.labels()])
+        if kind is not ordinal.KernelCuSumRank:
+            drawn["l2"] = draw.pick([0.0, 0.01, 0.999])
+        return kind(**rank_parameters(draw, labels), **drawn)
+
+    made: dict[type, Callable[[Draw], dict[str, Any]]] = {
+        ordinal.CuSumRank: lambda draw: {"intercept": draw.chance(0.5)},
+        ordinal.PACuSumRank: lambda draw: {
+            "mode": draw.pick(["PA", "PA-I", "PA-II"]),
+            "C": draw.positive(1.0),
+            "delta": draw.positive(1.0),
+        },
+        ordinal.PRank: lambda draw: {},
+        ordinal.KernelCuSumRank: lambda draw: {
+            "kernel": draw.pick(["rbf", "rbf", "linear", "polynomial"]),
+            "gamma": draw.pick([1.0, 0.01, 30.0]),
+            "budget": draw.pick([1, 2, 9, 60]),
+            "drop": draw.pick(["oldest", "smallest"]),
+            "intercept": draw.chance(0.5),
+        },
+    }
+    for kind, drawn in made.items():
+        frames = [] if kind is ordinal.KernelCuSumRank else [learn_ranks]
+        CASES[kind] = Case(
+            lambda draw, kind=kind, drawn=drawn: ranker(draw, kind, **drawn(draw)),
+            [learn_rank] * 6 + frames,
+            ask_ranks,
+            cost=4.0,
+        )
+
+    class Scores(base.Regressor):
+        """A regressor that says what the sample says."""
+
+        def learn_one(self, x: Any, y: Any) -> None:
+            pass
+
+        def predict_one(self, x: Any) -> float:
+            return float(x.get("a", 0.0))
+
+    def classifier(draw: Draw) -> Any:
+        labels = draw.pick([None, (1, 2, 3), ("a", "b")])
+        loss: str | TaskLoss = draw.pick(["absolute", "squared", "zero-one"])
+        return ordinal.ThresholdClassifier(
+            Scores(), labels, loss=loss, window=draw.size(), every=draw.pick([None, 1, 7])
+        )
+
+    def learn_class(draw: Draw, learner: Any, held: list[Any]) -> None:
+        known = held[0] if held else learner.labels or draw.labels()
+        held[:] = [known]
+        learner.learn_one({"a": draw.score()}, draw.pick(known), draw.weight())
+
+    def ask_class(learner: Any) -> Any:
+        answers = []
+        for score in SCORES[1:-1]:
+            probabilities = learner.predict_proba_one({"a": score})
+            distribution(probabilities)
+            answers.append((learner.predict_one({"a": score}), probabilities))
+        return answers
+
+    CASES[ordinal.ThresholdClassifier] = Case(
+        classifier,
+        [learn_class],
+        ask_class,
+        given=lambda learner: {"regressor": learner.regressor},
+        cost=12.0,
+    )
+
+    def transform(draw: Draw, features: Any, held: list[Any]) -> None:
+        x = {key: value for key, value in draw.features().items() if abs(value) < 1e9}
+        within(list(features.transform_one(x).values()), -1e9, 1e9)
+
+    CASES[ordinal.RandomFourierFeatures] = Case(
+        lambda draw: ordinal.RandomFourierFeatures(
+            draw.size(), gamma=draw.pick([1.0, 1e-3, 50.0]), seed=draw.random.randrange(9)
+        ),
+        [transform],
+        lambda features: features.transform_one({"a": 1.0, "b": 0.5}),
+    )
+
+
+# Decisions ----------------------------------------------------------------------------------------
+
+
+class Oracle(base.Classifier):
+    """A classifier that says what the sample says."""
+
+    def __init__(self, labels: Sequence[Any] = (False, True)) -> None:
+        self.labels = labels
+
+    @property
+    def _multiclass(self) -> bool:
+        return len(self.labels) > 2
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        pass
+
+    def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
+        if len(self.labels) == 2:
+            return dict(zip(self.labels, (1.0 - x["p"], x["p"]), strict=True))
+        rest = (1.0 - x["p"]) / (len(self.labels) - 1)
+        return {label: x["p"] if k == 0 else rest for k, label in enumerate(self.labels)}
+
+
+def _sample(draw: Draw) -> dict[str, float]:
+    return {"p": min(float(draw.probability()), 1.0)}
+
+
+def _add_decisions() -> None:
+    from streamcal import decision
+
+    def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+        return (2.0 * tp - fp) / (2.0 * (tp + fp + fn + tn))
+
+    def tables(draw: Draw, metric: Any, held: list[Any]) -> None:
+        # Counts and sums of weights, up to those of a million of the heaviest samples.
+        counts = [draw.pick([0.0, 1.0, 3, draw.exponent(-60, 66)]) for _ in range(4)]
+        value = metric(*counts)
+        low, high = _metric_range(metric)
+        within(value, low, high)
+
+    def ask(metric: Any) -> Any:
+        return [metric(*counts) for counts in ((3, 1, 2, 4), (0, 0, 0, 0), (1, 0, 0, 0))]
+
+    zeros: Sequence[Any] = (0, 1, "present")
+    for kind in (
+        decision.AM,
+        decision.Accuracy,
+        decision.GMean,
+        decision.HMean,
+        decision.Jaccard,
+        decision.Kappa,
+        decision.MCC,
+        decision.GTPPR,
+        decision.QMean,
+        decision.SEC,
+    ):
+        CASES[kind] = Case(
+            lambda draw, kind=kind: kind(zero_division=draw.pick(zeros)), [tables], ask, cost=1.0
+        )
+    CASES[decision.FBeta] = Case(
+        lambda draw: decision.FBeta(draw.pick([1.0, 2.0, 0.1])), [tables], ask, cost=1.0
+    )
+    CASES[decision.Tversky] = Case(
+        lambda draw: decision.Tversky(draw.pick([1.0, 0.1]), draw.pick([1, 5.0])),
+        [tables],
+        ask,
+        cost=1.0,
+    )
+    CASES[decision.FractionalLinear] = Case(
+        lambda draw: decision.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)),
+        [tables],
+        ask,
+        cost=1.0,
+    )
+    CASES[decision.Metric] = Case(
+        lambda draw: decision.Metric(profit),
+        [tables],
+        ask,
+        given=lambda metric: {"phi": metric.phi},
+        cost=1.0,
+    )
+
+    names = decision.METRIC_NAMES
+
+    def learn(draw: Draw, eum: Any, held: list[Any]) -> None:
+        eum.learn_one(draw.score(), draw.binary(), draw.weight())
+
+    def learn_many(draw: Draw, eum: Any, held: list[Any]) -> None:
+        n = draw.pick([0, 1, 30])
+        parts = (draw.score, draw.binary, draw.weight)
+        eum.learn_many(*(np.array(draw.batch(one, n), np.float64) for one in parts))
+
+    def ask_eum(eum: Any) -> Any:
+        threshold, utility = eum.threshold, eum.utility
+        assert not math.isnan(threshold)
+        within(utility, *_metric_range(eum._metric))
+        curve = eum.curve()
+        within(curve.utilities, *_metric_range(eum._metric))
+        assert len(curve.thresholds) == eum.n_scores + 1
+        assert curve.utilities.max() <= utility + 1e-6, f"{curve.utilities.max()} > {utility}"
+        return utility
+
+    CASES[decision.EUMThreshold] = Case(
+        lambda draw: decision.EUMThreshold(
+            draw.pick(names), window=draw.window(), half_life=draw.half_life()
+        ),
+        [learn] * 6 + [learn_many],
+        ask_eum,
+        cost=4.0,
+    )
+
+    def model(draw: Draw) -> Any:
+        return decision.DecisionClassifier(
+            Oracle(),
+            draw.pick(names),
+            history=draw.pick(["labels", "expected", None]),
+            half_life=draw.half_life(),
+        )
+
+    def learn_decision(draw: Draw, learner: Any, held: list[Any]) -> None:
+        learner.learn_one(_sample(draw), draw.pick([False, True]))
+
+    def learn_block(draw: Draw, learner: Any, held: list[Any]) -> None:
+        n = draw.random.randint(1, 4)
+        xs = [_sample(draw) for _ in range(n)]
+        learner.learn_block(xs, [draw.chance(0.5) for _ in xs])
+
+    def ask_decision(learner: Any) -> Any:
+        answers = [learner.predict_one({"p": p}) for p in GRID]
+        assert set(answers) <= {False, True}
+        within(list(learner.counts), 0.0, math.inf)
+        assert not math.isnan(learner.claim_gap)
+        return answers
+
+    CASES[decision.DecisionClassifier] = Case(
+        model,
+        [learn_decision, learn_decision, learn_block],
+        ask_decision,
+        given=lambda learner: {"classifier": learner.classifier},
+        cost=4.0,
+    )
+
+    def push(draw: Draw, batcher: Any, held: list[Any]) -> None:
+        held.append(len(held))
+        released = batcher.push(_sample(draw), held[-1], float(len(held)))
+        released += batcher.poll(float(len(held)))
+        assert len(batcher) < batcher.size
+        assert all(answer.label in (False, True) for answer in released)
+
+    CASES[decision.MicroBatcher] = Case(
+        lambda draw: decision.MicroBatcher(
+            model(draw), draw.pick([1, 2, 5]), draw.pick([None, 0.0, 3.0])
+        ),
+        [push],
+        lambda batcher: None,
+        cost=6.0,
+    )
+
+
+def _metric_range(metric: Any) -> tuple[float, float]:
+    """Return the least and the greatest value of a metric of tables with rounded counts."""
+    name = type(metric).__name__
+    low = {"MCC": -1.0, "Kappa": -1.0, "SEC": -1.0, "Metric": -1.0}.get(name, 0.0)
+    high = 1.0
+    if name == "FractionalLinear":
+        return 0.0, math.inf
+    return low - 1e-9, high + 1e-9
+
+
+# Wrappers -----------------------------------------------------------------------------------------
+
+
+def _add_wrappers() -> None:
+    from river import tree
+
+    from streamcal import calibration
+    from streamcal.voting import VoteClassifier
+    from streamcal.wrappers import CalibratedClassifier, CalibratedRegressor
+
+    kinds = [
+        calibration.PlattCalibrator,
+        calibration.BetaCalibrator,
+        calibration.HistogramCalibrator,
+        calibration.HedgedCalibrator,
+        calibration.TemperatureCalibrator,
+        calibration.TopLabelCalibrator,
+    ]
+
+    def classifier(draw: Draw) -> Any:
+        calibrator: Any = calibration.IsotonicCalibrator(
+            window=draw.window(), half_life=draw.half_life(), prior=draw.prior()
+        )
+        if draw.chance(0.7):
+            calibrator = CASES[draw.pick(kinds)].make(draw)
+        return CalibratedClassifier(Oracle(draw.labels()), calibrator)
+
+    def learn(draw: Draw, model: Any, held: list[Any]) -> None:
+        x, y, w = _sample(draw), draw.pick(model.classifier.labels), draw.weight()
+        if draw.chance(0.5):
+            model.learn_one(x, y, w)
+        else:
+            served = model.serve_one(x)
+            distribution(served.calibrated)
+            model.learn_one(x, y, w, served=served)
+
+    def ask(model: Any) -> Any:
+        answers = [model.predict_proba_one({"p": p}) for p in (0.0, 0.1, 0.5, 0.9, 1.0)]
+        for answer in answers:
+            distribution(answer)
+        return answers
+
+    CASES[CalibratedClassifier] = Case(
+        classifier,
+        [learn],
+        ask,
+        given=lambda model: {"classifier": model.classifier},
+        cost=6.0,
+    )
+
+    class Says(base.Regressor):
+        """A regressor that says what the sample says."""
+
+        def learn_one(self, x: Any, y: Any) -> None:
+            pass
+
+        def predict_one(self, x: Any) -> float:
+            return float(x["score"])
+
+    def regressor(draw: Draw) -> Any:
+        kind = draw.pick([calibration.IsotonicCalibrator, calibration.AnytimeCalibrator])
+        calibrator = CASES[kind].make(draw)
+        loss = calibrator._loss
+        while not (loss.z_range.low < 0.0 and loss.y_range.low < 0.0 and loss.y_range.high > 1e9):
+            calibrator = CASES[kind].make(draw)
+            loss = calibrator._loss
+        return CalibratedRegressor(Says(), calibrator)
+
+    def learn_number(draw: Draw, model: Any, held: list[Any]) -> None:
+        model.learn_one({"score": draw.score()}, draw.random.gauss(0.0, 2.0), draw.weight())
+
+    def ask_number(model: Any) -> Any:
+        answers = [model.predict_one({"score": score}) for score in SCORES]
+        within(answers, -1.7e308, 1.7e308)
+        rising(answers)
+        return answers
+
+    CASES[CalibratedRegressor] = Case(
+        regressor,
+        [learn_number],
+        ask_number,
+        given=lambda model: {"regressor": model.regressor},
+        cost=6.0,
+    )
+
+    def votes(draw: Draw) -> Any:
+        calibrator = calibration.IsotonicCalibrator(window=draw.window(), prior=draw.prior())
+        return VoteClassifier(tree.HoeffdingTreeClassifier(grace_period=20), calibrator)
+
+    def learn_vote(draw: Draw, model: Any, held: list[Any]) -> None:
+        p = draw.random.random()
+        model.learn_one({"p": p, "q": draw.random.random()}, draw.random.random() < p)
+
+    def ask_votes(model: Any) -> Any:
+        answers = [model.predict_proba_one({"p": p, "q": 0.5}) for p in (0.1, 0.5, 0.9)]
+        for answer in answers:
+            distribution(answer)
+        return answers
+
+    CASES[VoteClassifier] = Case(votes, [learn_vote], ask_votes, cost=6.0)
+
+
+# Stores -------------------------------------------------------------------------------------------
+
+
+def _add_stores() -> None:
+    from streamcal import IsotonicCalibrator, PlattCalibrator
+    from streamcal.engine import Event, LabelJoin
+    from streamcal.keyed import KeyedCalibrator
+    from streamcal.store import Store
+
+    def name(draw: Draw) -> Any:
+        return draw.pick(["a", "b", "", 1, True, 2.5, ("a", 1), None])
+
+    def add(draw: Draw, join: Any, held: list[Any]) -> None:
+        score, y = draw.pick([math.nan, draw.probability()]), draw.pick([math.nan, draw.share()])
+        event = Event(float(score), float(y), float(draw.weight()), name(draw), name(draw))
+        whole = join.add(event)
+        assert whole is None or not math.isnan(whole.score + whole.y)
+
+    def ask_join(join: Any) -> Any:
+        assert join.n_waiting >= 0
+        return join.n_waiting, join.n_joined, join.n_expired, join.n_duplicates
+
+    CASES[LabelJoin] = Case(lambda draw: LabelJoin(draw.size()), [add], ask_join)
+
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    count = itertools.count()
+
+    def store() -> Any:
+        # Files of a folder that goes with this process.
+        return Store(Path(folder.name) / f"{next(count)}.db")
+
+    def calibrator(draw: Draw) -> Any:
+        return draw.pick(
+            [
+                IsotonicCalibrator(window=draw.window(), half_life=draw.half_life()),
+                PlattCalibrator(half_life=draw.half_life()),
+            ]
+        )
+
+    def keyed(draw: Draw) -> Any:
+        parked = {
+            "max_keys": draw.pick([None, 1, 2]),
+            "store": store() if draw.chance(0.3) else None,
+        }
+        return KeyedCalibrator(calibrator(draw), **parked)
+
+    def learn(draw: Draw, learner: Any, held: list[Any]) -> None:
+        learner.learn_one(name(draw), draw.probability(), draw.binary(), draw.weight())
+
+    def learn_many(draw: Draw, learner: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        keys = draw.batch(lambda: name(draw), n)
+        parts = (draw.probability, draw.binary, draw.weight)
+        samples = [np.array(draw.batch(one, n), np.float64) for one in parts]
+        within(learner.predict_learn_many(keys, *samples), 0.0, 1.0)
+
+    def ask_keyed(learner: Any) -> Any:
+        answers = [learner.predict_one(key, p) for key in ("a", 1, "new") for p in (0.1, 0.9)]
+        within(answers, 0.0, 1.0)
+        assert len(list(learner)) == len(learner)
+        return answers
+
+    CASES[KeyedCalibrator] = Case(keyed, [learn, learn, learn_many], ask_keyed, cost=6.0)
+
+    def save(draw: Draw, kept: Any, held: list[Any]) -> None:
+        learner = calibrator(draw)
+        learner.learn_many(*(draw.batch(draw.random.random, 5) for _ in range(2)))
+        data = learner.to_bytes()
+        kept.save({"one": learner}, offset=len(held), notes={"n": len(held)})
+        held.append(data)
+        assert kept.get_bytes("one") == data
+        assert kept.load().offset == len(held) - 1
+
+    CASES[Store] = Case(lambda draw: store(), [save], lambda kept: kept.keys(), cost=20.0)
+
+
+# Bounds -------------------------------------------------------------------------------------------
+
+
+class Checked(np.ndarray):
+    """An array that takes no index from its end: to a kernel that is a mistake, not a wish."""
+
+    def __getitem__(self, key: Any) -> Any:
+        _check_index(key)
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _check_index(key)
+        super().__setitem__(key, value)
+
+
+def _check_index(key: Any) -> None:
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, slice):
+            if (part.start or 0) < 0 or (part.stop or 0) < 0:
+                raise IndexError(f"a slice of {part}")
+        elif isinstance(part, int | np.integer) and part < 0:
+            raise IndexError(f"an index of {part}")
+
+
+def check_indices() -> None:
+    """Have all kernels that are imported from now on run uncompiled, on arrays that check."""
+    from streamcal.kernels import _compile
+
+    def kernel(signature: str) -> Callable[[Any], Any]:
+        def decorate(function: Any) -> Any:
+            def checked(*arguments: Any) -> Any:
+                return function(
+                    *(a.view(Checked) if isinstance(a, np.ndarray) else a for a in arguments)
+                )
+
+            return checked
+
+        return decorate
+
+    _compile.kernel = kernel
+    _compile.helper = lambda function: function
+
+
+def n_programs(kind: type) -> int:
+    """Return how many programs of a class make a round; STREAMCAL_SOAK=10000000 makes an hour."""
+    effort = int(os.environ.get("STREAMCAL_SOAK", "10000")) / 1000
+    return max(1, round(effort / cases()[kind].cost))
+
+
+def main() -> int:
+    """Run programs of every class, or of those named, with every index checked."""
+    check_indices()
+    from streamcal.kernels import histogram
+
+    with contextlib.suppress(IndexError):  # one row too few; or nothing is checked here
+        histogram.add(np.zeros((2, 4)), 2, 0.5, 0.0, 1.0)
+        raise SystemExit("indices are not checked")
+    faults = 0
+    for kind in sorted(cases(), key=lambda kind: kind.__name__):
+        if sys.argv[1:] and kind.__name__ not in sys.argv[1:]:
+            continue
+        began = time.perf_counter()
+        for seed in range(n_programs(kind)):
+            try:
+                with np.errstate(all="ignore"):
+                    run(kind, seed, 60)
+            except FaultError as fault:
+                faults += 1
+                print(fault, flush=True)
+        ms = 1000 * (time.perf_counter() - began) / n_programs(kind)
+        print(f"{kind.__name__}: {n_programs(kind)} programs, {ms:.0f} ms each", flush=True)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Each extra alone does what it is for. ``.ci/long`` asks the same of environments of their own."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests import only_extra, use_extra
+
+TESTS = Path(__file__).resolve().parent
+
+
+@pytest.mark.parametrize("extra", use_extra.USES)
+def test_an_extra_alone_does_what_it_is_for(extra, tmp_path):
+    done = subprocess.run(
+        [sys.executable, TESTS / "only_extra.py", extra, "-m", "use_extra", extra],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"extra {extra or 'none'}: works\n")
+    if extra in ("", "plot"):
+        assert "the command line needs typer" in done.stderr
+        assert "pip install '.[cli]'" in done.stderr
+
+
+def test_extras_are_those_that_are_tried():
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = set(project["project"]["optional-dependencies"])
+    # `spark` has its own tests, which want Java; the other two are for those who work on this.
+    assert extras == {*use_extra.USES, "spark", "bench", "test"} - {""}
+
+
+def test_one_extra_holds_what_the_one_before_does():
+    """So ``.ci/long`` can add one after the other to a single environment."""
+    closures = [only_extra.closure(extra) for extra in use_extra.USES]
+    for less, more in pairwise(closures):
+        assert less < more
+    assert {"numpy", "river"} <= closures[0]

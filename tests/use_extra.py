@@ -1,0 +1,105 @@
+"""What an extra is for, done with it: ``python use_extra.py plot`` in an empty folder.
+
+It wants nothing but the package: no pytest, none of these tests. Here every extra is there, so
+`test_extras.py` runs it under `only_extra.py`; ``.ci/long`` runs it in environments of its own.
+"""
+
+import importlib
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+SCORES = [(0.2, 0), (0.9, 1), (0.6, 1), (0.7, 0), (0.4, 0), (0.8, 1)] * 20
+
+
+def nothing() -> None:
+    """Calibrate, serve, keep; and be told what pictures, tables and the command line want."""
+    import streamcal
+    from streamcal import decision, engine, metrics, ordinal, store, voting  # noqa: F401
+
+    for name in streamcal.__all__:
+        getattr(streamcal, name)
+    calibrator = streamcal.HedgedCalibrator()
+    calibrator.learn_many(*zip(*SCORES, strict=True))
+    assert calibrator.predict_one(0.2) < 0.3 < 0.7 < calibrator.predict_one(0.9)
+    with store.Store("states.db") as kept:
+        kept.save({"one": calibrator}, 120)
+    events = [engine.Event(score, y, key="a") for score, y in SCORES]
+    with store.Store("run.db") as kept:
+        engine.run(events, streamcal.IsotonicCalibrator(), lambda offset, values: None, kept)
+        assert kept.offset == len(events)
+    curve = streamcal.plot.ReliabilityCurve.from_predictions(
+        [y == 1 for _, y in SCORES], [score for score, _ in SCORES]
+    )
+    assert curve.decomposition.mcb >= 0.0
+
+
+def plot() -> None:
+    """Draw."""
+    import streamcal
+
+    display = streamcal.plot.ReliabilityDisplay.from_predictions(
+        [y == 1 for _, y in SCORES], [score for score, _ in SCORES]
+    )
+    for name in ("picture.png", "picture.svg"):
+        display.figure_.savefig(name)
+        assert Path(name).stat().st_size > 1000
+
+
+def cli() -> None:
+    """Run the commands, but for the demo, which takes minutes, and the one that never ends."""
+    from typer.testing import CliRunner
+
+    from streamcal.commands import app
+
+    Path("in.csv").write_text("p,y\n" + "".join(f"{p},{y}\n" for p, y in SCORES))
+    Path("stars.csv").write_text("s,stars\n" + "".join(f"{p},{1 + y}\n" for p, y in SCORES))
+    columns = ["--score", "p", "--label", "y"]
+    for command in (
+        ["calibrate", "in.csv", *columns, "--out", "out.csv", "--report", "out.png"],
+        ["calibrate", "in.csv", *columns, "--out", "kept.csv", "--state", "kept.db"],
+        ["decide", "out.csv", "--prob", "calibrated", "--metric", "f1", "--out", "decided.csv"],
+        ["plot", "out.csv", *columns, "--out", "plot.svg"],
+        ["report", "out.csv", *columns, "--out", "table.html"],
+        ["report", "kept.db", "--out", "store.html"],
+        ["thresholds", "stars.csv", "--score", "s", "--label", "stars", "--plot", "cuts.png"],
+    ):
+        result = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert result.exit_code == 0, (command, result.output)
+    for name in ("out.png", "kept.csv", "decided.csv", "plot.svg", "table.html", "store.html"):
+        assert Path(name).stat().st_size > 0
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pa.table({"p": [0.1, 0.9], "y": [0, 1]}), "in.parquet")
+    command = ["calibrate", "in.parquet", *columns, "--out", "out.parquet"]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+
+
+def docs() -> None:
+    """Be there: the gate `docs` builds the site with this extra alone."""
+    for name in ("sphinx", "furo", "myst_parser"):
+        importlib.import_module(name)
+
+
+USES: dict[str, Any] = {"": nothing, "plot": plot, "cli": cli, "docs": docs}
+# What an extra brings that those before it do not, so that they must do without.
+BRINGS = {"plot": "matplotlib", "cli": "typer", "docs": "sphinx"}
+
+if __name__ == "__main__":
+    extra = sys.argv[1]
+    USES[extra]()
+    has = list(USES)[: list(USES).index(extra) + 1]
+    for other, module in BRINGS.items():
+        assert (find_spec(module) is not None) == (other in has), (extra, module)
+    if "cli" not in has:
+        from streamcal.cli import main
+
+        status = None
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+        assert status == 1
+    print(f"extra {extra or 'none'}: works")
