@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from streamcal._validation import LARGEST, SMALLEST
 from streamcal.kernels import score_index as index
-from streamcal.kernels._compile import helper, kernel
+from streamcal.kernels._compile import READ, helper, kernel
 from streamcal.kernels.hull import (
     EDGE_S,
     EDGE_W,
@@ -39,7 +39,6 @@ from streamcal.kernels.hull import (
     settle,
     totals,
 )
-from streamcal.kernels.pav import READ, between
 from streamcal.kernels.score_index import (
     CHUNK_HEAD,
     COUNTS,
@@ -404,13 +403,6 @@ def bracket_many(
     """Write the bracket of each score (means left and right, share of the way) to ``out``."""
     for i in range(len(scores)):
         out[i, 0], out[i, 1], out[i, 2] = bracket(data, links, scores[i], step)
-
-
-@kernel(f"void({READ}, {READ}, {READ}, float64[::1])")
-def blend(low: Data, high: Data, t: Data, out: Data) -> None:
-    """Write the values at share ``t`` of the way from ``low`` to ``high``."""
-    for i in range(len(out)):
-        out[i] = between(t[i], 0.0, low[i], 1.0, high[i])
 
 
 # ------------------------------------------------------------------------------ the whole

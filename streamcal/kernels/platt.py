@@ -10,8 +10,7 @@ from math import exp, hypot, log
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.pav import READ
+from streamcal.kernels._compile import READ, helper, kernel
 
 State = NDArray[np.float64]
 

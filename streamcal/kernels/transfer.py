@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from streamcal.kernels import hull
 from streamcal.kernels import score_index as index
-from streamcal.kernels._compile import helper, kernel
+from streamcal.kernels._compile import READ, helper, kernel
 from streamcal.kernels.hull import SUM, WEIGHT
 from streamcal.kernels.isotonic import PENDING, STAGE, STOP
-from streamcal.kernels.pav import READ
 from streamcal.kernels.score_index import (
     CHUNK_HEAD,
     COUNTS,
