@@ -24,13 +24,15 @@ exact, equal means are pooled; where they are not, rounding decides whether equa
 """
 
 cimport cython
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.math cimport INFINITY, fabs, isfinite, isnan
 from libc.string cimport memcpy
 
 import numpy as np
 
-INCREASING, SORTED, UNSORTED = range(3)
+
+cpdef enum:
+    INCREASING, SORTED, UNSORTED
 
 
 cdef struct Block:
@@ -45,24 +47,18 @@ cdef inline Block block_of(double x, double w, double s) noexcept nogil:
     return Block(lower=x, upper=x, weight=w, sum=s, moment=w * x, mean=s / w)
 
 
-cdef inline void add(Block *block, const Block *other) noexcept nogil:
-    """Add the sums of another block."""
-    block.weight += other.weight
-    block.sum += other.sum
-    block.moment += other.moment
+cdef inline void add(Block *block, double weight, double sum, double moment) noexcept nogil:
+    """Add to the sums of a block."""
+    block.weight += weight
+    block.sum += sum
+    block.moment += moment
     block.mean = block.sum / block.weight
 
 
 cdef inline void add_before(Block *block, const Block *before) noexcept nogil:
     """Take in the block before."""
-    add(block, before)
+    add(block, before.weight, before.sum, before.moment)
     block.lower = before.lower
-
-
-cdef inline void add_behind(Block *block, const Block *behind) noexcept nogil:
-    """Take in the block behind."""
-    add(block, behind)
-    block.upper = behind.upper
 
 
 cdef inline double center_of(const Block *block) noexcept nogil:
@@ -71,26 +67,6 @@ cdef inline double center_of(const Block *block) noexcept nogil:
     if not isfinite(center):  # the moment overflowed
         center = 0.5 * block.lower + 0.5 * block.upper
     return min(max(center, block.lower), block.upper)
-
-
-cdef struct Samples:  # in score order
-    const double *x
-    const double *w
-    const double *s
-    Py_ssize_t n, read  # how many there are, and how many have been read
-
-
-cdef inline Block next_sample(Samples *samples) noexcept nogil:
-    """Read the next run of equal scores as one sample."""
-    cdef Py_ssize_t i = samples.read
-    cdef double x = samples.x[i], w = samples.w[i], s = samples.s[i]
-    i += 1
-    while i < samples.n and samples.x[i] == x:
-        w += samples.w[i]
-        s += samples.s[i]
-        i += 1
-    samples.read = i
-    return block_of(x, w, s)
 
 
 cdef class Stack:
@@ -114,7 +90,7 @@ cdef class Stack:
         """Return the stack of sorted samples; their sums may overflow, which `describe` tells."""
         cdef Stack stack = Stack()
         with nogil:
-            stack.take(x, w, s)
+            stack.take(x, w, s, order_of(x))
         return stack
 
     @staticmethod
@@ -156,7 +132,7 @@ cdef class Stack:
             if not self.can_take(x, self.total_weight + w, self.magnitude + fabs(s)):
                 return False
             self.make_room(1)
-            self.push_sample(block_of(x, w, s))
+            self.push_sample(x, w, s)
             self.total_weight += w
             self.magnitude += fabs(s)
             return True
@@ -167,20 +143,18 @@ cdef class Stack:
         False if a score is below the one before, or the sums overflow.
         """
         cdef double weight, magnitude
-        cdef bint good = True
+        cdef bint good
         cdef Py_ssize_t i
-        if not len(x):
-            return True
+        cdef int order
         with nogil, self.lock:
             weight, magnitude = self.total_weight, self.magnitude
             for i in range(len(x)):
                 weight += w[i]
                 magnitude += fabs(s[i])
-            for i in range(1, len(x)):
-                good &= x[i - 1] <= x[i]
-            good &= x[len(x) - 1] < INFINITY and self.can_take(x[0], weight, magnitude)
+            order = order_of(x)
+            good = order != UNSORTED and (len(x) == 0 or self.can_take(x[0], weight, magnitude))
             if good:
-                self.take(x, w, s)
+                self.take(x, w, s, order)
                 self.total_weight, self.magnitude = weight, magnitude
         return bool(good)
 
@@ -284,7 +258,7 @@ cdef class Stack:
         """Return whether a score is not below the open one's, and totals are finite."""
         if self.size and x < self.blocks[self.size - 1].upper:
             return False
-        return x > -INFINITY and weight + magnitude < INFINITY
+        return weight + magnitude < INFINITY
 
     cdef int make_room(self, Py_ssize_t n) except -1 nogil:
         """Get room for ``n`` more blocks."""
@@ -320,19 +294,54 @@ cdef class Stack:
             self.blocks[row] = block
         self.size = row + 1
 
-    cdef void push_sample(self, Block sample) noexcept nogil:
+    cdef void push_sample(self, double x, double w, double s) noexcept nogil:
         """Add a sample that may be taken; there is room for it."""
-        if self.size and self.blocks[self.size - 1].upper == sample.upper:
-            add(&self.blocks[self.size - 1], &sample)
-            return
-        self.close()
-        self.blocks[self.size] = sample
+        cdef Block block = self.open_with(x, w, s)
+        self.blocks[self.size] = block
         self.size += 1
 
+    cdef Block open_with(self, double x, double w, double s) noexcept nogil:
+        """Return the next open sample; that on the stack is taken out if it joins, else pooled."""
+        cdef Block block = block_of(x, w, s)
+        cdef Block *top
+        if self.size and self.blocks[self.size - 1].upper == x:
+            self.size -= 1
+            top = &self.blocks[self.size]
+            add(&block, top.weight, top.sum, top.moment)
+        else:
+            self.close()
+        return block
+
     cdef int take(
-        self, const double[::1] x, const double[::1] w, const double[::1] s
+        self,
+        const double[::1] x,
+        const double[::1] w,
+        const double[::1] s,
+        int order,
     ) except -1 nogil:
-        """Add samples that may be taken.
+        """Add samples that may be taken, of a known order."""
+        cdef Py_ssize_t n = len(x)
+        cdef double *runs
+        if not n:
+            return 0
+        self.make_room(n)
+        if order == INCREASING:
+            self.take_increasing(&x[0], &w[0], &s[0], n)
+        else:
+            runs = <double *> PyMem_RawMalloc(3 * n * sizeof(double))
+            if runs == NULL:
+                raise MemoryError
+            n = join_ties(x, w, s, runs)
+            self.take_increasing(runs, runs + len(x), runs + 2 * len(x), n)
+            PyMem_RawFree(runs)
+        if self.room > 2 * self.size:
+            self.resize(2 * self.size)
+        return 0
+
+    cdef void take_increasing(
+        self, const double *x, const double *w, const double *s, Py_ssize_t n
+    ) noexcept nogil:
+        """Add samples whose scores increase strictly; there is room for them.
 
         The block in the making stays in registers and takes in what follows while that does not
         rise above its mean. Only then it looks back (Busing, *Monotone Regression: A Simple and
@@ -340,35 +349,47 @@ cdef class Stack:
         product does, which is cheaper than a quotient: should it take a rise for none, the two
         means are equal up to rounding.
         """
-        cdef Samples samples
-        cdef Block block, ahead
-        cdef Py_ssize_t row
-        samples.x, samples.w, samples.s = &x[0], &w[0], &s[0]
-        samples.n, samples.read = len(x), 0
-        self.make_room(samples.n)
-        self.push_sample(next_sample(&samples))
-        if samples.read < samples.n:
-            self.close()
-            row = self.size
-            ahead = next_sample(&samples)
-            while samples.read < samples.n:
-                block = ahead
-                ahead = next_sample(&samples)
-                while True:
-                    while samples.read < samples.n and ahead.sum <= block.mean * ahead.weight:
-                        add_behind(&block, &ahead)
-                        ahead = next_sample(&samples)
-                    if row == 0 or self.blocks[row - 1].mean < block.mean:
-                        break
-                    row -= 1
-                    add_before(&block, &self.blocks[row])
-                self.blocks[row] = block
-                row += 1
-            self.blocks[row] = ahead
-            self.size = row + 1
-        if self.room > 2 * self.size:
-            self.resize(2 * self.size)
-        return 0
+        cdef Block block = self.open_with(x[0], w[0], s[0])
+        cdef Block *blocks = self.blocks
+        cdef Py_ssize_t row = self.size, i = 1, last = n - 1
+        while i < n:
+            while True:
+                while i < last and s[i] <= block.mean * w[i]:  # the last sample stays open
+                    add(&block, w[i], s[i], w[i] * x[i])
+                    i += 1
+                if row == 0 or blocks[row - 1].mean < block.mean:
+                    break
+                row -= 1
+                add_before(&block, &blocks[row])
+            block.upper = x[i - 1]
+            blocks[row] = block
+            row += 1
+            block = block_of(x[i], w[i], s[i])
+            i += 1
+        blocks[row] = block
+        self.size = row + 1
+
+
+cdef Py_ssize_t join_ties(
+    const double[::1] x, const double[::1] w, const double[::1] s, double *runs
+) noexcept nogil:
+    """Make one sample of each run of equal scores; return how many there are.
+
+    In ``runs`` stand scores, weights and sums, with room for all samples each.
+    """
+    cdef double *scores = runs
+    cdef double *weights = runs + len(x)
+    cdef double *sums = runs + 2 * len(x)
+    cdef Py_ssize_t i, run = 0
+    scores[0], weights[0], sums[0] = x[0], w[0], s[0]
+    for i in range(1, len(x)):
+        if x[i] == scores[run]:
+            weights[run] += w[i]
+            sums[run] += s[i]
+        else:
+            run += 1
+            scores[run], weights[run], sums[run] = x[i], w[i], s[i]
+    return run + 1
 
 
 cdef inline Block edges(Block block, bint centered) noexcept nogil:
@@ -378,23 +399,18 @@ cdef inline Block edges(Block block, bint centered) noexcept nogil:
     return block
 
 
-def order_of(const double[::1] x):
+cpdef int order_of(const double[::1] x) noexcept nogil:
     """Return INCREASING (strictly), SORTED (with ties) or UNSORTED; also that if not all finite."""
     cdef Py_ssize_t i, n = len(x)
-    cdef bint increasing = True, sorted_ = True
+    cdef int order = INCREASING
     if n and not (isfinite(x[0]) and isfinite(x[n - 1])):
         return UNSORTED
-    with nogil:
-        for i in range(1, n):  # without an early exit the compiler vectorises it
-            increasing &= x[i - 1] < x[i]
-        if not increasing:
-            for i in range(1, n):
-                if not x[i - 1] <= x[i]:
-                    sorted_ = False
-                    break
-    if not sorted_:
-        return UNSORTED
-    return INCREASING if increasing else SORTED
+    for i in range(1, n):
+        if not x[i - 1] < x[i]:
+            if x[i - 1] != x[i]:
+                return UNSORTED
+            order = SORTED
+    return order
 
 
 def in_order(const double[::1] lower, const double[::1] upper, const double[::1] values):
