@@ -17,10 +17,7 @@ from streamcal.calibration.probability import (
     as_probability,
     check_count,
 )
-from streamcal.kernels import histogram as kernels
-
-_LARGEST_GROWTH = 2.0**128
-_CELLS_PER_BIN = 16
+from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Cells
 
 
 class HistogramCalibrator(ProbabilityCalibrator):
@@ -63,10 +60,8 @@ class HistogramCalibrator(ProbabilityCalibrator):
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        self._cells = np.zeros((_CELLS_PER_BIN * n_bins + 1, 4))
-        self._n_cells = 0
         self._rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
-        self._growth = 1.0
+        self._cells = Cells(n_bins, self._rate)
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Put the label ``y`` in [0, 1] where ``score`` in [0, 1] stands; O(n_bins).
@@ -78,21 +73,7 @@ class HistogramCalibrator(ProbabilityCalibrator):
         """
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if w == 1.0 else as_weight(w)
-        # Instead of all weights shrinking, those of new samples grow.
-        self._growth *= self._rate
-        if self._growth > _LARGEST_GROWTH:
-            self._cells[:, kernels.WEIGHT :] /= self._growth
-            self._growth = 1.0
-            self._drop_vanished()
-        weight *= self._growth
-        self._n_cells = kernels.add(self._cells, self._n_cells, p, label, weight)
-
-    def _drop_vanished(self) -> None:
-        """Drop the cells of which nothing is left."""
-        kept = self._cells[self._cells[:, kernels.WEIGHT] > 0.0]
-        self._cells[:] = 0.0
-        self._cells[: len(kept)] = kept
-        self._n_cells = len(kept)
+        self._cells.learn(p, label, weight)
 
     def predict_one(self, score: float) -> float:
         """Return the mean label in the bin of ``score``, a probability in [0, 1]; O(n_bins).
@@ -100,19 +81,18 @@ class HistogramCalibrator(ProbabilityCalibrator):
         Before anything is learned it is the score itself.
         """
         p = as_probability(score)
-        prior = self.prior * self._growth
-        return kernels.predict(self._cells, self._n_cells, self.n_bins, prior, p)
+        return self._cells.predict(p, self.prior)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        return {"growth": self._growth}, {"cells": self._cells[: self._n_cells]}
+        rows, growth = self._cells.state()
+        return {"growth": growth}, {"cells": rows}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         cells, growth = arrays["cells"], fields["growth"]
         require(cells.ndim == 2 and cells.shape[1] == 4, "a cell must have four numbers")
-        require(len(cells) < len(self._cells), "there must be no more cells than the bins allow")
+        most = CELLS_PER_BIN * self.n_bins
+        require(len(cells) <= most, "there must be no more cells than the bins allow")
         require(np.isfinite(cells).all() and (np.diff(cells[:, 0]) > 0.0).all(), "scores ascend")
-        require((cells[:, kernels.WEIGHT] > 0.0).all(), "weights must be positive")
-        require(1.0 <= growth <= _LARGEST_GROWTH, "growth must be in its range")
-        self._cells[: len(cells)] = cells
-        self._n_cells = len(cells)
-        self._growth = float(growth)
+        require((cells[:, 1] > 0.0).all(), "weights must be positive")
+        require(1.0 <= growth <= LARGEST_GROWTH, "growth must be in its range")
+        self._cells = Cells.restore(self.n_bins, self._rate, cells, growth)
