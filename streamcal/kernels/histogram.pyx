@@ -33,6 +33,7 @@ cdef struct Cell:
     double weight, labels, scores  # Σ w, Σ w · label and Σ w · score
 
 
+@cython.final
 cdef class Cells:
     """The cells of some samples, 16 for each of ``n_bins`` bins.
 
@@ -88,6 +89,7 @@ cdef class Cells:
             cell.scores += w * score
             if self.size > self.most:
                 self.merge_lightest()
+            assert all_rise(self.cells, self.size)
 
     def predict(self, double score, double prior):
         """Return the mean label in the bin of a score, drawn to the bin's mean score by ``prior``.
@@ -180,3 +182,12 @@ cdef class Cells:
                 self.cells[size] = cell
                 size += 1
         self.size, self.growth = size, 1.0
+
+
+cdef bint all_rise(const Cell *cells, Py_ssize_t size) noexcept nogil:
+    """Return whether cells stand at increasing scores and have weights."""
+    cdef Py_ssize_t i
+    for i in range(size):
+        if not cells[i].weight > 0.0 or (i and not cells[i - 1].score < cells[i].score):
+            return False
+    return True

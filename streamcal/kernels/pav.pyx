@@ -69,6 +69,7 @@ cdef inline double center_of(const Block *block) noexcept nogil:
     return min(max(center, block.lower), block.upper)
 
 
+@cython.final
 cdef class Stack:
     """Blocks in score order with strictly increasing means, above them the open sample.
 
@@ -135,6 +136,7 @@ cdef class Stack:
             self.push_sample(x, w, s)
             self.total_weight += w
             self.magnitude += fabs(s)
+            self.check()
             return True
 
     def extend(self, const double[::1] x, const double[::1] w, const double[::1] s):
@@ -156,6 +158,7 @@ cdef class Stack:
             if good:
                 self.take(x, w, s, order)
                 self.total_weight, self.magnitude = weight, magnitude
+                self.check()
         return bool(good)
 
     def find(self, double x, bint centered):
@@ -259,6 +262,15 @@ cdef class Stack:
         if self.size and x < self.blocks[self.size - 1].upper:
             return False
         return weight + magnitude < INFINITY
+
+    cdef int check(self) except -1 nogil:
+        """Assert, in the checked build, what holds after each change."""
+        cdef Py_ssize_t i
+        assert 0 <= self.size <= self.room
+        for i in range(1, self.size):
+            assert self.blocks[i - 1].upper < self.blocks[i].lower
+            assert i == self.size - 1 or self.blocks[i - 1].mean < self.blocks[i].mean
+        return 0
 
     cdef int make_room(self, Py_ssize_t n) except -1 nogil:
         """Get room for ``n`` more blocks."""
