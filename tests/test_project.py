@@ -47,6 +47,9 @@ OPTIONAL = {
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
 
 
+APT = "on Debian: apt install make gcc python3-dev python3-venv"
+
+
 def part_of(path: Path) -> str:
     """Return the part of the package that a file belongs to; "" for the package's own file."""
     first = path.relative_to(PACKAGE).parts[0]
@@ -90,6 +93,16 @@ def test_losses_and_kernels_know_nothing_of_river():
         if part_of(path) in {"_validation", "losses", "kernels"}:
             roots = {name.split(".")[0] for name in imports(path)}
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
+
+
+def test_the_first_fit_loads_nothing_heavy():
+    code = (
+        "import sys, streamcal\n"
+        "print(streamcal.isotonic_fit([3, 1, 2], [1, 0, 1]).values)\n"
+        f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[0. 1.]", "[]"]
 
 
 def test_import_is_light():
@@ -253,9 +266,10 @@ def test_a_browser_that_cannot_be_had_is_said(npm, tmp_path):
 @pytest.mark.parametrize(
     ("python", "message"),
     [
-        ("", "was not found; Python 3.11 or newer is needed"),
+        ("", "python was not found; Python 3.11 or newer is needed; " + APT),
         ('[ "$1" = -V ] && echo Python 3.9.2; exit 1', "is needed, python is 3.9.2"),
-        ('[ "$2" != "import venv, ensurepip" ]', "apt install python3-venv"),
+        ('[ "${2#*Python.h}" = "$2" ]', "the headers of python were not found; " + APT),
+        ('[ "$2" != "import venv, ensurepip" ]', "(venv or ensurepip is missing); " + APT),
     ],
 )
 def test_what_is_missing_is_said(python, message, tmp_path):
@@ -270,6 +284,22 @@ def test_what_is_missing_is_said(python, message, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    assert message in done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr.splitlines()[0]
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_a_compiler_that_is_missing_is_said(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
+    for name in ("bash", "dirname"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    done = subprocess.run(
+        [tmp_path / "bash", tmp_path / ".ci" / "venv", "cli"],
+        env={"PYTHON": sys.executable, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"streamcal: a C compiler was not found; {APT}\n"
     assert not (tmp_path / ".venv").exists()

@@ -312,10 +312,8 @@ class AnytimeCalibrator(Calibrator):
     def _predict(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._staircase is None:
             return np.array([self._loss.z_range.clip(score) for score in x])
-        out = np.empty(len(x))
         left, right, values = self._lookup
-        pav.evaluate(left, right, values, self.interpolation != "step", x, out)
-        return out
+        return pav.evaluate(left, right, values, self.interpolation != "step", x)
 
     def _make_room(self, n_rows: int) -> None:
         room = min(self.window, max(2 * len(self._samples), len(self._samples) + n_rows))

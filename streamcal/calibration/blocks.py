@@ -33,7 +33,7 @@ from streamcal.calibration.staircase import (
     as_stack,
     from_stack,
 )
-from streamcal.kernels import pav
+from streamcal.kernels.pav import Stack
 
 BLOCK_COLUMNS = ("lower", "upper", "weight", "sum", "moment")
 
@@ -80,8 +80,7 @@ def pooled(
     """Return the blocks of what `as_samples` returned."""
     if not len(x):
         return np.empty((0, len(BLOCK_COLUMNS)))
-    stack = as_stack(x, weights, sums)
-    return stack[: pav.close(stack, len(stack)), : pav.MEAN].copy()
+    return as_stack(x, weights, sums).closed()
 
 
 def fit_blocks(
@@ -119,25 +118,24 @@ def fit_blocks(
     mean_loss = losses.get_mean(loss)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
-    stack = _as_stack(blocks)
-    return from_stack(stack, pav.pool(stack, len(stack)), mean_loss, interpolation, outside)
+    stack = Stack.of_blocks(_in_order(blocks))
+    return from_stack(stack, mean_loss, interpolation, outside)
 
 
-def _as_stack(blocks: ArrayLike) -> NDArray[np.float64]:
-    """Return blocks in score order, as rows of a stack; raise unless they are disjoint."""
+def _in_order(blocks: ArrayLike) -> NDArray[np.float64]:
+    """Return blocks in score order; raise unless they are disjoint."""
     rows = np.asarray(blocks, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != len(BLOCK_COLUMNS) or not len(rows):
         raise ValueError(
             f"`blocks` must have shape (n_blocks, {len(BLOCK_COLUMNS)}), at least one block,"
             f" got shape {rows.shape}"
         )
-    stack = np.empty((len(rows), pav.COLUMNS))
-    stack[:, : pav.MEAN] = rows[np.argsort(rows[:, pav.LOWER], kind="stable")]
-    lower, upper, weight = stack[:, pav.LOWER], stack[:, pav.UPPER], stack[:, pav.WEIGHT]
-    good = np.isfinite(stack[:, : pav.MOMENT]).all(axis=1) & (lower <= upper)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    lower, upper, weight, _, _ = rows.T
+    good = np.isfinite(rows[:, :4]).all(axis=1) & (lower <= upper)
     good &= weight >= SMALLEST
     if not good.all():
-        bad = stack[int(np.argmin(good)), : pav.MEAN]
+        bad = rows[int(np.argmin(good))]
         raise ValueError(
             "`blocks` must have finite ends, lower <= upper, positive weights and finite sums,"
             f" got {dict(zip(BLOCK_COLUMNS, bad.tolist(), strict=True))}"
@@ -149,4 +147,4 @@ def _as_stack(blocks: ArrayLike) -> NDArray[np.float64]:
             "`blocks` must not overlap, as those of ranges of scores do not, got one from"
             f" {lower[at]} to {upper[at]} and one from {lower[at + 1]} to {upper[at + 1]}"
         )
-    return stack
+    return rows

@@ -31,7 +31,7 @@ from streamcal._validation import (
     check_choice,
     check_same_length,
 )
-from streamcal.calibration.stack import PAVStack
+from streamcal.calibration.stack import PAVStack, check_order, refuse_late, refuse_overflow
 from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase
 from streamcal.kernels import threshold_decomposition as kernels
 from streamcal.losses._minimiser import Minimiser, find_minimiser
@@ -75,7 +75,7 @@ class ConvexPAVStack(PAVStack):
         label = as_number(y, "y")
         score, w = as_score(score), as_weight(w)
         if score < self._last:
-            self._refuse_late(score, self._last)
+            refuse_late(score, self._last)
         self._convex.check_labels(label)
         self._take(np.array([[score], [label], [w]]))
 
@@ -87,7 +87,7 @@ class ConvexPAVStack(PAVStack):
         self._convex.check_labels(labels)
         weights = as_weights(w, len(x))
         if len(x):
-            self._check_order(x)
+            check_order(x, self._last)
             self._take(np.array([x, labels, weights]))
 
     def predict_one(self, score: float) -> float:
@@ -128,7 +128,7 @@ class ConvexPAVStack(PAVStack):
         values = array_of(arrays, "values", len(starts), finite=False)
         x, y, w = np.ascontiguousarray(samples)
         if len(x):
-            self._check_order(x)
+            check_order(x, self._last)
         self._convex.check_labels(y)
         as_weights(w, len(x))
         opens = as_int(fields["open"], "open", 0, len(x))
@@ -153,7 +153,7 @@ class ConvexPAVStack(PAVStack):
         n_old, n_new = self._size, samples.shape[1]
         weight = self._weight + float(samples[2].sum())
         if not weight < math.inf:
-            self._refuse_overflow(f"a sum of {weight}")
+            refuse_overflow(f"a sum of {weight}")
         if n_old + n_new > self._samples.shape[1]:
             room = max(n_old + n_new, 2 * self._samples.shape[1], _FIRST_ROOM)
             grown = np.empty((3, room))

@@ -18,11 +18,7 @@ from streamcal.calibration.probability import (
     as_probability,
     check_count,
 )
-from streamcal.kernels import histogram as kernels
-
-_LARGEST_GROWTH = 2.0**128
-_CELLS_PER_BIN = 16
-_FIRST_CELLS = 64
+from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Cells
 
 
 class HistogramCalibrator(ProbabilityCalibrator):
@@ -65,12 +61,8 @@ class HistogramCalibrator(ProbabilityCalibrator):
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        # One row more than there may be cells: when that is taken too, two cells are merged.
-        self._most_rows = _CELLS_PER_BIN * int(n_bins) + 1
-        self._cells = np.zeros((min(_FIRST_CELLS, self._most_rows), 4))
-        self._n_cells = 0
         self._rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
-        self._growth = 1.0
+        self._cells = Cells(n_bins, self._rate)
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Put the label ``y`` in [0, 1] where ``score`` in [0, 1] stands; O(n_bins).
@@ -82,30 +74,7 @@ class HistogramCalibrator(ProbabilityCalibrator):
         """
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if w == 1.0 else as_weight(w)
-        # Instead of all weights shrinking, those of new samples grow.
-        self._growth *= self._rate
-        if self._growth > _LARGEST_GROWTH:
-            self._cells[:, kernels.WEIGHT :] /= self._growth
-            self._growth = 1.0
-            self._drop_vanished()
-        weight *= self._growth
-        self._make_room()
-        self._n_cells = kernels.add(self._cells, self._n_cells, p, label, weight)
-
-    def _make_room(self) -> None:
-        """Have a row for one more cell, and one behind it until there are as many as may be."""
-        rows = len(self._cells)
-        if self._n_cells + 1 >= rows and rows < self._most_rows:
-            cells = np.zeros((min(2 * rows, self._most_rows), 4))
-            cells[: self._n_cells] = self._cells[: self._n_cells]
-            self._cells = cells
-
-    def _drop_vanished(self) -> None:
-        """Drop the cells of which nothing is left."""
-        held = self._cells[: self._n_cells]
-        kept = held[held[:, kernels.WEIGHT] > 0.0]
-        self._cells[: len(kept)] = kept
-        self._n_cells = len(kept)
+        self._cells.learn(p, label, weight)
 
     def predict_one(self, score: float) -> float:
         """Return the mean label in the bin of ``score``, a probability in [0, 1]; O(n_bins).
@@ -113,22 +82,21 @@ class HistogramCalibrator(ProbabilityCalibrator):
         Before anything is learned it is the score itself.
         """
         p = as_probability(score)
-        prior = self.prior * self._growth
-        return kernels.predict(self._cells, self._n_cells, self.n_bins, prior, p)
+        return self._cells.predict(p, self.prior)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        return {"growth": self._growth}, {"cells": self._cells[: self._n_cells]}
+        rows, growth = self._cells.state()
+        return {"growth": growth}, {"cells": rows}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         cells = array_of(arrays, "cells", None, 4)
-        growth = as_float(fields["growth"], "growth", 1.0, _LARGEST_GROWTH)
-        require(len(cells) < self._most_rows, "there must be no more cells than the bins allow")
+        growth = as_float(fields["growth"], "growth", 1.0, LARGEST_GROWTH)
+        most = CELLS_PER_BIN * self.n_bins
+        require(len(cells) <= most, "there must be no more cells than the bins allow")
         scores, weights, *sums = cells.T
         require((np.diff(scores) > 0.0).all(), "scores must increase")
         require((weights > 0.0).all() and np.isfinite(weights.sum()), "weights must be positive")
         require(not len(cells) or (scores[0] >= 0.0 and scores[-1] <= 1.0), "scores are in [0, 1]")
         for total in sums:  # of labels and of scores, which are in [0, 1]
             require((total >= 0.0).all() and (total <= weights).all(), "sums must be in range")
-        self._n_cells, self._growth = len(cells), growth
-        self._cells = np.zeros((min(len(cells) + _FIRST_CELLS, self._most_rows), 4))
-        self._cells[: len(cells)] = cells
+        self._cells = Cells.restore(self.n_bins, self._rate, cells, growth)

@@ -33,7 +33,8 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
-from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression, blend
+from streamcal.kernels import pav
+from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression
 
 OUTPUTS = ("value", "venn-abers")
 
@@ -335,10 +336,9 @@ class IsotonicCalibrator(Calibrator):
         self, scores: NDArray[np.float64], brackets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the values for what `bracket_many` answered; NaN there is a score not learned."""
-        out = np.empty(len(scores))
         low = np.ascontiguousarray(self._loss.link(brackets[:, 0].copy()))
         high = np.ascontiguousarray(self._loss.link(brackets[:, 1].copy()))
-        blend(low, high, np.ascontiguousarray(brackets[:, 2]), out)
+        out = pav.blend(low, high, np.ascontiguousarray(brackets[:, 2]))
         cold = np.isnan(brackets[:, 0])
         if cold.any():
             out[cold] = [self._loss.z_range.clip(score) for score in scores[cold]]

@@ -30,12 +30,8 @@ from streamcal.calibration.staircase import (
     Staircase,
     as_samples,
     from_stack,
-    pool_ties,
 )
 from streamcal.kernels import pav
-
-_FIRST_ROOM = 16
-_CHUNK = 4096  # samples for which `push_many` makes room at once, although most leave no block
 
 
 class PAVStack(Stateful):
@@ -94,12 +90,7 @@ scores in any order
         self.interpolation = interpolation
         self._loss = losses.get_mean(loss)
         self._mean_range = self._loss.mean_range
-        self._stack = np.empty((_FIRST_ROOM, pav.COLUMNS))
-        self._size = 0  # rows in use
-        self._last = -math.inf
-        # Totals bound every sum a block can have: while they are finite, so is each block.
-        self._weight = 0.0
-        self._magnitude = 0.0
+        self._stack = pav.Stack()
 
     def push(self, score: float, y: float, w: float = 1.0) -> None:
         """Add a sample; amortised O(1).
@@ -123,19 +114,13 @@ scores in any order
         """
         label = y if y.__class__ is float else as_number(y, "y")
         floats = score.__class__ is w.__class__ is float
-        if not (floats and self._last <= score < math.inf and SMALLEST <= w <= LARGEST):
+        if not (floats and -math.inf < score < math.inf and SMALLEST <= w <= LARGEST):
             score, w = as_score(score), as_weight(w)
-            if score < self._last:
-                self._refuse_late(score, self._last)
         self._loss.check_labels(label)
-        total = w * self._loss.statistic(label)
-        weight, magnitude = self._weight + w, self._magnitude + abs(total)
-        if not weight + magnitude < math.inf:
-            self._refuse_overflow(w)
-        if self._size == len(self._stack):
-            self._make_room(1)
-        self._size = pav.push(self._stack, self._size, score, w, total)
-        self._last, self._weight, self._magnitude = score, weight, magnitude
+        if not self._stack.push(score, w, w * self._loss.statistic(label)):
+            if score < self._stack.last:
+                refuse_late(score, self._stack.last)
+            refuse_overflow(w)
 
     def push_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Add samples in order, as `push` does, all or none; O(n_samples).
@@ -158,23 +143,11 @@ scores in any order
         (3, 0.5)
         """
         x, weights, sums = as_samples(scores, y, w, self._loss)
-        if not len(x):
-            return
-        order = self._check_order(x)
-        with np.errstate(over="ignore"):
-            weight = self._weight + float(weights.sum())
-            magnitude = self._magnitude + float(np.abs(sums).sum())
-        if not weight + magnitude < math.inf:
-            self._refuse_overflow(f"a sum of {weight}")
-        if order == pav.SORTED:
-            x, weights, sums = pool_ties(x, weights, sums)
-        self._make_room(1)
-        self._size = pav.push(self._stack, self._size, x[0], weights[0], sums[0])
-        for begin in range(1, len(x), _CHUNK):
-            chunk = slice(begin, begin + _CHUNK)
-            self._make_room(len(x[chunk]))
-            self._size = pav.extend(self._stack, self._size, x[chunk], weights[chunk], sums[chunk])
-        self._last, self._weight, self._magnitude = float(x[-1]), weight, magnitude
+        if not self._stack.extend(x, weights, sums):
+            check_order(x, self._stack.last)
+            with np.errstate(over="ignore"):
+                _, before, _ = self._stack.state()
+                refuse_overflow(f"a sum of {before + float(weights.sum())}")
 
     def predict_one(self, score: float) -> float:
         """Return the value at ``score``; before the first sample the score itself, if in range.
@@ -187,10 +160,10 @@ scores in any order
             If the score is not a finite number.
         """
         x = as_score(score)
-        if not self._size:
+        found = self._stack.find(x, self.interpolation == "centered")
+        if found is None:
             return self._loss.z_range.clip(x)
-        centered = self.interpolation == "centered"
-        x0, mean0, x1, mean1 = pav.find(self._stack, self._size, x, centered)
+        x0, mean0, x1, mean1 = found
         least, most = self._mean_range
         value = self._loss.link(min(max(mean0, least), most))
         if x0 < x1 and self.interpolation != "step":
@@ -206,27 +179,24 @@ scores in any order
             If nothing has been pushed, or ``outside`` is unknown.
         """
         check_choice(outside, "outside", OUTSIDE)
-        if not self._size:
+        if not len(self._stack):
             raise ValueError("a staircase must have at least one sample, got none")
-        stack = self._stack[: self._size].copy()
-        return from_stack(stack, self._size, self._loss, self.interpolation, outside)
+        return from_stack(self._stack, self._loss, self.interpolation, outside)
 
     def __len__(self) -> int:
         """Return the number of blocks."""
-        return pav.count(self._stack, self._size)
+        return len(self._stack)
 
     def __repr__(self) -> str:
         return f"PAVStack(loss={self.loss!r}, interpolation={self.interpolation!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stack": self._stack[: self._size].copy()}
-
     def _freeze(self) -> tuple[Fields, Arrays]:
-        totals = {"last": self._last, "weight": self._weight, "magnitude": self._magnitude}
-        return totals, {"stack": self._stack[: self._size]}
+        rows, weight, magnitude = self._stack.state()
+        last = float(rows[-1, 1]) if len(rows) else -math.inf
+        return {"last": last, "weight": weight, "magnitude": magnitude}, {"stack": rows}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        stack = array_of(arrays, "stack", None, pav.COLUMNS, finite=False)  # moments may overflow
+        stack = array_of(arrays, "stack", None, 6, finite=False)  # moments may overflow
         lower, upper, weights, sums, _, means = np.ascontiguousarray(stack.T)
         require(np.isfinite([lower, upper, sums, means]).all(), "blocks must be finite")
         check_sums(weights, sums, self._loss)
@@ -242,34 +212,29 @@ scores in any order
         least = (1.0 - 1e-9) * float(np.abs(sums).sum())
         magnitude = as_float(fields["magnitude"], "magnitude", least)
         require(weight + magnitude < math.inf, "totals must be finite")
-        self._stack, self._size = np.ascontiguousarray(stack), len(stack)
-        self._last, self._weight, self._magnitude = float(last), weight, magnitude
+        self._stack = pav.Stack.restore(np.ascontiguousarray(stack), weight, magnitude)
 
-    def _check_order(self, x: NDArray[np.float64]) -> int:
-        """Return how the scores of some samples are ordered; raise if they are late."""
-        order = pav.order_of(x)
-        if order == pav.UNSORTED:
-            as_vector(x, "scores")  # raises where that is the reason
-        if order == pav.UNSORTED or x[0] < self._last:
-            before = np.concatenate([[self._last], x[:-1]])
-            at = int(np.argmax(x < before))
-            self._refuse_late(x[at], before[at], f" at position {at}")
-        return order
 
-    def _refuse_late(self, score: float, last: float, where: str = "") -> NoReturn:
-        raise ValueError(
-            f"`score` must not be less than the last one, {last}, got {score}{where};"
-            " IsotonicCalibrator takes scores in any order"
-        )
+def check_order(x: NDArray[np.float64], last: float) -> None:
+    """Raise unless scores are finite, do not fall, and start at ``last`` at least."""
+    as_vector(x, "scores")
+    before = np.concatenate([[last], x[:-1]])
+    late = x < before
+    if late.any():
+        at = int(np.argmax(late))
+        refuse_late(x[at], before[at], f" at position {at}")
 
-    def _refuse_overflow(self, w: object) -> NoReturn:
-        raise ValueError(
-            f"`w` must be small enough for finite sums of weights and weighted labels, got {w}"
-        )
 
-    def _make_room(self, n_rows: int) -> None:
-        needed = self._size + n_rows
-        if needed > len(self._stack):
-            stack = np.empty((max(needed, 2 * len(self._stack), _FIRST_ROOM), pav.COLUMNS))
-            stack[: self._size] = self._stack[: self._size]
-            self._stack = stack
+def refuse_late(score: float, last: float, where: str = "") -> NoReturn:
+    """Raise for a score less than the last one."""
+    raise ValueError(
+        f"`score` must not be less than the last one, {last}, got {score}{where};"
+        " IsotonicCalibrator takes scores in any order"
+    )
+
+
+def refuse_overflow(w: object) -> NoReturn:
+    """Raise for weights whose sums overflow."""
+    raise ValueError(
+        f"`w` must be small enough for finite sums of weights and weighted labels, got {w}"
+    )

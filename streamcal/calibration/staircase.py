@@ -148,8 +148,7 @@ class Staircase:
         left, right = self.lower, self.upper
         if interpolation == "centered":
             left = right = self.centers
-        values = np.empty(len(x))
-        pav.evaluate(left, right, self.values, interpolation != "step", x, values)
+        values = pav.evaluate(left, right, self.values, interpolation != "step", x)
         if outside == "nan":
             values[(x < self.lower[0]) | (x > self.upper[-1])] = np.nan
         return values.reshape(shape) if shape else float(values[0])
@@ -212,21 +211,17 @@ def isotonic_fit(
     if not len(x):
         raise ValueError("`scores` must hold at least one score, got none")
     stack = as_stack(x, weights, sums)
-    return from_stack(stack, len(stack), mean_loss, interpolation, outside)
+    return from_stack(stack, mean_loss, interpolation, outside)
 
 
 def as_stack(
     x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the stack of `streamcal.kernels.pav` of samples in any order, the last one open."""
-    order = pav.order_of(x)
-    if order == pav.UNSORTED:
+) -> pav.Stack:
+    """Return the stack of samples in any order, of which there is one at least."""
+    if pav.order_of(x) == pav.UNSORTED:
         by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
         x, weights, sums = x[by_score], weights[by_score], sums[by_score]
-    if order != pav.INCREASING:
-        x, weights, sums = pool_ties(x, weights, sums)
-    stack = np.empty((len(x), pav.COLUMNS))
-    return stack[: pav.extend(stack, 0, x, weights, sums)]
+    return pav.Stack.of(x, weights, sums)
 
 
 def as_samples(
@@ -245,26 +240,12 @@ def as_samples(
         return x, weights, weights * statistics
 
 
-def pool_ties(
-    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return sorted samples with each run of equal scores made one sample."""
-    out = np.empty((3, len(x)))
-    n_distinct = pav.group(x, weights, sums, out)
-    return out[0, :n_distinct], out[1, :n_distinct], out[2, :n_distinct]
-
-
 def from_stack(
-    stack: NDArray[np.float64],
-    size: int,
-    loss: losses.MeanLoss,
-    interpolation: str,
-    outside: str,
+    stack: pav.Stack, loss: losses.MeanLoss, interpolation: str, outside: str
 ) -> Staircase:
-    """Return the staircase of a stack of `streamcal.kernels.pav`, whose open sample is pooled."""
-    size = pav.close(stack, size)
-    blocks = np.empty((5, size))
-    if not pav.describe(stack, size, blocks):
+    """Return the staircase of a stack, which stays as it is."""
+    blocks, finite = stack.describe()
+    if not finite:
         raise ValueError("`w` must be small enough for finite sums of weights and weighted labels")
     values = np.ascontiguousarray(loss.link(blocks[2].clip(*loss.mean_range)), dtype=np.float64)
     values.flags.writeable = blocks.flags.writeable = False

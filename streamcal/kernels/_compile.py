@@ -18,6 +18,9 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
+READ = "Array(float64, 1, 'C', True)"
+"""The type of a vector that is only read, which admits writable ones too."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

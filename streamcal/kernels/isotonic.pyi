@@ -10,8 +10,6 @@ Counts = NDArray[np.int64]
 
 LARGEST_GROWTH: float
 
-def blend(low: Vector, high: Vector, share: Vector, out: Vector) -> None: ...
-
 class IsotonicRegression:
     n_samples: int
     n_scores: int

@@ -53,26 +53,6 @@ def restored(settings, fields, arrays):
     return regression
 
 
-def blend(const double[::1] low, const double[::1] high, const double[::1] share, double[::1] out):
-    """Write the values at shares of the way from ``low`` to ``high`` to ``out``."""
-    cdef Py_ssize_t i
-    for i in range(out.shape[0]):
-        out[i] = between(share[i], low[i], high[i])
-
-
-cdef inline double between(double t, double low, double high) noexcept nogil:
-    """Return the value at share ``t`` from ``low`` to ``high``; of an infinite one, the other."""
-    cdef double rise
-    if low == high or high == INFINITY:
-        return low
-    if low == -INFINITY:
-        return high
-    rise = high - low
-    if rise < INFINITY:
-        return min(low + t * rise, high)
-    return (1.0 - t) * low + t * high
-
-
 cdef class IsotonicRegression(Hull):
     """The isotonic regression of the samples at hand, in means.
 

@@ -25,8 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.pav import READ
+from streamcal.kernels._compile import READ, helper, kernel
 
 PLACES = READ.replace("float64", "int64")
 FLAGS = READ.replace("float64", "uint8")

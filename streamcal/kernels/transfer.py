@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.kernels import array_index as index
-from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.pav import READ
+from streamcal.kernels._compile import READ, kernel
 from streamcal.kernels.array_index import (
     CHUNK_HEAD,
     COUNTS,

@@ -1,0 +1,205 @@
+"""A quantile sketch that carries labels: sorted cells of scores, merged when they grow too many.
+
+A cell stands at a score and holds the weight of its samples and their weighted sums of labels and
+of scores. A new score opens a cell of its own; when all are taken, the two neighbours with the
+least weight between them become one, at their mean score (Ben-Haim & Tom-Tov, *A Streaming Parallel
+Decision Tree Algorithm*, JMLR 11, 2010, section 2.1, with weights instead of distances, so that
+cells tend to equal mass). With three cells:
+
+    score    .1   .3   .6              .1   .3   .4   .6            .1    .35   .6
+    weight    2    1    3   learn .4    2    1    1    3   merge     2     2     3
+
+The rank of a score is then known to within the weight of its cell. Bins are runs of cells: a cell
+is in the bin that the middle of its mass is in.
+
+To forget, weights need not shrink with every sample: those of new samples grow instead, and all
+are divided by what they have grown to before that becomes too large.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.string cimport memcpy, memmove
+
+import numpy as np
+
+CELLS_PER_BIN = 16
+LARGEST_GROWTH = 2.0**128
+
+cdef double largest_growth = LARGEST_GROWTH
+cdef Py_ssize_t FIRST_CELLS = 64
+
+
+cdef struct Cell:
+    double score  # where it stands
+    double weight, labels, scores  # Σ w, Σ w · label and Σ w · score
+
+
+@cython.final
+cdef class Cells:
+    """The cells of some samples, 16 for each of ``n_bins`` bins.
+
+    ``rate`` is the factor by which each sample outweighs the one before. Each method may be called
+    from any thread.
+    """
+
+    cdef Cell *cells
+    cdef Py_ssize_t size, room, most
+    cdef int n_bins
+    cdef double rate, growth
+    cdef cython.pymutex lock
+
+    def __cinit__(self, int n_bins, double rate):
+        self.most = CELLS_PER_BIN * <Py_ssize_t> n_bins
+        self.n_bins, self.rate, self.growth = n_bins, rate, 1.0
+        self.make_room(min(FIRST_CELLS, self.most))
+
+    def __dealloc__(self):
+        PyMem_Free(self.cells)
+
+    @staticmethod
+    def restore(int n_bins, double rate, const double[:, ::1] rows, double growth):
+        """Return the cells with this `state`; there may not be more than fit."""
+        cdef Cells cells = Cells(n_bins, rate)
+        if len(rows) > cells.most:
+            raise ValueError(f"there must be {cells.most} cells at most, got {len(rows)}")
+        cells.make_room(len(rows))
+        if len(rows):
+            memcpy(cells.cells, &rows[0, 0], len(rows) * sizeof(Cell))
+        cells.size, cells.growth = len(rows), growth
+        return cells
+
+    def learn(self, double score, double y, double w):
+        """Add a sample; O(n_cells)."""
+        cdef Py_ssize_t at
+        cdef Cell *cell
+        with self.lock:
+            self.growth *= self.rate
+            if self.growth > largest_growth:
+                self.shrink()
+            w *= self.growth
+            at = self.n_up_to(score) - 1
+            if at < 0 or self.cells[at].score != score:
+                at += 1
+                if self.size == self.room and self.room < self.most:
+                    self.make_room(min(2 * self.room, self.most))
+                memmove(&self.cells[at + 1], &self.cells[at], (self.size - at) * sizeof(Cell))
+                self.cells[at] = Cell(score=score, weight=0.0, labels=0.0, scores=0.0)
+                self.size += 1
+            cell = &self.cells[at]
+            cell.weight += w
+            cell.labels += w * y
+            cell.scores += w * score
+            if self.size > self.most:
+                self.merge_lightest()
+            assert all_rise(self.cells, self.size)
+
+    def predict(self, double score, double prior):
+        """Return the mean label in the bin of a score, drawn to the bin's mean score by ``prior``.
+
+        Before the first sample it is the score. O(n_cells).
+        """
+        cdef Py_ssize_t i, own
+        cdef int place = -1
+        cdef double total = 0.0, below = 0.0, w = 0.0, hits = 0.0, mean = 0.0
+        cdef Cell *cell
+        with self.lock:
+            if not self.size:
+                return score
+            prior *= self.growth
+            for i in range(self.size):
+                total += self.cells[i].weight
+            own = max(self.n_up_to(score) - 1, 0)
+            for i in range(own + 1):
+                place = self.bin_of(&self.cells[i], below, total)
+                below += self.cells[i].weight
+            below = 0.0
+            for i in range(self.size):
+                cell = &self.cells[i]
+                if self.bin_of(cell, below, total) == place:
+                    w += cell.weight
+                    hits += cell.labels
+                    mean += cell.scores
+                below += cell.weight
+            return (hits + prior * min(max(mean / w, 0.0), 1.0)) / (w + prior)
+
+    def state(self):
+        """Return (rows, growth); a row is (score, Σ w, Σ w · label, Σ w · score)."""
+        cdef double[:, ::1] out
+        with self.lock:
+            array = np.empty((self.size, 4))
+            out = array
+            if self.size:
+                memcpy(&out[0, 0], self.cells, self.size * sizeof(Cell))
+            return array, self.growth
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + (self.room + 1) * sizeof(Cell)
+
+    def __reduce__(self):
+        return Cells.restore, (self.n_bins, self.rate, *self.state())
+
+    cdef int make_room(self, Py_ssize_t room) except -1:
+        """Have room for so many cells, and for one more until two are merged."""
+        cdef Cell *cells
+        if room > self.room:
+            cells = <Cell *> PyMem_Realloc(self.cells, (room + 1) * sizeof(Cell))
+            if cells == NULL:
+                raise MemoryError
+            self.cells, self.room = cells, room
+        return 0
+
+    cdef Py_ssize_t n_up_to(self, double score) noexcept nogil:
+        """Return how many cells stand at a score or below."""
+        cdef Py_ssize_t low = 0, high = self.size, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.cells[middle].score <= score:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef int bin_of(self, const Cell *cell, double below, double total) noexcept nogil:
+        """Return the bin that the middle of a cell's mass is in, by the weight below the cell."""
+        return <int> (self.n_bins * ((below + 0.5 * cell.weight) / total))
+
+    cdef void merge_lightest(self) noexcept nogil:
+        """Make one cell of the two neighbours that weigh least together."""
+        cdef Py_ssize_t i, lightest = 0
+        cdef double weight, least = self.cells[0].weight + self.cells[1].weight
+        cdef Cell *low
+        cdef Cell *high
+        for i in range(1, self.size - 1):
+            weight = self.cells[i].weight + self.cells[i + 1].weight
+            if weight < least:
+                lightest, least = i, weight
+        low, high = &self.cells[lightest], &self.cells[lightest + 1]
+        low.weight += high.weight
+        low.labels += high.labels
+        low.scores += high.scores
+        low.score = min(max(low.scores / low.weight, low.score), high.score)
+        self.size -= 1
+        memmove(high, high + 1, (self.size - lightest - 1) * sizeof(Cell))
+
+    cdef void shrink(self) noexcept nogil:
+        """Divide all weights by what they have grown to; cells of which nothing is left go."""
+        cdef Py_ssize_t i, size = 0
+        cdef Cell cell
+        for i in range(self.size):
+            cell = self.cells[i]
+            cell.weight /= self.growth
+            cell.labels /= self.growth
+            cell.scores /= self.growth
+            if cell.weight > 0.0:
+                self.cells[size] = cell
+                size += 1
+        self.size, self.growth = size, 1.0
+
+
+cdef bint all_rise(const Cell *cells, Py_ssize_t size) noexcept nogil:
+    """Return whether cells stand at increasing scores and have weights."""
+    cdef Py_ssize_t i
+    for i in range(size):
+        if not cells[i].weight > 0.0 or (i and not cells[i - 1].score < cells[i].score):
+            return False
+    return True

@@ -1,0 +1,499 @@
+"""Pooling adjacent violators, and reading the staircase that results.
+
+Samples come in score order, here labels at the scores 1 to 8. A sample is a block of its own; one
+whose mean does not exceed that of the block before is pooled with it, and the result with the block
+before that, until means increase:
+
+    44              44
+    44 52           44 | 52
+    44 52 18        38                 18 and 52 make 35, 35 and 44 make 38
+    … 14            32
+    … 93            32 | 93
+    … 37            32 | 65
+    … 96            32 | 65 | 96
+    … 8             32 | 58.5          8 and 96 make 52, which takes 65 with it
+
+A `Stack` holds such blocks. The last of them is the *open sample*: all samples that have the
+greatest score so far. It is pooled only when a greater score comes or somebody looks. Without this
+a tie would not be exact: samples with equal scores are one sample before anything is pooled, and
+one that comes late may undo the pooling of those before it.
+
+Sums are pooled, not means: with integer weights and statistics they are exact below 2^53. Means are
+compared as rounded quotients, so the means of neighbours always increase strictly. Where sums are
+exact, equal means are pooled; where they are not, rounding decides whether equal means are.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.math cimport INFINITY, fabs, isfinite, isnan
+from libc.string cimport memcpy
+
+import numpy as np
+
+
+cpdef enum:
+    INCREASING, SORTED, UNSORTED
+
+
+cdef struct Block:
+    double lower, upper  # the smallest and the greatest score
+    double weight, sum  # Σ w and Σ w · statistic
+    double moment  # Σ w · score
+    double mean  # sum / weight
+
+
+cdef inline Block block_of(double x, double w, double s) noexcept nogil:
+    """Return a sample as a block."""
+    return Block(lower=x, upper=x, weight=w, sum=s, moment=w * x, mean=s / w)
+
+
+cdef inline void add(Block *block, double weight, double sum, double moment) noexcept nogil:
+    """Add to the sums of a block."""
+    block.weight += weight
+    block.sum += sum
+    block.moment += moment
+    block.mean = block.sum / block.weight
+
+
+cdef inline void add_before(Block *block, const Block *before) noexcept nogil:
+    """Take in the block before."""
+    add(block, before.weight, before.sum, before.moment)
+    block.lower = before.lower
+
+
+cdef inline double center_of(const Block *block) noexcept nogil:
+    """Return the weighted mean score of a block, inside it whatever the rounding."""
+    cdef double center = block.moment / block.weight
+    if not isfinite(center):  # the moment overflowed
+        center = 0.5 * block.lower + 0.5 * block.upper
+    return min(max(center, block.lower), block.upper)
+
+
+@cython.final
+cdef class Stack:
+    """Blocks in score order with strictly increasing means, above them the open sample.
+
+    Each method may be called from any thread. A method that refuses samples returns False and has
+    changed nothing.
+    """
+
+    cdef Block *blocks
+    cdef Py_ssize_t size, room
+    # Totals bound every sum a block can have: while they are finite, so is each block.
+    cdef double total_weight, magnitude
+    cdef cython.pymutex lock
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.blocks)
+
+    @staticmethod
+    def of(const double[::1] x, const double[::1] w, const double[::1] s):
+        """Return the stack of sorted samples; their sums may overflow, which `describe` tells."""
+        cdef Stack stack = Stack()
+        with nogil:
+            stack.take(x, w, s, order_of(x))
+        return stack
+
+    @staticmethod
+    def of_blocks(const double[:, ::1] rows):
+        """Return the stack of blocks as `closed` returns them, in score order, pooled further."""
+        cdef Stack stack = Stack()
+        cdef Py_ssize_t i
+        stack.resize(len(rows))
+        for i in range(len(rows)):
+            stack.blocks[stack.size] = Block(
+                lower=rows[i, 0],
+                upper=rows[i, 1],
+                weight=rows[i, 2],
+                sum=rows[i, 3],
+                moment=rows[i, 4],
+                mean=rows[i, 3] / rows[i, 2],
+            )
+            stack.size += 1
+            stack.close()
+        return stack
+
+    @staticmethod
+    def restore(const double[:, ::1] rows, double weight, double magnitude):
+        """Return the stack with this `state`."""
+        cdef Stack stack = Stack()
+        stack.resize(len(rows))
+        if len(rows):
+            memcpy(stack.blocks, &rows[0, 0], len(rows) * sizeof(Block))
+        stack.size = len(rows)
+        stack.total_weight, stack.magnitude = weight, magnitude
+        return stack
+
+    def push(self, double x, double w, double s):
+        """Add a sample (score, weight, weighted statistic); amortised O(1).
+
+        False if its score is below the open one's, or the sums overflow.
+        """
+        with self.lock:
+            if not self.can_take(x, self.total_weight + w, self.magnitude + fabs(s)):
+                return False
+            self.make_room(1)
+            self.push_sample(x, w, s)
+            self.total_weight += w
+            self.magnitude += fabs(s)
+            self.check()
+            return True
+
+    def extend(self, const double[::1] x, const double[::1] w, const double[::1] s):
+        """Add samples as `push` does, all or none; O(n_samples).
+
+        False if a score is below the one before, or the sums overflow.
+        """
+        cdef double weight, magnitude
+        cdef bint good
+        cdef Py_ssize_t i
+        cdef int order
+        with nogil, self.lock:
+            weight, magnitude = self.total_weight, self.magnitude
+            for i in range(len(x)):
+                weight += w[i]
+                magnitude += fabs(s[i])
+            order = order_of(x)
+            good = order != UNSORTED and (len(x) == 0 or self.can_take(x[0], weight, magnitude))
+            if good:
+                self.take(x, w, s, order)
+                self.total_weight, self.magnitude = weight, magnitude
+                self.check()
+        return bool(good)
+
+    def find(self, double x, bint centered):
+        """Return (x0, mean at x0, x1, mean at x1) of the gap around ``x``, the open sample pooled.
+
+        Where there is no gap, x0 = x1 = x. Centered, blocks shrink to their centers. O(log n_blocks)
+        beyond the blocks that the open sample is pooled with. None where there are no samples.
+        """
+        cdef Py_ssize_t row, end, middle, last
+        cdef Block top, block, other
+        with self.lock:
+            if not self.size:
+                return None
+            top = self.top(&last)
+            row, end = 0, last + 1  # the last row whose `lower` is <= x, or 0
+            while end - row > 1:
+                middle = (row + end) // 2
+                if self.blocks[middle].lower <= x:
+                    row = middle
+                else:
+                    end = middle
+            block = edges(top if row == last else self.blocks[row], centered)
+            if x < block.lower and row > 0:
+                other = edges(self.blocks[row - 1], centered)
+                return other.upper, other.mean, block.lower, block.mean
+            if x > block.upper and row < last:
+                other = edges(top if row + 1 == last else self.blocks[row + 1], centered)
+                return block.upper, block.mean, other.lower, other.mean
+            return x, block.mean, x, block.mean
+
+    def describe(self):
+        """Return the blocks, the open sample pooled, and whether all their sums are finite.
+
+        They are the columns of an array with the rows lower, upper, mean, weight and center.
+        """
+        cdef Py_ssize_t i, last
+        cdef Block top, block
+        cdef double[:, ::1] out
+        cdef bint finite = True
+        with self.lock:
+            top = self.top(&last)
+            array = np.empty((5, last + 1))
+            out = array
+            for i in range(last + 1):
+                block = top if i == last else self.blocks[i]
+                out[0, i], out[1, i] = block.lower, block.upper
+                out[2, i], out[3, i] = block.mean, block.weight
+                out[4, i] = center_of(&block)
+                finite &= isfinite(block.weight) and isfinite(block.sum)
+        return array, bool(finite)
+
+    def closed(self):
+        """Return the blocks, the open sample pooled, as rows (lower, upper, weight, sum, moment)."""
+        cdef Py_ssize_t i, last
+        cdef Block top, block
+        cdef double[:, ::1] out
+        with self.lock:
+            top = self.top(&last)
+            array = np.empty((last + 1, 5))
+            out = array
+            for i in range(last + 1):
+                block = top if i == last else self.blocks[i]
+                out[i, 0], out[i, 1] = block.lower, block.upper
+                out[i, 2], out[i, 3], out[i, 4] = block.weight, block.sum, block.moment
+        return array
+
+    def state(self):
+        """Return (rows, Σ w, Σ w · |statistic|), which is all that there is.
+
+        A row is what `closed` says and the mean; the last one is the open sample.
+        """
+        cdef double[:, ::1] out
+        with self.lock:
+            array = np.empty((self.size, 6))
+            out = array
+            if self.size:
+                memcpy(&out[0, 0], self.blocks, self.size * sizeof(Block))
+            return array, self.total_weight, self.magnitude
+
+    @property
+    def last(self):
+        """The score of the open sample, -inf where there is none."""
+        with self.lock:
+            return self.blocks[self.size - 1].upper if self.size else -INFINITY
+
+    def __len__(self):
+        """Return the number of blocks, the open sample pooled."""
+        cdef Py_ssize_t last
+        with self.lock:
+            self.top(&last)
+        return last + 1
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.room * sizeof(Block)
+
+    def __reduce__(self):
+        return Stack.restore, self.state()
+
+    cdef bint can_take(self, double x, double weight, double magnitude) noexcept nogil:
+        """Return whether a score is not below the open one's, and totals are finite."""
+        if self.size and x < self.blocks[self.size - 1].upper:
+            return False
+        return weight + magnitude < INFINITY
+
+    cdef int check(self) except -1 nogil:
+        """Assert, in the checked build, what holds after each change."""
+        cdef Py_ssize_t i
+        assert 0 <= self.size <= self.room
+        for i in range(1, self.size):
+            assert self.blocks[i - 1].upper < self.blocks[i].lower
+            assert i == self.size - 1 or self.blocks[i - 1].mean < self.blocks[i].mean
+        return 0
+
+    cdef int make_room(self, Py_ssize_t n) except -1 nogil:
+        """Get room for ``n`` more blocks."""
+        if self.size + n > self.room:
+            self.resize(max(self.size + n, 2 * self.room))
+        return 0
+
+    cdef int resize(self, Py_ssize_t room) except -1 nogil:
+        """Have room for as many blocks, no more."""
+        cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
+        if blocks == NULL:
+            raise MemoryError
+        self.blocks, self.room = <Block *> blocks, max(room, 1)
+        return 0
+
+    cdef Block top(self, Py_ssize_t *row) noexcept nogil:
+        """Return the block that the open sample is in once it is pooled, and its row; -1 if empty."""
+        cdef Block block
+        row[0] = self.size - 1
+        if not self.size:
+            return block_of(0.0, 1.0, 0.0)
+        block = self.blocks[row[0]]
+        while row[0] > 0 and self.blocks[row[0] - 1].mean >= block.mean:
+            row[0] -= 1
+            add_before(&block, &self.blocks[row[0]])
+        return block
+
+    cdef void close(self) noexcept nogil:
+        """Pool the open sample."""
+        cdef Py_ssize_t row
+        cdef Block block = self.top(&row)
+        if self.size:
+            self.blocks[row] = block
+        self.size = row + 1
+
+    cdef void push_sample(self, double x, double w, double s) noexcept nogil:
+        """Add a sample that may be taken; there is room for it."""
+        cdef Block block = self.open_with(x, w, s)
+        self.blocks[self.size] = block
+        self.size += 1
+
+    cdef Block open_with(self, double x, double w, double s) noexcept nogil:
+        """Return the next open sample; that on the stack is taken out if it joins, else pooled."""
+        cdef Block block = block_of(x, w, s)
+        cdef Block *top
+        if self.size and self.blocks[self.size - 1].upper == x:
+            self.size -= 1
+            top = &self.blocks[self.size]
+            add(&block, top.weight, top.sum, top.moment)
+        else:
+            self.close()
+        return block
+
+    cdef int take(
+        self,
+        const double[::1] x,
+        const double[::1] w,
+        const double[::1] s,
+        int order,
+    ) except -1 nogil:
+        """Add samples that may be taken, of a known order."""
+        cdef Py_ssize_t n = len(x)
+        cdef double *runs
+        if not n:
+            return 0
+        self.make_room(n)
+        if order == INCREASING:
+            self.take_increasing(&x[0], &w[0], &s[0], n)
+        else:
+            runs = <double *> PyMem_RawMalloc(3 * n * sizeof(double))
+            if runs == NULL:
+                raise MemoryError
+            n = join_ties(x, w, s, runs)
+            self.take_increasing(runs, runs + len(x), runs + 2 * len(x), n)
+            PyMem_RawFree(runs)
+        if self.room > 2 * self.size:
+            self.resize(2 * self.size)
+        return 0
+
+    cdef void take_increasing(
+        self, const double *x, const double *w, const double *s, Py_ssize_t n
+    ) noexcept nogil:
+        """Add samples whose scores increase strictly; there is room for them.
+
+        The block in the making stays in registers and takes in what follows while that does not
+        rise above its mean. Only then it looks back (Busing, *Monotone Regression: A Simple and
+        Fast O(n) PAVA Implementation*, Journal of Statistical Software 2022). To look ahead a
+        product does, which is cheaper than a quotient: should it take a rise for none, the two
+        means are equal up to rounding.
+        """
+        cdef Block block = self.open_with(x[0], w[0], s[0])
+        cdef Block *blocks = self.blocks
+        cdef Py_ssize_t row = self.size, i = 1, last = n - 1
+        while i < n:
+            while True:
+                while i < last and s[i] <= block.mean * w[i]:  # the last sample stays open
+                    add(&block, w[i], s[i], w[i] * x[i])
+                    i += 1
+                if row == 0 or blocks[row - 1].mean < block.mean:
+                    break
+                row -= 1
+                add_before(&block, &blocks[row])
+            block.upper = x[i - 1]
+            blocks[row] = block
+            row += 1
+            block = block_of(x[i], w[i], s[i])
+            i += 1
+        blocks[row] = block
+        self.size = row + 1
+
+
+cdef Py_ssize_t join_ties(
+    const double[::1] x, const double[::1] w, const double[::1] s, double *runs
+) noexcept nogil:
+    """Make one sample of each run of equal scores; return how many there are.
+
+    In ``runs`` stand scores, weights and sums, with room for all samples each.
+    """
+    cdef double *scores = runs
+    cdef double *weights = runs + len(x)
+    cdef double *sums = runs + 2 * len(x)
+    cdef Py_ssize_t i, run = 0
+    scores[0], weights[0], sums[0] = x[0], w[0], s[0]
+    for i in range(1, len(x)):
+        if x[i] == scores[run]:
+            weights[run] += w[i]
+            sums[run] += s[i]
+        else:
+            run += 1
+            scores[run], weights[run], sums[run] = x[i], w[i], s[i]
+    return run + 1
+
+
+cdef inline Block edges(Block block, bint centered) noexcept nogil:
+    """Return a block, shrunk to its center if so wanted."""
+    if centered:
+        block.lower = block.upper = center_of(&block)
+    return block
+
+
+cpdef int order_of(const double[::1] x) noexcept nogil:
+    """Return INCREASING (strictly), SORTED (with ties) or UNSORTED; also that if not all finite."""
+    cdef Py_ssize_t i, n = len(x)
+    cdef int order = INCREASING
+    if n and not (isfinite(x[0]) and isfinite(x[n - 1])):
+        return UNSORTED
+    for i in range(1, n):
+        if not x[i - 1] < x[i]:
+            if x[i - 1] != x[i]:
+                return UNSORTED
+            order = SORTED
+    return order
+
+
+def in_order(const double[::1] lower, const double[::1] upper, const double[::1] values):
+    """Return whether blocks are disjoint and in score order and their values do not decrease."""
+    cdef Py_ssize_t i
+    cdef bint ordered = lower[0] <= upper[0] and not isnan(values[0])
+    for i in range(1, len(lower)):
+        ordered &= upper[i - 1] < lower[i] and lower[i] <= upper[i] and values[i - 1] <= values[i]
+    return bool(ordered)
+
+
+cpdef double between(double x, double x0, double v0, double x1, double v1) noexcept nogil:
+    """Interpolate between (x0, v0) and (x1, v1), x0 < x < x1 and v0 <= v1, monotonically.
+
+    An infinite end is infinitely far: the other end has its value. Of two values one of which is
+    infinite, the finite one holds.
+    """
+    cdef double t, width = x1 - x0, rise = v1 - v0
+    if v0 == v1 or x1 == INFINITY or v1 == INFINITY:
+        return v0
+    if x0 == -INFINITY or v0 == -INFINITY:
+        return v1
+    if width < INFINITY:
+        t = (x - x0) / width
+    else:  # the difference overflows, that of the halves does not
+        t = (0.5 * x - 0.5 * x0) / (0.5 * x1 - 0.5 * x0)
+    if rise < INFINITY:
+        return min(v0 + t * rise, v1)
+    return (1.0 - t) * v0 + t * v1
+
+
+def blend(const double[::1] low, const double[::1] high, const double[::1] t):
+    """Return the values at share ``t`` of the way from ``low`` to ``high``."""
+    cdef Py_ssize_t i
+    array = np.empty(len(t))
+    cdef double[::1] out = array
+    with nogil:
+        for i in range(len(t)):
+            out[i] = between(t[i], 0.0, low[i], 1.0, high[i])
+    return array
+
+
+def evaluate(
+    const double[::1] left,
+    const double[::1] right,
+    const double[::1] values,
+    bint linear,
+    const double[::1] x,
+):
+    """Evaluate steps ``left[i] <= x <= right[i]`` and the gaps between them; O(log n_steps) each.
+
+    Gaps are linear, or have the value of the step before. Outside, the first and the last value
+    hold; NaN stays NaN.
+    """
+    cdef Py_ssize_t i, j, n, half, last = len(left) - 1
+    cdef double at
+    array = np.empty(len(x))
+    cdef double[::1] out = array
+    with nogil:
+        for j in range(len(x)):
+            at = x[j]
+            i, n = 0, last + 1  # the last step that begins at or before x, or the first
+            while n > 1:
+                half = n // 2
+                if left[i + half] <= at:
+                    i += half
+                n -= half
+            if isnan(at):
+                out[j] = at
+            elif linear and i < last and at > right[i]:
+                out[j] = between(at, right[i], values[i], left[i + 1], values[i + 1])
+            else:
+                out[j] = values[i]
+    return array

@@ -1,0 +1,140 @@
+"""What is compiled ahead of time, by itself: `.ci/checked` runs this under sanitizers too.
+
+Random programs run through the kernels and through the oracles; what the last revision on numba
+answered is recorded in `recorded/`, with what it was asked.
+"""
+
+import copy
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from streamcal.calibration.blocks import blocks_of, fit_blocks
+from streamcal.calibration.histogram import HistogramCalibrator
+from streamcal.calibration.stack import PAVStack
+from streamcal.calibration.staircase import isotonic_fit
+from streamcal.kernels import pav
+from tests import oracles
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def bits(array):
+    """Return floats as integers, which tell 0 from -0 and compare NaN."""
+    return np.ascontiguousarray(array, np.float64).view(np.int64)
+
+
+def pav_answers(x, y, w):
+    """Ask everything that sums, products, quotients and comparisons answer."""
+    grid = np.concatenate([x, x + 0.03, [x.min() - 1, x.max() + 1, np.nan]])
+    found = []
+    for interpolation in ("linear", "step", "centered"):
+        stairs = isotonic_fit(x, y, w, interpolation=interpolation)
+        found += [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
+        found += [stairs(grid), stairs(grid, outside="nan")]
+    found.append(blocks_of(x, y, w).ravel())
+    low = x <= np.median(x)
+    stairs = fit_blocks(np.concatenate([blocks_of(x[k], y[k], w[k]) for k in (~low, low)]))
+    found += [stairs.lower, stairs.values, stairs.centers]
+    stack = PAVStack(interpolation="centered")
+    for at in np.argsort(x, kind="stable"):
+        stack.push(x[at], y[at], w[at])
+        found.append(np.array([*map(stack.predict_one, grid[:5]), len(stack)]))
+    return np.concatenate([*found, stack.staircase().values])
+
+
+def test_pav_answers_as_it_did_on_numba():
+    with np.load(RECORDED / "pav.npz") as recorded:
+        for at in range(len(recorded.files) // 2):
+            assert_array_equal(
+                bits(pav_answers(*recorded[f"asked{at}"])), bits(recorded[f"answered{at}"])
+            )
+
+
+def histogram_answers(n_bins, half_life, prior, samples):
+    """Learn samples (score, label, weight), and ask after each."""
+    calibrator = HistogramCalibrator(n_bins, half_life, prior)
+    found = []
+    for score, y, w in samples:
+        calibrator.learn_one(score, y, w)
+        found += [calibrator.predict_one(score), calibrator.predict_one(1.0 - score)]
+    return np.concatenate([found, calibrator._freeze()[1]["cells"].ravel()])
+
+
+def test_histograms_answer_as_they_did_on_numba():
+    with np.load(RECORDED / "histogram.npz") as recorded:
+        for at in range(len(recorded.files) // 3):
+            n_bins, half_life, prior = recorded[f"parameters{at}"].tolist()
+            answers = histogram_answers(
+                int(n_bins), half_life or None, prior, recorded[f"asked{at}"].tolist()
+            )
+            assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
+
+
+def test_histograms_have_copies():
+    original = HistogramCalibrator(n_bins=2, half_life=9.0)
+    for k in range(100):
+        original.learn_one(k % 37 / 37, k % 2)
+    twins = copy.deepcopy(original), pickle.loads(pickle.dumps(original))
+    for twin in (*twins, HistogramCalibrator.from_bytes(original.to_bytes())):
+        twin.learn_one(0.5, 1)
+        assert twin._freeze()[1]["cells"].tolist() != original._freeze()[1]["cells"].tolist()
+    assert len({twin.predict_one(0.4) for twin in twins}) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pav_equals_exact_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    stack, pushed = PAVStack(), []
+    scores = np.sort(rng.integers(0, 30, 60)).astype(float)
+    for x in np.split(scores, np.sort(rng.integers(0, 60, 9))):
+        y, w = rng.integers(-3, 4, len(x)).astype(float), rng.integers(1, 4, len(x)).astype(float)
+        if len(x) % 2:
+            stack.push_many(x, y, w)
+        else:
+            for sample in zip(x, y, w, strict=True):
+                stack.push(*sample)
+        pushed += zip(x, y, w, strict=True)
+        stack = rng.choice([stack, copy.deepcopy(stack), pickle.loads(pickle.dumps(stack))])
+        stack = rng.choice([stack, PAVStack.from_bytes(stack.to_bytes())])
+        if pushed:
+            blocks = oracles.isotonic_blocks(*zip(*pushed, strict=True))
+            stairs = stack.staircase()
+            assert_array_equal(stairs.values, [float(block.value) for block in blocks])
+            assert_array_equal(stairs.upper, [block.upper for block in blocks])
+            assert len(stack) == len(blocks)
+
+
+def test_read_only_arrays_do():
+    x, w, s = np.arange(4.0), np.ones(4), np.array([0.0, 2.0, 1.0, 4.0])
+    for array in (x, w, s):
+        array.flags.writeable = False
+    assert_array_equal(pav.Stack.of(x, w, s).describe()[0][2], [0.0, 1.5, 4.0])
+    assert pav.order_of(x) == pav.INCREASING
+
+
+def test_a_stack_takes_samples_from_many_threads():
+    """Any order of the calls leaves the stack as that order would: here all leave it the same."""
+    stack = pav.Stack()
+    halves = np.full(500, 0.5)
+
+    def work(label):
+        for _ in range(40):
+            assert stack.push(7.0, 1.0, label)
+            assert stack.extend(np.full(500, 7.0), np.ones(500), halves)
+            (lower, upper, _, _, center), finite = stack.describe()
+            assert (lower[0], upper[0], center[0], finite) == (7.0, 7.0, 7.0, True)
+            assert 0.0 <= stack.find(7.0, False)[1] <= 1.0
+
+    threads = [threading.Thread(target=work, args=(float(k % 2),)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows, weight, magnitude = stack.state()
+    assert rows[:, 2:4].tolist() == [[8 * 40 * 501.0, 8 * 40 * 250.5]]
+    assert (weight, magnitude) == (8 * 40 * 501.0, 8 * 40 * 250.5)
