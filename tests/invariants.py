@@ -52,7 +52,9 @@ class Structure:
         expected = pooled(slots)
         edges = slice(self.n_edges, self.n_edges + len(expected))
         self.n_edges += len(expected)
-        np.testing.assert_array_equal(self.edge_scores[edges], np.array([e[:2] for e in expected]).reshape(-1, 2))
+        np.testing.assert_array_equal(
+            self.edge_scores[edges], np.array([e[:2] for e in expected]).reshape(-1, 2)
+        )
         sums = np.array([e[2:] for e in expected]).reshape(-1, 2)
         np.testing.assert_allclose(self.edge_sums[edges, 0], sums[:, 0], rtol=1e-12)
         scale = np.abs(slots[:, 2]).sum()

@@ -4,8 +4,8 @@ import copy
 import itertools
 import math
 import os
-import sys
 import pickle
+import sys
 from typing import Any
 
 import hypothesis.strategies as st

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from streamcal.kernels import array_index as index
 from streamcal.kernels._compile import helper, kernel
-from streamcal.kernels.confusion import KIND, SEC, utility
 from streamcal.kernels.array_index import (
     CHUNK_HEAD,
     CLEAN,
@@ -36,6 +35,7 @@ from streamcal.kernels.array_index import (
     Data,
     Links,
 )
+from streamcal.kernels.confusion import KIND, SEC, utility
 
 Vector = NDArray[np.float64]
 

@@ -13,7 +13,6 @@ from streamcal.kernels._compile import READ, kernel
 from streamcal.kernels.array_index import (
     CHUNK_HEAD,
     COUNTS,
-    EDGES,
     INNER,
     N_FREE,
     NEXT,

@@ -26,8 +26,8 @@ from streamcal.calibration._slots import (
     read_tree,
 )
 from streamcal.calibration._sums import MOST_WEIGHT
-from streamcal.kernels import prefix_extrema as kernels
 from streamcal.kernels import array_index as index
+from streamcal.kernels import prefix_extrema as kernels
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal.thresholds import Samples, Thresholds, as_ranks, find_cuts
