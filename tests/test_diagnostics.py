@@ -253,9 +253,10 @@ def test_smooth_ece_is_continuous_where_bins_are_not():
 
 def test_smooth_ece_memory_is_the_grid():
     metric = SmoothECE(n_cells=64)
-    size = len(pickle.dumps(metric))
     fill(metric, [True] * 500, np.linspace(0, 1, 500))
-    assert len(pickle.dumps(metric)) <= size + 64
+    size = len(pickle.dumps(metric))  # each node that has a sample has a sum
+    fill(metric, [True, False] * 5000, np.random.default_rng(0).random(10_000))
+    assert len(pickle.dumps(metric)) <= 1.5 * size
 
 
 @pytest.mark.parametrize(
