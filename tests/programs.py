@@ -43,6 +43,8 @@ def public_classes() -> set[type]:
     for module in walk_packages(streamcal.__path__, "streamcal."):
         if module.name.startswith("streamcal.spark"):  # it asks for its extra; it has no learners
             continue
+        if module.name.startswith("streamcal._"):
+            continue
         for name, value in vars(import_module(module.name)).items():
             own = inspect.isclass(value) and value.__module__ == module.name
             if not own or name.startswith("_") or inspect.isabstract(value):

@@ -181,7 +181,7 @@ def test_more_than_two_billion_samples_at_one_score(learner: Any, sample: Any) -
         type(learner).from_bytes(_state.encode(kind, fields, arrays))
 
 
-@pytest.mark.parametrize("clip", [2.0**-53, 1e-6])
+@pytest.mark.parametrize("clip", [1e-15, 1e-6])
 @pytest.mark.parametrize("gamma", [1e-60, 1.0])
 @pytest.mark.parametrize("prior", [1e-60, 1.0])
 def test_newton_steps_of_heavy_samples_stay_finite(clip: float, gamma: float, prior: float) -> None:
@@ -192,7 +192,7 @@ def test_newton_steps_of_heavy_samples_stay_finite(clip: float, gamma: float, pr
             for y in (0, 1, 0.5):
                 calibrator.learn_one(p, y, w)
                 within(calibrator.predict_many(np.linspace(0, 1, 9)), 0.0, 1.0)
-    with pytest.raises(ValueError, match=r"`clip` must lie in \[2\*\*-53, 0.5\)"):
+    with pytest.raises(ValueError, match=r"`clip` must lie in \[1e-15, 0.5\)"):
         PlattCalibrator(clip=1e-20)
     with pytest.raises(ValueError, match="`radius` must be more than 1 and at most 1e"):
         PlattCalibrator(radius=1e61)
