@@ -677,8 +677,8 @@ def use_anytime(learner: AnytimeCalibrator) -> None:
 
 def use_stack(learner: PAVStack) -> None:
     loss = learner._convex if isinstance(learner, ConvexPAVStack) else learner._loss
-    allowed(not learner._size, learner.staircase)
-    last = max(learner._last, 0.0)
+    allowed(not len(learner), learner.staircase)
+    last = max(learner.staircase().upper[-1], 0.0) if len(learner) else 0.0
     for i in range(6):
         score = min(last + i // 2, 1.7e308)
         learner.push(score, label_of(loss, i), WEIGHTS[i])
