@@ -46,7 +46,7 @@ from streamcal.losses import (
 )
 
 MAGIC = b"streamcal"
-VERSION = 1
+VERSION = 2
 
 DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4
@@ -121,7 +121,7 @@ class Stateful:
         _KINDS[kind_of(cls)] = cls
 
     def to_bytes(self) -> bytes:
-        """Return parameters and state as bytes, for `from_bytes` of this and later versions.
+        """Return parameters and state as bytes, for `from_bytes` of this version.
 
         Restored, it answers and goes on learning bit for bit as this one would. Of a loss that is
         not this library's only name and parameters are written.
@@ -155,7 +155,7 @@ class Stateful:
         Raises
         ------
         ValueError
-            If the bytes are damaged, not those of such a class, or of a newer version.
+            If the bytes are damaged, not those of such a class, or of another version.
         TypeError
             If ``data`` is not bytes, or what must be given is not.
 
@@ -288,8 +288,8 @@ def check(data: bytes) -> bytes:
     if not data.startswith(MAGIC) or len(data) < _PREFIX + DIGEST:
         raise ValueError(f"`data` must be what `to_bytes` wrote, got {len(data)} other bytes")
     version = data[len(MAGIC)]
-    if version > VERSION:
-        raise ValueError(f"`data` must be of version {VERSION} or older, got version {version}")
+    if version != VERSION:  # there is no release yet whose states would have to be read
+        raise ValueError(f"`data` must be of version {VERSION}, got version {version}")
     body = data[:-DIGEST]
     if hashlib.blake2b(body, digest_size=DIGEST).digest() != data[-DIGEST:]:
         raise ValueError("`data` must be whole: its checksum is wrong")

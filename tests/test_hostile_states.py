@@ -1,7 +1,6 @@
 """States with a right checksum and wrong content: refused with ``ValueError``, or fully working."""
 
 import json
-import math
 import os
 import subprocess
 import sys

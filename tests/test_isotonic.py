@@ -719,10 +719,11 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
     for foreign in (b"", b"PK", pickle.dumps(calibrator), data + b"x"):
         with pytest.raises(ValueError, match="`data` must be"):
             IsotonicCalibrator.from_bytes(foreign)
-    newer = bytearray(data)
-    newer[len(_state.MAGIC)] = _state.VERSION + 1
-    with pytest.raises(ValueError, match="of version 1 or older, got version 2"):
-        IsotonicCalibrator.from_bytes(bytes(newer))
+    for version in (_state.VERSION - 1, _state.VERSION + 1):
+        other = bytearray(data)
+        other[len(_state.MAGIC)] = version
+        with pytest.raises(ValueError, match=f"of version 2, got version {version}"):
+            IsotonicCalibrator.from_bytes(bytes(other))
     with pytest.raises(TypeError, match="`data` must be bytes, got str"):
         IsotonicCalibrator.from_bytes("text")  # type: ignore[arg-type]
 

@@ -129,8 +129,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     stream measured they were the better of the two.)
 
     A sample costs as much as all calibrators together. Those of the default set, and others like
-    them (up to three `PlattCalibrator`, three `IsotonicCalibrator` for log loss with linear
-    interpolation), are asked and taught in one compiled call.
+    them (`PlattCalibrator`, `IsotonicCalibrator` for log loss with linear interpolation), are asked
+    and taught in one compiled call.
 
     References
     ----------
@@ -192,7 +192,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        n_learned, log_odds, weights, mixed = self._hedge.dump()
+        held = [*self._calibrators, *self._then]
+        (n_learned, log_odds, weights, mixed), parts = self._hedge.dump(held)
         fields = {
             "n_learned": n_learned,
             "n_served": self._n_served,
@@ -204,8 +205,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
             "mixed": mixed,
             "waiting": np.array(self._waiting).reshape(-1, 3),
         }
-        for i, calibrator in enumerate([*self._calibrators, *self._then]):
-            arrays[str(i)] = nest(calibrator.to_bytes())
+        for i, part in enumerate(parts):
+            arrays[str(i)] = nest(part)
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
@@ -380,16 +381,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
-        vector = as_probabilities(scores)
-        if not self.n_learned:
-            return vector.copy()
-        mixture = np.zeros(len(vector))
-        # Added one by one, as `predict_one` does.
-        for calibrator, weight in zip(
-            self._calibrators, self._hedge.served_weights().tolist(), strict=True
-        ):
-            mixture += weight * calibrator.predict_many(vector).clip(self.clip, 1.0 - self.clip)
-        return mixture
+        return self._hedge.predict_many(self._calibrators, as_probabilities(scores))
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops unless there is a ``delay``."""

@@ -365,12 +365,13 @@ class IsotonicCalibrator(Calibrator):
             at = int(np.argmax(np.abs(s) > LARGEST))
             raise _too_large(s[at], f" at position {at}")
         most = min(self.window or self.max_scores, self.max_scores)
-        if not predict and self.half_life is None and 1 < len(score_vector) <= most:
+        first = not self.n_samples and self.half_life is None
+        if first and not predict and 1 < len(score_vector) <= most:
             # The first samples are sorted and held at once.
-            distinct, at = np.unique(score_vector, return_inverse=True)
-            sums = np.array([np.bincount(at, weights), np.bincount(at, weights * s)])
+            distinct, place = np.unique(score_vector, return_inverse=True)
+            sums = np.array([np.bincount(place, weights), np.bincount(place, weights * s)])
             queue = np.column_stack([score_vector, weights, weights * s])
-            if self._regression.begin(distinct, sums, np.bincount(at), queue):
+            if self._regression.begin(distinct, sums, np.bincount(place), queue):
                 return s
         brackets = np.empty((len(score_vector) if predict else 0, 3))
         self._regression.predict_learn_many(score_vector, s, weights, self._step, brackets)

@@ -97,6 +97,18 @@ cdef class Hedge:
                 mean += self.mixed[i] * self.clipped(answers[i])
             return (mean if self.n_learned else score), self.n_learned, tuple(answers)
 
+    def predict_many(self, calibrators, scores):
+        """Return the mixture's answers; the ``calibrators`` are those of the experts."""
+        cdef Py_ssize_t i
+        with self.lock:
+            if self.n_learned == 0:
+                return np.array(scores)
+            mixture = np.zeros(len(scores))
+            for i in range(self.mixed.shape[0]):  # added one by one, as `predict` does
+                answers = calibrators[i].predict_many(scores)
+                mixture += self.mixed[i] * answers.clip(self.clip, 1.0 - self.clip)
+        return mixture
+
     def run(self, calibrators, scores, y, w, double step):
         """Predict, then learn each sample, and return what was served.
 
@@ -216,10 +228,14 @@ cdef class Hedge:
         odds = np.exp(np.array(self.log_odds))
         return odds / odds.sum()
 
-    def dump(self):
-        """Return what `restore` takes: samples learned, log odds, weights, mixed weights."""
+    def dump(self, calibrators=()):
+        """Return what `restore` takes, and the bytes of ``calibrators`` at the same instant.
+
+        The first is samples learned, log odds, weights and mixed weights.
+        """
         with self.lock:
-            return self.n_learned, *map(np.array, (self.log_odds, self.weights, self.mixed))
+            arrays = map(np.array, (self.log_odds, self.weights, self.mixed))
+            return (self.n_learned, *arrays), [c.to_bytes() for c in calibrators]
 
     def restore(self, n_learned, log_odds, weights, mixed):
         """Take over what `dump` returned."""
@@ -230,7 +246,8 @@ cdef class Hedge:
 
     def __reduce__(self):
         settings = self.experts, np.array(self.shares), np.array(self.prior), self.clip
-        return restored, (settings, self.dump())
+        state, _ = self.dump()
+        return restored, (settings, state)
 
 
 cdef inline double log_likelihood(double p, double y) noexcept nogil:

@@ -82,9 +82,10 @@ cdef class Platt(Expert):
         """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
         cdef int i
         bins = np.empty((2, self.n_bins))
-        for i in range(self.n_bins):
-            bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
-        numbers = [self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned]
+        with self.lock:
+            for i in range(self.n_bins):
+                bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
+            numbers = [self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned]
         return np.array(numbers), bins
 
     def restore(self, numbers, bins):
