@@ -12,7 +12,7 @@ class Structure:
 
     def __init__(self, calibrator: IsotonicCalibrator) -> None:
         self.regression = calibrator._regression
-        _, arrays = self.regression.dump()
+        _, arrays = self.regression.state()
         self.slots = np.column_stack([arrays["scores"], *arrays["sums"]])
         self.counts, self.edge_sums = arrays["counts"], arrays["edges"]
         ends = np.cumsum(arrays["lengths"])

@@ -15,6 +15,7 @@ from numpy.testing import assert_array_equal
 
 from streamcal.calibration.blocks import blocks_of, fit_blocks
 from streamcal.calibration.histogram import HistogramCalibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import isotonic_fit
 from streamcal.kernels import pav
@@ -53,6 +54,33 @@ def test_pav_answers_as_it_did_on_numba():
             assert_array_equal(
                 bits(pav_answers(*recorded[f"asked{at}"])), bits(recorded[f"answered{at}"])
             )
+
+
+def isotonic_answers(asked):
+    """Learn, take back and ask as a program says; its first row has the window and the prior."""
+    (window, prior, *_), *program = asked.tolist()
+    calibrator = IsotonicCalibrator(window=int(window) or None, prior=prior)
+    answers, live = [], []
+    for what, score, y, w in program:
+        if what == 0 and live and not window:
+            calibrator.unlearn_one(*live.pop(len(live) // 2))
+        elif what == 1:
+            answers.append(calibrator.predict_one(score))
+        elif what == 2:
+            answers.extend(calibrator.predict_interval_one(score))
+        else:
+            calibrator.learn_one(score, y, w)
+            live.append((score, y, w))
+    stairs = calibrator.staircase()
+    found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
+    return np.concatenate([answers, *found, calibrator.predict_many(np.linspace(-0.1, 1.1, 50))])
+
+
+def test_isotonic_answers_as_it_did_on_numba():
+    with np.load(RECORDED / "isotonic.npz") as recorded:
+        for at in range(len(recorded.files) // 2):
+            found = isotonic_answers(recorded[f"asked{at}"])
+            assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 
 def histogram_answers(n_bins, half_life, prior, samples):

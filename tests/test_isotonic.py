@@ -441,7 +441,7 @@ def test_memory_follows_the_number_of_scores() -> None:
     windowed = IsotonicCalibrator(window=1000)
     windowed.learn_many(rng.random(n), rng.random(n) < 0.3)
     assert sys.getsizeof(windowed._regression) < 1000 * (24 + 60)
-    assert len(windowed._regression.dump()[1]["queue"]) == 1000
+    assert len(windowed._regression.state()[1]["queue"]) == 1000
 
 
 # --- forgetting

@@ -110,7 +110,7 @@ def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
     together(lambda number: use(calibrator, number))
     learned = {
         HedgedCalibrator: lambda: calibrator.n_learned,
-        PlattCalibrator: lambda: calibrator._platt.dump()[0][5],
+        PlattCalibrator: lambda: calibrator._platt.state()[0][5],
         HistogramCalibrator: lambda: calibrator._cells.state()[0][:, 1].sum(),
     }[type(calibrator)]()
     assert learned == N_THREADS * N_CALLS

@@ -193,7 +193,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         held = [*self._calibrators, *self._then]
-        (n_learned, log_odds, weights, mixed), parts = self._hedge.dump(held)
+        (n_learned, log_odds, weights, mixed), parts = self._hedge.state(held)
         fields = {
             "n_learned": n_learned,
             "n_served": self._n_served,

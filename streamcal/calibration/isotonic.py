@@ -492,7 +492,7 @@ class IsotonicCalibrator(Calibrator):
         return self
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        fields, arrays = self._regression.dump()
+        fields, arrays = self._regression.state()
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:

@@ -159,7 +159,7 @@ class PlattCalibrator(ProbabilityCalibrator):
         return out
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        numbers, bins = self._platt.dump()
+        numbers, bins = self._platt.state()
         return {}, {"numbers": numbers, "bins": bins}
 
     @classmethod

@@ -1,10 +1,8 @@
 """An ordered index of distinct scores: chunks of sorted slots under a weight-balanced tree.
 
-What it is for. A stream brings scores in any order and takes them back in any order; every
-structure this library keeps exact on such a stream (the isotonic staircase first of all) is a
-summary folded up a balanced tree over the scores in order. This file keeps the order and knows
-nothing of summaries; `streamcal.kernels.hull` folds the staircase, and
-`streamcal.kernels.prefix_extrema` what ordinal thresholds need.
+The same structure as `streamcal.kernels.score_index`, on NumPy arrays, for the kernels that are still
+on numba: `streamcal.kernels.prefix_extrema` folds up its tree what ordinal thresholds need, and
+`streamcal.kernels.confusion_index` what decisions need.
 
 Slots. A distinct score takes one slot of `SLOT` floats: the score and two floats of the owner, such
 as the sums of what was learned at it. Up to `SLOTS` slots lie side by side in a *chunk*, sorted.

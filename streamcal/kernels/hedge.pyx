@@ -228,7 +228,7 @@ cdef class Hedge:
         odds = np.exp(np.array(self.log_odds))
         return odds / odds.sum()
 
-    def dump(self, calibrators=()):
+    def state(self, calibrators=()):
         """Return what `restore` takes, and the bytes of ``calibrators`` at the same instant.
 
         The first is samples learned, log odds, weights and mixed weights.
@@ -238,7 +238,7 @@ cdef class Hedge:
             return (self.n_learned, *arrays), [c.to_bytes() for c in calibrators]
 
     def restore(self, n_learned, log_odds, weights, mixed):
-        """Take over what `dump` returned."""
+        """Take over what `state` returned."""
         self.n_learned = n_learned
         self.log_odds = np.array(log_odds)
         self.weights = np.array(weights)
@@ -246,7 +246,7 @@ cdef class Hedge:
 
     def __reduce__(self):
         settings = self.experts, np.array(self.shares), np.array(self.prior), self.clip
-        state, _ = self.dump()
+        state, _ = self.state()
         return restored, (settings, state)
 
 

@@ -488,7 +488,7 @@ cdef class IsotonicRegression(Hull):
         self.finish()
         return 0
 
-    def dump(self):
+    def state(self):
         """Return all that `restore` takes: numbers and arrays by name."""
         with self.lock:
             return {"growth": self.growth, "n_merged": self.n_merged}, self.arrays()
@@ -537,7 +537,7 @@ cdef class IsotonicRegression(Hull):
         }
 
     def restore(self, fields, arrays):
-        """Take over what `dump` returned; return False where bridges can't have the ends they have.
+        """Take over what `state` returned; return False where bridges can't have the ends they have.
 
         All else must have been checked. Only for an object that has learned nothing.
         """
@@ -588,7 +588,7 @@ cdef class IsotonicRegression(Hull):
             (self.least, self.most),
             self.max_scores,
         )
-        return restored, (settings, *self.dump())
+        return restored, (settings, *self.state())
 
     def walk(self, bint anchored):
         """Return the blocks in order, and between which numbers means lie.

@@ -78,7 +78,7 @@ cdef class Platt(Expert):
                 out[i] = self.answer(scores[i])
                 self.teach(scores[i], y[i], w[i])
 
-    def dump(self):
+    def state(self):
         """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
         cdef int i
         bins = np.empty((2, self.n_bins))
@@ -89,7 +89,7 @@ cdef class Platt(Expert):
         return np.array(numbers), bins
 
     def restore(self, numbers, bins):
-        """Take over what `dump` returned."""
+        """Take over what `state` returned."""
         cdef int i
         self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned = numbers
         for i in range(self.n_bins):
@@ -97,7 +97,7 @@ cdef class Platt(Expert):
 
     def __reduce__(self):
         settings = self.gamma, self.prior, self.radius, self.clip, self.fade, self.n_bins
-        return restored, (settings, *self.dump())
+        return restored, (settings, *self.state())
 
     cdef inline Bin *bin_of(self, double q) noexcept nogil:
         return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1)]

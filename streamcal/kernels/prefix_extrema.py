@@ -1,6 +1,6 @@
 """Optimal thresholds of a stream: extrema of prefix sums folded up the tree of a score index.
 
-The second owner of `streamcal.kernels.score_index`; the first is the staircase. Here a slot is
+A slot of `streamcal.kernels.array_index` is here
 
     score, weight, code
 
