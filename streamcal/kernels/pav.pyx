@@ -25,7 +25,7 @@ exact, equal means are pooled; where they are not, rounding decides whether equa
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
-from libc.math cimport INFINITY, fabs, isfinite, isnan
+from libc.math cimport INFINITY, fabs, isfinite, isnan, nextafter
 from libc.string cimport memcpy
 
 import numpy as np
@@ -37,14 +37,22 @@ cdef extern from *:
     """
     #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
         && !defined(__SANITIZE_ADDRESS__)
-    __attribute__((target_clones("avx2", "default")))
+    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
+    #else
+    #define AT_ANY_WIDTH
     #endif
-    static int increases(const double *x, Py_ssize_t n) {
+    AT_ANY_WIDTH static int increases(const double *x, Py_ssize_t n) {
         long long all = 1;  /* as wide as a score, and without an early exit: it is vectorised */
         for (Py_ssize_t i = 1; i < n; i++) all &= x[i - 1] < x[i];
         return (int) all;
     }
+    AT_ANY_WIDTH static int all_between(const double *x, Py_ssize_t n, double low, double high) {
+        long long all = 1;
+        for (Py_ssize_t i = 0; i < n; i++) all &= (low <= x[i]) & (x[i] <= high);
+        return (int) all;
+    }
     """
+    bint all_between(const double *x, Py_ssize_t n, double low, double high) noexcept nogil
     bint increases(const double *x, Py_ssize_t n) noexcept nogil
 
 
@@ -399,7 +407,7 @@ cdef class Stack:
             while True:
                 while i < last:  # the last sample stays open
                     weight = w[i] if step else weight
-                    if s[i] > block.mean * weight:
+                    if not s[i] <= block.mean * weight:
                         break
                     add(&block, weight, s[i], weight * x[i])
                     i += 1
@@ -462,6 +470,15 @@ cpdef int order_of(const double[::1] x) noexcept nogil:
         if not x[i - 1] <= x[i]:
             return UNSORTED
     return SORTED
+
+
+def inside(const double[::1] x, double low, double high, bint low_closed, bint high_closed):
+    """Return whether all lie between ``low`` and ``high``; NaN never does."""
+    if not low_closed:
+        low = nextafter(low, INFINITY)
+    if not high_closed:
+        high = nextafter(high, -INFINITY)
+    return len(x) == 0 or bool(all_between(&x[0], len(x), low, high))
 
 
 def in_order(const double[::1] lower, const double[::1] upper, const double[::1] values):
