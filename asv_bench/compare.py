@@ -1,7 +1,8 @@
 """Compare this working tree with a revision, offline; exit with 1 where something got slower.
 
-Both sides run the benchmarks of *this* tree in *this* environment, and only the package differs:
-the revision is checked out beside the tree and put first on the path. A benchmark that the revision
+Both sides run the benchmarks of *this* tree with what *this* environment has, and only the package
+differs: the revision is checked out beside the tree, both are built into folders of their own, and
+one of these is put on the path. A benchmark that the revision
 cannot run, because what it times is new, is shown and does not count. The two sides take turns so
 that a machine that slows down with time does not look like a regression, and what looks like one is
 measured once more before it is called one.
@@ -17,12 +18,14 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".asv" / "compare"
 CONFIG = WORK / "asv.conf.json"
+ENVIRONMENT = WORK / "python"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,16 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkout = WORK / "base"
     git("worktree", "add", "--quiet", "--detach", str(checkout), base)
     try:
+        make_environment()
+        before, now = build(checkout), build(ROOT)
         for _ in range(options.rounds):
-            run(checkout, base, options.bench)
-            broken = run(ROOT, tree, options.bench)
+            run(before, base, options.bench)
+            broken = run(now, tree, options.bench, ours=True)
         table = compare(base, tree, options.factor)
         suspects = worse(table)
         if suspects:
             print(f"\nmeasured once more: {', '.join(suspects)}\n", flush=True)
             names = "|".join(f"^{re.escape(name)}$" for name in suspects)
-            run(checkout, base, names)
-            run(ROOT, tree, names)
+            run(before, base, names)
+            run(now, tree, names, ours=True)
             table = compare(base, tree, options.factor)
             suspects = worse(table)
     finally:
@@ -106,20 +111,49 @@ def write_config() -> None:
     CONFIG.write_text(json.dumps(config, indent=4))
 
 
+def make_environment() -> None:
+    """Make an environment with all that this one has, but for packages installed in place.
+
+    Their importers come before any path; path files, by which they are set up, are not followed
+    from the new environment.
+    """
+    command = [sys.executable, "-m", "venv", "--without-pip", str(ENVIRONMENT)]
+    subprocess.run(command, check=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(ENVIRONMENT)}))
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+def build(source: Path) -> Path:
+    """Return a folder that holds the package of a tree, ready to be imported."""
+    if not (source / "meson.build").is_file():
+        return source  # of a time when nothing was built
+    target = WORK / "packages" / source.name
+    print(f"--- building {source}", flush=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(target)]
+    tools = Path(sys.executable).parent
+    path = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "CYTHON": str(tools / "cython")}
+    if subprocess.run([*command, str(source)], env=os.environ | path).returncode != 0:
+        print(f"{source} could not be built, see above", file=sys.stderr)
+        sys.exit(2)
+    return target
+
+
 def asv(command: str, *arguments: str) -> list[str]:
     """Return the command line of an asv command."""
     return [sys.executable, "-m", "asv", command, "--config", str(CONFIG), *arguments]
 
 
-def run(package: Path, revision: str, bench: str) -> bool:
+def run(package: Path, revision: str, bench: str, *, ours: bool = False) -> bool:
     """Add one round with the package in ``package`` to the results; return whether some failed."""
-    command = asv("run", "-E", f"existing:{sys.executable}", "--set-commit-hash", revision)
+    python = ENVIRONMENT / "bin" / "python"
+    command = asv("run", "-E", f"existing:{python}", "--set-commit-hash", revision)
     command += ["--bench", bench, "--append-samples", "-a", "rounds=1"]
-    if package == ROOT:
+    if ours:
         command += ["--show-stderr"]
     # asv's worker takes the first, the processes that a worker starts the second.
     path = {"ASV_PYTHONPATH": str(package), "PYTHONPATH": str(package)}
-    print(f"--- {'this tree' if package == ROOT else 'base'}: {revision[:8]}", flush=True)
+    print(f"--- {'this tree' if ours else 'base'}: {revision[:8]}", flush=True)
     return subprocess.run(command, cwd=WORK, env=os.environ | path).returncode != 0
 
 

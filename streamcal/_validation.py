@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 SMALLEST, LARGEST = 1e-60, 1e60
 # Kernels count in floats, which tell whole numbers apart up to here.
 MOST_COUNT = 2**53
+_FLOAT64 = np.dtype(np.float64)
 SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
 
 
@@ -92,6 +93,8 @@ def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[n
     array([1., 2.])
     """
     array = np.asarray(values)
+    if array.dtype is _FLOAT64 and array.ndim == 1 and array.flags.carray:
+        return _finite(array, name) if finite else array
     if array.dtype.kind not in "fiub":
         if array.size:
             raise TypeError(f"`{name}` must hold real numbers, got dtype {array.dtype}")
@@ -100,8 +103,13 @@ def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[n
         raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}")
     # Columns of data frames are often read-only, which compiled signatures do not take.
     vector = np.require(array, dtype=np.float64, requirements=["C", "W"])
-    if finite and not np.isfinite(vector).all():
-        at = int(np.argmin(np.isfinite(vector)))
+    return _finite(vector, name) if finite else vector
+
+
+def _finite(vector: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    finite = np.isfinite(vector)
+    if not finite.all():
+        at = int(np.argmin(finite))
         raise ValueError(f"`{name}` must be finite, got {vector[at]} at position {at}")
     return vector
 

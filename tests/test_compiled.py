@@ -5,6 +5,7 @@ answered is recorded in `recorded/`, with what it was asked.
 """
 
 import copy
+import math
 import pickle
 import threading
 from pathlib import Path
@@ -143,6 +144,19 @@ def test_read_only_arrays_do():
         array.flags.writeable = False
     assert_array_equal(pav.Stack.of(x, w, s).describe()[0][2], [0.0, 1.5, 4.0])
     assert pav.order_of(x) == pav.INCREASING
+
+
+@pytest.mark.parametrize("n", [1, 7, 64])
+@pytest.mark.parametrize("bad", [math.nan, -math.inf, math.inf, -1.0, 2.0])
+def test_a_label_out_of_range_is_found_wherever_it_is(n, bad):
+    labels = np.linspace(0.0, 1.0, n)
+    assert pav.inside(labels, 0.0, 1.0, True, True)
+    assert not pav.inside(labels, 0.0, 1.0, False, True)
+    for at in range(n):
+        labels[at], good = bad, labels[at]
+        assert not pav.inside(labels, 0.0, 1.0, True, True)
+        assert pav.inside(labels, -math.inf, math.inf, False, False) == math.isfinite(bad)
+        labels[at] = good
 
 
 def test_a_stack_takes_samples_from_many_threads():

@@ -75,7 +75,7 @@ def blocks_of(
 
 
 def pooled(
-    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
+    x: NDArray[np.float64], weights: NDArray[np.float64] | None, sums: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the blocks of what `as_samples` returned."""
     if not len(x):

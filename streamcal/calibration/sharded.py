@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._pool import Pool, check_pool, run_in, size_of
-from streamcal._validation import as_vector, check_choice, check_window
+from streamcal._validation import as_vector, as_weights, check_choice, check_window
 from streamcal.calibration.blocks import fit_blocks, pooled
 from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
 
@@ -179,7 +179,7 @@ def _fit_range(
             x, w, s = as_samples(rows[0], rows[1], rows[2] if len(rows) == 3 else None, loss)
         except (ValueError, TypeError) as error:
             raise type(error)(f"in shard {at}: {error}") from None
-        parts.append((x, w, s))
+        parts.append((x, as_weights(w, len(x)), s))
     if not parts:
         parts = [(np.empty(0),) * 3]
     x, w, s = map(np.concatenate, zip(*parts, strict=True))

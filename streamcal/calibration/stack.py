@@ -147,7 +147,9 @@ scores in any order
             check_order(x, self._stack.last)
             with np.errstate(over="ignore"):
                 _, before, _ = self._stack.state()
-                refuse_overflow(f"a sum of {before + float(weights.sum())}")
+                refuse_overflow(
+                    f"a sum of {before + (len(x) if weights is None else float(weights.sum()))}"
+                )
 
     def predict_one(self, score: float) -> float:
         """Return the value at ``score``; before the first sample the score itself, if in range.

@@ -6,6 +6,7 @@ Inference under Order Restrictions*, 1972). `isotonic_fit` computes it for sampl
 `PAVStack` and `IsotonicCalibrator` keep it up to date on a stream.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
@@ -215,29 +216,44 @@ def isotonic_fit(
 
 
 def as_stack(
-    x: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]
+    x: NDArray[np.float64], weights: NDArray[np.float64] | None, sums: NDArray[np.float64]
 ) -> pav.Stack:
     """Return the stack of samples in any order, of which there is one at least."""
-    if pav.order_of(x) == pav.UNSORTED:
+    stack = pav.Stack.of(x, weights, sums)
+    if stack is None:
         by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
-        x, weights, sums = x[by_score], weights[by_score], sums[by_score]
-    return pav.Stack.of(x, weights, sums)
+        weights = None if weights is None else weights[by_score]
+        stack = pav.Stack.of(x[by_score], weights, sums[by_score])
+        assert stack is not None
+    return stack
 
 
 def as_samples(
     scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, loss: losses.MeanLoss
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return scores, weights and weighted statistics; raise, but not yet for infinite scores."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64]]:
+    """Return scores, weights and weighted statistics; raise, but not yet for infinite scores.
+
+    Weights are None where none were given.
+    """
     x = as_vector(scores, "scores", finite=False)
     labels = as_vector(y, "y", finite=False)
     check_same_length(labels, len(x), "y")
-    loss.check_labels(labels)
+    if not _surely_good(labels, loss):
+        loss.check_labels(labels)
+    if w is None:
+        return x, None, loss.statistic(labels)
     weights = as_weights(w, len(x))
     statistics = loss.statistic(labels)
-    if w is None:
-        return x, weights, statistics
     with np.errstate(over="ignore"):
         return x, weights, weights * statistics
+
+
+def _surely_good(labels: NDArray[np.float64], loss: losses.MeanLoss) -> bool:
+    """Return whether labels lie in the range of a loss; where in doubt, it is not."""
+    good = loss.y_range
+    if type(loss).check_labels is not losses.Loss.check_labels or isinstance(good, losses.TwoPoint):
+        return False
+    return pav.inside(labels, good.low, good.high, good.low_closed, good.high_closed)
 
 
 def from_stack(
@@ -247,8 +263,13 @@ def from_stack(
     blocks, finite = stack.describe()
     if not finite:
         raise ValueError("`w` must be small enough for finite sums of weights and weighted labels")
-    values = np.ascontiguousarray(loss.link(blocks[2].clip(*loss.mean_range)), dtype=np.float64)
-    values.flags.writeable = blocks.flags.writeable = False
+    means = blocks[2]
+    least, most = loss.mean_range
+    if not (least == -math.inf and most == math.inf):
+        means = means.clip(least, most)
+    values = np.ascontiguousarray(loss.link(means), dtype=np.float64)
+    values.setflags(write=False)
+    blocks.setflags(write=False)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     # What a kernel has made need not be checked or copied again.

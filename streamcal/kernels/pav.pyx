@@ -25,10 +25,35 @@ exact, equal means are pooled; where they are not, rounding decides whether equa
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
-from libc.math cimport INFINITY, fabs, isfinite, isnan
+from libc.math cimport INFINITY, fabs, isfinite, isnan, nextafter
 from libc.string cimport memcpy
 
 import numpy as np
+
+
+# Comparisons alone are the same at any width. The baseline of x86-64 can't vectorise them, so GCC
+# makes a second copy for AVX2, and the dynamic linker of glibc chooses between the two.
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
+        && !defined(__SANITIZE_ADDRESS__)
+    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
+    #else
+    #define AT_ANY_WIDTH
+    #endif
+    AT_ANY_WIDTH static int increases(const double *x, Py_ssize_t n) {
+        long long all = 1;  /* as wide as a score, and without an early exit: it is vectorised */
+        for (Py_ssize_t i = 1; i < n; i++) all &= x[i - 1] < x[i];
+        return (int) all;
+    }
+    AT_ANY_WIDTH static int all_between(const double *x, Py_ssize_t n, double low, double high) {
+        long long all = 1;
+        for (Py_ssize_t i = 0; i < n; i++) all &= (low <= x[i]) & (x[i] <= high);
+        return (int) all;
+    }
+    """
+    bint all_between(const double *x, Py_ssize_t n, double low, double high) noexcept nogil
+    bint increases(const double *x, Py_ssize_t n) noexcept nogil
 
 
 cpdef enum:
@@ -88,11 +113,17 @@ cdef class Stack:
 
     @staticmethod
     def of(const double[::1] x, const double[::1] w, const double[::1] s):
-        """Return the stack of sorted samples; their sums may overflow, which `describe` tells."""
+        """Return the stack of sorted samples; None if they are not.
+
+        Without ``w`` weights are 1. Sums may overflow, which `describe` tells.
+        """
         cdef Stack stack = Stack()
+        cdef int order
         with nogil:
-            stack.take(x, w, s, order_of(x))
-        return stack
+            order = order_of(x)
+            if order != UNSORTED:
+                stack.take(x, w, s, order)
+        return None if order == UNSORTED else stack
 
     @staticmethod
     def of_blocks(const double[:, ::1] rows):
@@ -140,7 +171,7 @@ cdef class Stack:
             return True
 
     def extend(self, const double[::1] x, const double[::1] w, const double[::1] s):
-        """Add samples as `push` does, all or none; O(n_samples).
+        """Add samples as `push` does, all or none; O(n_samples). Without ``w`` weights are 1.
 
         False if a score is below the one before, or the sums overflow.
         """
@@ -151,11 +182,12 @@ cdef class Stack:
         with nogil, self.lock:
             weight, magnitude = self.total_weight, self.magnitude
             for i in range(len(x)):
-                weight += w[i]
+                weight += 1.0 if w is None else w[i]
                 magnitude += fabs(s[i])
             order = order_of(x)
             good = order != UNSORTED and (len(x) == 0 or self.can_take(x[0], weight, magnitude))
             if good:
+                self.make_room(len(x))  # what follows cannot fail half-way
                 self.take(x, w, s, order)
                 self.total_weight, self.magnitude = weight, magnitude
                 self.check()
@@ -333,27 +365,32 @@ cdef class Stack:
     ) except -1 nogil:
         """Add samples that may be taken, of a known order."""
         cdef Py_ssize_t n = len(x)
+        cdef double one = 1.0
+        cdef const double *weights = &one
         cdef double *runs
         if not n:
             return 0
-        self.make_room(n)
+        if w is not None:
+            weights = &w[0]
         if order == INCREASING:
-            self.take_increasing(&x[0], &w[0], &s[0], n)
+            self.take_increasing(&x[0], weights, w is not None, &s[0], n)
         else:
             runs = <double *> PyMem_RawMalloc(3 * n * sizeof(double))
             if runs == NULL:
                 raise MemoryError
-            n = join_ties(x, w, s, runs)
-            self.take_increasing(runs, runs + len(x), runs + 2 * len(x), n)
-            PyMem_RawFree(runs)
+            n = join_ties(&x[0], weights, w is not None, &s[0], n, runs)
+            try:
+                self.take_increasing(runs, runs + len(x), 1, runs + 2 * len(x), n)
+            finally:
+                PyMem_RawFree(runs)
         if self.room > 2 * self.size:
             self.resize(2 * self.size)
         return 0
 
-    cdef void take_increasing(
-        self, const double *x, const double *w, const double *s, Py_ssize_t n
-    ) noexcept nogil:
-        """Add samples whose scores increase strictly; there is room for them.
+    cdef int take_increasing(
+        self, const double *x, const double *w, bint step, const double *s, Py_ssize_t n
+    ) except -1 nogil:
+        """Add samples whose scores increase strictly; without ``step`` all have the first weight.
 
         The block in the making stays in registers and takes in what follows while that does not
         rise above its mean. Only then it looks back (Busing, *Monotone Regression: A Simple and
@@ -361,13 +398,18 @@ cdef class Stack:
         product does, which is cheaper than a quotient: should it take a rise for none, the two
         means are equal up to rounding.
         """
+        self.make_room(1)
         cdef Block block = self.open_with(x[0], w[0], s[0])
         cdef Block *blocks = self.blocks
+        cdef double weight = w[0]
         cdef Py_ssize_t row = self.size, i = 1, last = n - 1
         while i < n:
             while True:
-                while i < last and s[i] <= block.mean * w[i]:  # the last sample stays open
-                    add(&block, w[i], s[i], w[i] * x[i])
+                while i < last:  # the last sample stays open
+                    weight = w[i] if step else weight
+                    if not s[i] <= block.mean * weight:
+                        break
+                    add(&block, weight, s[i], weight * x[i])
                     i += 1
                 if row == 0 or blocks[row - 1].mean < block.mean:
                     break
@@ -376,31 +418,37 @@ cdef class Stack:
             block.upper = x[i - 1]
             blocks[row] = block
             row += 1
-            block = block_of(x[i], w[i], s[i])
+            if row == self.room:
+                self.size = row
+                self.make_room(1)
+                blocks = self.blocks
+            block = block_of(x[i], w[i] if step else weight, s[i])
             i += 1
         blocks[row] = block
         self.size = row + 1
+        return 0
 
 
 cdef Py_ssize_t join_ties(
-    const double[::1] x, const double[::1] w, const double[::1] s, double *runs
+    const double *x, const double *w, bint step, const double *s, Py_ssize_t n, double *runs
 ) noexcept nogil:
     """Make one sample of each run of equal scores; return how many there are.
 
-    In ``runs`` stand scores, weights and sums, with room for all samples each.
+    In ``runs`` stand scores, weights and sums, with room for all samples each. Without ``step`` all
+    samples have the first weight.
     """
     cdef double *scores = runs
-    cdef double *weights = runs + len(x)
-    cdef double *sums = runs + 2 * len(x)
+    cdef double *weights = runs + n
+    cdef double *sums = runs + 2 * n
     cdef Py_ssize_t i, run = 0
     scores[0], weights[0], sums[0] = x[0], w[0], s[0]
-    for i in range(1, len(x)):
+    for i in range(1, n):
         if x[i] == scores[run]:
-            weights[run] += w[i]
+            weights[run] += w[i * step]
             sums[run] += s[i]
         else:
             run += 1
-            scores[run], weights[run], sums[run] = x[i], w[i], s[i]
+            scores[run], weights[run], sums[run] = x[i], w[i * step], s[i]
     return run + 1
 
 
@@ -414,15 +462,23 @@ cdef inline Block edges(Block block, bint centered) noexcept nogil:
 cpdef int order_of(const double[::1] x) noexcept nogil:
     """Return INCREASING (strictly), SORTED (with ties) or UNSORTED; also that if not all finite."""
     cdef Py_ssize_t i, n = len(x)
-    cdef int order = INCREASING
     if n and not (isfinite(x[0]) and isfinite(x[n - 1])):
         return UNSORTED
+    if n == 0 or increases(&x[0], n):
+        return INCREASING
     for i in range(1, n):
-        if not x[i - 1] < x[i]:
-            if x[i - 1] != x[i]:
-                return UNSORTED
-            order = SORTED
-    return order
+        if not x[i - 1] <= x[i]:
+            return UNSORTED
+    return SORTED
+
+
+def inside(const double[::1] x, double low, double high, bint low_closed, bint high_closed):
+    """Return whether all lie between ``low`` and ``high``; NaN never does."""
+    if not low_closed:
+        low = nextafter(low, INFINITY)
+    if not high_closed:
+        high = nextafter(high, -INFINITY)
+    return len(x) == 0 or bool(all_between(&x[0], len(x), low, high))
 
 
 def in_order(const double[::1] lower, const double[::1] upper, const double[::1] values):

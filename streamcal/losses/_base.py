@@ -16,6 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_least, _greatest = np.minimum.reduce, np.maximum.reduce
+
 Floats = TypeVar("Floats", float, NDArray[np.float64])
 """A Python float or a float64 array: what goes in comes out."""
 
@@ -60,7 +62,7 @@ class Interval:
     def __contains__(self, x: float) -> bool:
         above = self.low <= x if self.low_closed else self.low < x
         below = x <= self.high if self.high_closed else x < self.high
-        return bool(above and below)
+        return above and below
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
         """Return for each element whether it lies in the interval; NaN never does."""
@@ -85,7 +87,7 @@ class Interval:
         """Return whether every element lies in the interval: two passes, no temporary array."""
         if x.size == 0:
             return True
-        return np.minimum.reduce(x, None) in self and np.maximum.reduce(x, None) in self
+        return float(_least(x, None)) in self and float(_greatest(x, None)) in self
 
     def __str__(self) -> str:
         left, right = "[" if self.low_closed else "(", "]" if self.high_closed else ")"

@@ -40,6 +40,11 @@ class Squared(MeanLoss):
         xp, z, y = as_arrays(z, y)
         return xp.square(z - y)
 
+    @property
+    def mean_range(self) -> tuple[float, float]:
+        """All numbers."""
+        return -math.inf, math.inf
+
 
 @dataclass(frozen=True, kw_only=True)
 class Log(MeanLoss):
