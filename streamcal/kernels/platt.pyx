@@ -51,6 +51,9 @@ cdef class Platt(Expert):
     def __dealloc__(self):
         free(self.bins)
 
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.n_bins * sizeof(Bin)
+
     def learn(self, double p, double y, double w):
         """Learn one sample."""
         with self.lock:
