@@ -63,7 +63,6 @@ cdef inline Bridge *bridge_of(Node *node) noexcept nogil:
 
 cdef class Hull(ScoreIndex):
     cdef int set_edges(self, Chunk *chunk, int n) except -1 nogil
-    cdef Cursor start(self) noexcept nogil
     cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil
     cdef Edge *behind(self, double score) noexcept nogil
     cdef Sums pool_front(self, double w, double s, double *last) noexcept nogil

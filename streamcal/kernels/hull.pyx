@@ -185,9 +185,6 @@ cdef class Hull(ScoreIndex):
 
     # ------------------------------------------------------------------ asking
 
-    cdef Cursor start(self) noexcept nogil:
-        return start_at(self.root)
-
     cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil:
         """Find the edges left and right of a score; O(log n).
 
