@@ -32,7 +32,7 @@ import os
 import signal
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, Self
@@ -369,6 +369,37 @@ def _check_free(partial: Path, store: Path) -> None:
         )
 
 
+def check_notes(store: Store) -> None:
+    """Raise `StoreError` unless the notes of a store are such as a run over a table leaves."""
+    notes = store.notes
+    for name, is_valid in _NOTES.items():
+        if name not in notes and name not in _NEWER_NOTES:
+            raise StoreError(f"{store.path} is damaged: its note `{name}` is missing")
+        if name in notes and not is_valid(notes[name]):
+            raise StoreError(f"{store.path} is damaged: its note `{name}` is {notes[name]!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+_NOTES: dict[str, Callable[[Any], bool]] = {
+    "table": lambda value: isinstance(value, str),
+    "out": lambda value: isinstance(value, str),
+    "options": lambda value: isinstance(value, dict),
+    "row": _is_count,
+    "seal": lambda value: isinstance(value, list) and all(map(_is_count, value)),
+    "sums": lambda value: isinstance(value, dict),
+    "finished": lambda value: isinstance(value, bool),
+    "length": _is_count,
+    "digest": lambda value: isinstance(value, str),
+    "replaces": lambda value: value is None or isinstance(value, str),
+    "whole": lambda value: isinstance(value, bool),
+    "copying": lambda value: isinstance(value, bool),
+}
+_NEWER_NOTES = ("digest", "replaces", "whole", "copying")  # older stores lack them
+
+
 def _is_empty(notes: Mapping[str, Any]) -> bool:
     """Whether a run has begun, and neither is anything committed nor a file there."""
     return not (
@@ -449,6 +480,12 @@ class Checkpoint:
             return
         if "table" not in notes:
             raise StoreError(f"{path} is not of a run over a table")
+        check_notes(self.store)
+        if notes["row"] != self.store.offset:
+            raise StoreError(
+                f"{path} is at offset {self.store.offset:,}, but the run over {notes['table']} has"
+                f" left it at row {notes['row']:,}: something else has written to it"
+            )
         for name, value in self._begun_as["options"].items():
             before = notes["options"].get(name)
             if before != value:

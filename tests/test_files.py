@@ -611,6 +611,55 @@ def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
     assert look_around() == before
 
 
+DAMAGED = [
+    *({name: None} for name in ("out", "options", "row", "seal", "sums", "finished", "length")),
+    *({name: "x"} for name in ("options", "row", "seal", "sums", "finished", "length", "whole")),
+    *({name: []} for name in ("table", "out", "options", "sums", "digest", "replaces")),
+    *({name: -1} for name in ("row", "length")),
+    {"row": 3},
+    {"sums": {}},
+    {"sums": {"n": "x"}},
+    *({"sums": {name: None}} for name in ("counts", "flags", "weight", "losses")),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=str)
+def test_damaged_notes_are_a_line(
+    world: World, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]
+) -> None:
+    """None stands for what is missing; of the sums one part is replaced."""
+    monkeypatch.chdir(world.folder)
+    fill(world.folder, world.built["between", False].files)
+    ((name, value),) = damage.items()
+    with Store("run.db") as store:
+        notes = store.notes
+        if name == "sums" and value and "n" not in value and value != "x":
+            value = {**notes["sums"], **value}
+        notes = {**notes, name: value}
+        if damage[name] is None:
+            del notes[name]
+        store.save({}, notes=notes)
+    before = look_around()
+    status, said = invoke(*command("table.csv", "out.csv"))
+    assert (status, said.count("\n")) == (1, 1)
+    assert "run.db is damaged: its note" in said or "something else has written" in said
+    assert look_around() == before
+
+
+def test_a_store_that_something_else_has_moved_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(world.folder)
+    for moment in ("between", "finished"):
+        fill(world.folder, world.built[moment, False].files)
+        with Store("run.db") as store:
+            store.save({}, store.offset + 1)
+        before = look_around()
+        status, said = invoke(*command("table.csv", "out.csv"))
+        assert (status, "something else has written to it" in said) == (1, True)
+        assert look_around() == before
+
+
 def test_a_report_of_a_run_that_has_just_begun(world: World) -> None:
     fill(world.folder, world.built["begun", False].files)
     assert invoke("report", "run.db", "--out", "r.html")[0] == 0
