@@ -262,6 +262,7 @@ def calibrate(
     from streamcal.calibration import IsotonicCalibrator
     from streamcal.keyed import KeyedCalibrator
     from streamcal.resume import Checkpoint
+    from streamcal.store import StoreError
 
     def make() -> "Calibrator":
         return IsotonicCalibrator(
@@ -306,8 +307,12 @@ def calibrate(
         }
         with _data_errors(table):
             checkpoint = Checkpoint(state, table, out, options)
-        output, run.checkpoint = checkpoint.output, checkpoint
-        run.row, run.written = checkpoint.row, totals.take_over(checkpoint.sums)
+            try:
+                run.written = totals.take_over(checkpoint.sums, checkpoint.row)
+            except ValueError as error:
+                checkpoint.store.close()
+                raise StoreError(f"{state} is damaged: its note `sums` {error}") from None
+        output, run.checkpoint, run.row = checkpoint.output, checkpoint, checkpoint.row
     bank = KeyedCalibrator(make, store=None if checkpoint is None else checkpoint.store)
     columns = [name for name in (score, label, weight, key) if name is not None]
     with _data_errors(table, output, lambda: run.written), checkpoint or contextlib.nullcontext():
@@ -1022,14 +1027,33 @@ class _Totals:
         counts = [written, self.rows]
         return {"counts": counts, "flags": flags, "weight": self._weight, "losses": losses}
 
-    def take_over(self, sums: dict[str, Any]) -> int:
-        """Go on from what `sums` returned, if anything; return how many rows were written."""
-        if not sums:
+    def take_over(self, sums: dict[str, Any], row: int) -> int:
+        """Go on from what `sums` returned at a row; return how many rows were written.
+
+        Raises
+        ------
+        ValueError
+            If it is not what `sums` returned; nothing but at row 0 may be nothing.
+        """
+        if not sums and not row:
             return 0
-        written, self.rows = sums["counts"]
-        self.binary, self.probabilities, self._in_range = sums["flags"]
+        try:
+            counts, flags, losses = sums["counts"], sums["flags"], sums["losses"]
+            numbers = [sums["weight"], *(number for pair in losses for number in pair)]
+            fits = (
+                [len(part) for part in (counts, flags, *losses)] == [2, 3, 2, 2, 2]
+                and all(type(count) is int and 0 <= count <= row for count in counts)
+                and all(isinstance(flag, bool) for flag in flags)
+                and all(type(number) in (int, float) for number in numbers)
+            )
+        except (KeyError, TypeError):
+            fits = False
+        if not fits:
+            raise ValueError(f"is {sums!r}")
+        written, self.rows = counts
+        self.binary, self.probabilities, self._in_range = flags
         self._weight = sums["weight"]
-        self._log, self._brier, self._own = map(np.array, sums["losses"])
+        self._log, self._brier, self._own = (np.array(pair, float) for pair in losses)
         return int(written)
 
     def lines(self) -> Iterator[str]:
@@ -1096,6 +1120,7 @@ def _reporter(
     from streamcal import tables
     from streamcal.report.content import Report, Section
     from streamcal.report.sections import of_store, of_table
+    from streamcal.resume import check_notes
     from streamcal.store import Store, is_store
 
     _check_there(source)
@@ -1111,6 +1136,8 @@ def _reporter(
     def of_run() -> Report:
         with Store(source, read_only=True) as store:
             found, notes = of_store(store), store.notes
+            if "table" in notes and "out" in notes:
+                check_notes(store)
         told = f"{source}"
         if "table" in notes and "out" in notes:
             state = "finished" if notes["finished"] else "not finished yet"

@@ -9,7 +9,9 @@ that are learned are passed over, and the run goes on. So the output is byte for
 would have written.
 
 Before ``NAME.partial`` is made, the store takes note that this run makes it. One that is there
-before belongs to somebody else, and the run is refused.
+before belongs to somebody else, and the run is refused. One that is there after the note, while
+nothing is committed, may be what a killed process has written: it is compared with what the run
+writes, byte by byte, and the run is refused, before any file is touched, where they differ.
 
 When all rows are written and committed, ``NAME.partial`` is renamed to ``NAME``, and the store
 takes note of that, too. A process that is killed in between leaves the rest to the next run, of
@@ -24,15 +26,16 @@ on there; if it is not as it was, the run is refused. When a run has come to its
 may follow: its rows go on from what has been learned.
 """
 
+import errno
 import hashlib
 import os
 import signal
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, BinaryIO, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +43,7 @@ from numpy.typing import NDArray
 from streamcal.engine import Pace
 from streamcal.keyed import KeyedCalibrator
 from streamcal.store import Stopped, Store, StoreError
-from streamcal.tables import Output, is_standard
+from streamcal.tables import Output, is_standard, sync_folder
 
 _BLOCK_BYTES = 1 << 20
 # What may lie beside a store: SQLite's files, the lock and what SQLite keeps beside that, and the
@@ -115,6 +118,7 @@ class _KeptOutput(Output):
         self._hash = _new_hash()
         self._finished: str | None = None  # the digest of an output that has its name already
         self._replaces: str | None = None  # the digest of the file that was there before
+        self._left: BinaryIO | None = None  # what a killed process has left, to be compared
 
     def check_free(self) -> None:
         """Raise `StoreError` if there is a partial file, which can't be of a run that begins."""
@@ -161,14 +165,20 @@ class _KeptOutput(Output):
         if not memoryview(data).nbytes:
             return 0
         self._begin()
-        size = super().write(data)
-        self._hash.update(data)
-        return size
+        self._add(data)
+        return memoryview(data).nbytes
 
     def sync(self) -> None:
         """Wait until what has been written is on the disk."""
         self._begin()
+        if self._left is not None:
+            self._differs()  # it is longer than what has been written
         super().sync()
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether nothing is left of a killed process that has not been compared."""
+        return self._left is None
 
     def flush(self) -> None:
         """Pass on to the system what has been written."""
@@ -181,13 +191,16 @@ class _KeptOutput(Output):
         return self.begun and super().closed
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._left is not None:
+            self._left.close()  # it stays as it is
         if self.begun:
             super().__exit__(kind, error, trace)
 
     def _begin(self) -> None:
         """Open the partial file, if that has not been done."""
-        if self.begun:
+        if self.begun or self._left is not None:
             return
+        self.opened = True
         if self._finished is not None:
             self._copy()
         elif self._good:
@@ -201,8 +214,48 @@ class _KeptOutput(Output):
                 self._replaces = self._found()
                 begun = {**self._begun_as, **self.notes(), "replaces": self._replaces}
                 self._store.save({}, 0, notes=begun)
+            self._create_or_compare()
+        self.begun = self._left is None
+
+    def _create_or_compare(self) -> None:
+        """Make the partial file, or open what a killed process has left of it."""
+        if not os.path.lexists(self._own):
             self._file = self._create(self._own)
-        self.begun = self.opened = True
+            return
+        self._prove(0, "")
+        self._left = open(self._own, "rb", buffering=0)  # noqa: SIM115
+        self._pass_on()
+
+    def _add(self, data: Any) -> None:
+        """Write ``data``, or compare it with what is there already."""
+        rest = memoryview(data).cast("B")
+        self._hash.update(rest)
+        while self._left is not None and rest.nbytes:
+            there = self._left.read(rest.nbytes)
+            if there != rest[: len(there)]:
+                self._differs()
+            self._good += len(there)
+            rest = rest[len(there) :]
+            self._pass_on()
+        if rest.nbytes:
+            super().write(rest)
+
+    def _pass_on(self) -> None:
+        """Open the partial file to be written where all that was left in it is compared."""
+        assert self._left is not None
+        if self._good == os.fstat(self._left.fileno()).st_size:
+            self._left.close()
+            self._left = None
+            self._file = open(self._own, "rb+", buffering=0)  # noqa: SIM115
+            self._file.seek(self._good)
+            sync_folder(self._own.parent)
+            self.begun = True
+
+    def _differs(self) -> NoReturn:
+        raise StoreError(
+            f"{self._own} is not what this run writes: nothing was changed;"
+            " move it away, and the same command goes on"
+        )
 
     def _is_begun(self) -> bool:
         notes = self._store.notes
@@ -222,12 +275,11 @@ class _KeptOutput(Output):
             self.check_free()
             self._store.save({}, notes={**self._store.notes, "copying": True})
         self._replaces = self._finished
-        self._file = self._create(self._own)
         self._good = 0
+        self._create_or_compare()
         with open(self._target, "rb") as source:
             while block := source.read(_BLOCK_BYTES):
-                super().write(block)
-                self._hash.update(block)
+                self._add(block)
 
     def _prove(self, length: int, digest: str) -> None:
         """Raise unless the partial file is our own: a plain file that begins with these bytes."""
@@ -302,11 +354,61 @@ def _hash_of(path: Path, length: int | None = None) -> "hashlib.blake2b":
 
 
 def _check_free(partial: Path, store: Path) -> None:
-    if os.path.lexists(partial):
+    """Raise unless the partial file is not there and can be made, before a store knows of it."""
+    try:
+        partial.lstat()
+    except FileNotFoundError:
+        if not partial.parent.is_dir():
+            raise
+        if not os.access(partial.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(partial)) from None
+    else:
         raise StoreError(
             f"{partial} is there already, and not of a run of {store}: move it away, or choose"
             " another --out"
         )
+
+
+def check_notes(store: Store) -> None:
+    """Raise `StoreError` unless the notes of a store are such as a run over a table leaves."""
+    notes = store.notes
+    for name, is_valid in _NOTES.items():
+        if name not in notes and name not in _NEWER_NOTES:
+            raise StoreError(f"{store.path} is damaged: its note `{name}` is missing")
+        if name in notes and not is_valid(notes[name]):
+            raise StoreError(f"{store.path} is damaged: its note `{name}` is {notes[name]!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+_NOTES: dict[str, Callable[[Any], bool]] = {
+    "table": lambda value: isinstance(value, str),
+    "out": lambda value: isinstance(value, str),
+    "options": lambda value: isinstance(value, dict),
+    "row": _is_count,
+    "seal": lambda value: isinstance(value, list) and all(map(_is_count, value)),
+    "sums": lambda value: isinstance(value, dict),
+    "finished": lambda value: isinstance(value, bool),
+    "length": _is_count,
+    "digest": lambda value: isinstance(value, str),
+    "replaces": lambda value: value is None or isinstance(value, str),
+    "whole": lambda value: isinstance(value, bool),
+    "copying": lambda value: isinstance(value, bool),
+}
+_NEWER_NOTES = ("digest", "replaces", "whole", "copying")  # older stores lack them
+
+
+def _is_empty(notes: Mapping[str, Any]) -> bool:
+    """Whether a run has begun, and neither is anything committed nor a file there."""
+    return not (
+        notes["finished"]
+        or notes.get("whole")
+        or notes["row"]
+        or notes["length"]
+        or os.path.lexists(f"{notes['out']}.partial")
+    )
 
 
 class Checkpoint:
@@ -378,6 +480,12 @@ class Checkpoint:
             return
         if "table" not in notes:
             raise StoreError(f"{path} is not of a run over a table")
+        check_notes(self.store)
+        if notes["row"] != self.store.offset:
+            raise StoreError(
+                f"{path} is at offset {self.store.offset:,}, but the run over {notes['table']} has"
+                f" left it at row {notes['row']:,}: something else has written to it"
+            )
         for name, value in self._begun_as["options"].items():
             before = notes["options"].get(name)
             if before != value:
@@ -386,6 +494,10 @@ class Checkpoint:
                     " what it has learned depends on that"
                 )
         out = self._begun_as["out"]
+        is_same = all(notes[name] == self._begun_as[name] for name in ("table", "out"))
+        if _is_empty(notes) and not is_same:
+            self.output.check_free()
+            return
         if notes["table"] != self._begun_as["table"]:
             if not (notes["finished"] or notes.get("whole")):
                 raise StoreError(
@@ -393,6 +505,11 @@ class Checkpoint:
                 )
             if not notes["finished"]:
                 self._finish(notes)
+            elif notes.get("copying") and os.path.lexists(f"{notes['out']}.partial"):
+                raise StoreError(
+                    f"{path} has begun to add what has come to {notes['table']}, in"
+                    f" {notes['out']}.partial: finish that first, or remove the file"
+                )
             self.output.check_free()
             return
         if notes["out"] != out:
@@ -416,6 +533,11 @@ class Checkpoint:
     def nothing_to_do(self) -> str:
         """Return a line about a run that `is_finished`."""
         table, out = self._begun_as["table"], self._begun_as["out"]
+        notes = dict(self.store.notes)
+        if notes.get("copying") and not os.path.lexists(f"{out}.partial"):
+            # A copy was begun, and is gone. If a file comes under its name it is no copy.
+            del notes["copying"]
+            self.store.save({}, notes=notes)
         told = (
             f"{self.store.path} is at the end of {table} (row {self.row:,}): there is nothing to do"
         )
@@ -470,6 +592,8 @@ class Checkpoint:
         if last:
             self._compare()
         passing_over = bool(self._learned) or self.is_finished
+        if not (last or self.output.is_compared):
+            passing_over = True  # what a killed process has left may still be of somebody else
         if not passing_over and (last or self._signal or self._pace.is_due()):
             with self._pace:
                 self.output.sync()

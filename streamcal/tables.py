@@ -33,7 +33,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TextIO, TypeAlias
 
@@ -334,8 +334,9 @@ class Output:
     Inside the ``with`` block what is written goes to ``NAME.partial``; after it that file is
     renamed to ``NAME``, and both are on the disk. Leaving the block by an exception leaves
     ``NAME.partial``, which ends with the last write that succeeded, and an older ``NAME`` as it
-    was. An older ``NAME.partial`` goes; what it was a link to stays. Standard output (``-``), pipes
-    and devices are written to directly: there is no name to withhold.
+    was. A ``NAME.partial`` that is there before may be of another run, and stays: then the file is
+    called ``NAME.partial2``, or by the next number that is free. Standard output (``-``), pipes and
+    devices are written to directly: there is no name to withhold.
 
     Parameters
     ----------
@@ -345,7 +346,8 @@ class Output:
     Attributes
     ----------
     partial : Path or None
-        The name until then; None where it is written to directly.
+        The name until then, which is certain inside the block; None where it is written to
+        directly.
     begun : bool
         Whether it is open or broken off: there is an output, and it is not whole.
 
@@ -373,16 +375,19 @@ class Output:
         elif self.partial is None:
             self._file = open(self.path, "wb", buffering=0)
         else:
-            self._file = self._create(self.partial)
+            first = self.partial
+            for number in count(2):
+                with contextlib.suppress(FileExistsError):
+                    self._file = self._create(self.partial)
+                    break
+                self.partial = first.with_name(f"{first.name}{number}")
         self.begun = True
         return self
 
     def _create(self, partial: Path) -> BinaryIO:
         """Make a new file, whose name is on the disk."""
-        # Not opened to be emptied: it may be a link to what is not ours.
-        partial.unlink(missing_ok=True)
         file = open(partial, "xb", buffering=0)  # noqa: SIM115
-        _sync_folder(partial.parent)
+        sync_folder(partial.parent)
         return file
 
     def sync(self) -> None:
@@ -431,7 +436,7 @@ class Output:
     def _name(self, partial: Path) -> None:
         """Give the whole file its name, which is on the disk then."""
         partial.replace(self._target)
-        _sync_folder(self._target.parent)
+        sync_folder(self._target.parent)
 
 
 def standard_output() -> BinaryIO:
@@ -451,7 +456,7 @@ def _standard(stream: TextIO | None, name: str) -> BinaryIO:
     return stream.buffer
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
     if os.name == "nt":
         return  # there is no such thing

@@ -24,14 +24,16 @@ from tests.test_resume import Crash, _Always, write_table
 N, BATCH = 60, 15
 OLDER = b"older " * 5000  # longer than any output
 FOREIGN = b"id,p,y,w,k,calibrated\nsomebody else's\n"
-MOMENTS = ("new", "begun", "between", "whole", "named", "finished", "growing")
+MOMENTS = ("new", "begun", "between", "whole", "named", "finished", "copying", "growing")
 """Before there was a store; then killed before the first commit, between commits, between the last
-one and the renaming, between that and the note of it, not at all, while a grown table goes on."""
+one and the renaming, between that and the note of it, not at all, when the output is copied for a
+table that has grown and nothing more is committed, while the grown table goes on."""
 
 
-def command(table: str, out: str) -> list[str]:
+def command(table: str, out: str, *, state: bool = True) -> list[str]:
     columns = ["--score", "p", "--label", "y", "--weight", "w", "--key", "k"]
     options = ["--state", "run.db", "--batch-rows", str(BATCH)]
+    options = options if state else []
     return ["calibrate", table, *columns, "--out", out, *options]
 
 
@@ -92,7 +94,7 @@ def build(moment: str, older: bool, text: bytes, patch: pytest.MonkeyPatch) -> N
     if moment == "new":
         return
     save, saves = Store.save, 0
-    last = {"begun": 1, "between": 3, "growing": 2}.get(moment)
+    last = {"begun": 1, "between": 3, "copying": 1, "growing": 2}.get(moment)
 
     def dying(self: Store, *args: Any, **kwargs: Any) -> None:
         nonlocal saves
@@ -107,11 +109,11 @@ def build(moment: str, older: bool, text: bytes, patch: pytest.MonkeyPatch) -> N
         raise Crash
 
     run = command("table.csv", "out.csv")
-    if moment in ("finished", "growing"):
+    if moment in ("finished", "copying", "growing"):
         assert invoke(*run)[0] == 0
     if moment == "finished":
         return
-    if moment == "growing":
+    if moment in ("copying", "growing"):
         Path("table.csv").write_bytes(text)
     with patch.context() as patched:
         patched.setattr(Store, "save", dying)
@@ -152,12 +154,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 build(moment, older, texts["grown"], patch)
                 files = {path.name: path.read_bytes() for path in folder.iterdir()}
                 committed, before = b"", OLDER if older else None
-                if moment != "new":
+                if moment not in ("new", "copying"):
                     with Store("run.db") as store:
                         length = store.notes["length"]
                     source = wholes["grown" if moment == "growing" else "table"]
                     committed = source[:length]
-                if moment == "growing":
+                if moment in ("copying", "growing"):
                     before = wholes["table"]
                 built[moment, older] = Built(files, committed, before)
         # What comes of the table that follows is the same wherever the one before was interrupted.
@@ -194,6 +196,9 @@ def test_the_moments_are_what_they_are_called(world: World) -> None:
         if moment == "growing":
             assert grown.startswith(partial)
             assert len(whole) < len(built.committed) < len(partial) < len(grown)
+        if moment == "copying":
+            assert grown.startswith(partial)
+            assert len(whole) < len(partial)
         lengths[moment] = len(built.committed)
     assert lengths["begun"] == 0 < lengths["between"] < lengths["whole"] == len(whole)
     assert not any(name.endswith("-wal") for built in world.built.values() for name in built.files)
@@ -250,15 +255,17 @@ CHANGES: dict[str, Callable[[Path], Any]] = {
     "a link to the store": afresh(lambda path: path.symlink_to("run.db")),
     "a hard link to the store": afresh(lambda path: path.hardlink_to("run.db")),
 }
-COMMANDS = ("again", "grown", "other")
+COMMANDS = ("again", "grown", "other", "stateless")
 
 
 def cells() -> Iterator[Any]:
     for moment, older, out, partial, following in product(
         MOMENTS, (False, True), CHANGES, CHANGES, COMMANDS
     ):
-        is_named = moment in ("named", "finished", "growing")
-        has_partial = moment in ("begun", "between", "whole", "growing")
+        is_named = moment in ("named", "finished", "copying", "growing")
+        has_partial = moment in ("begun", "between", "whole", "copying", "growing")
+        if following == "stateless" and (out != "as left" or moment not in ("new", "between")):
+            continue  # what it makes of --out and where the runs before stand are not related
         if out in NEEDS_A_FILE and not (older or is_named):
             continue
         if partial in NEEDS_A_FILE and not has_partial:
@@ -301,7 +308,14 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
     def is_same_as(name: str) -> bool:
         return Path(name).exists() and linked.exists() and linked.samefile(name)
 
+    result = world.wholes[
+        "grown" if following == "grown" or moment in ("copying", "growing") else "table"
+    ]
     refused = {status: Due(status, "", {}) for status in (1, 2)}
+    if following == "stateless":
+        if Path("out.csv.partial").exists() and Path("out.csv.partial").samefile("table.csv"):
+            return refused[2]
+        return Due(0, "rows calibrated", {"out.csv": result})
     if following != "other":
         # What is named by --out can't be the output of a run that is resumed.
         mine = [linked, linked.with_name(f"{linked.name}.partial")]
@@ -311,9 +325,12 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
         if any(a.exists() and b.exists() and a.samefile(b) for a in mine for b in apart):
             return refused[2]
     whole = world.wholes["table"]
-    result = world.wholes["grown" if following == "grown" or moment == "growing" else "table"]
     done = Due(0, "rows calibrated", {"out.csv": result, "out.csv.partial": None})
-    ours = partial.kind == "file" and partial.content.startswith(built.committed)
+    ours = partial.kind == "file" and (
+        partial.content.startswith(built.committed)
+        if built.committed
+        else result.startswith(partial.content)  # it must be what the run would write
+    )
     ours = ours and os.lstat("out.csv.partial").st_nlink == 1
     replaceable = out.kind == "missing" or (out.kind == "file" and out.content == built.before)
 
@@ -326,7 +343,12 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
         return Due(0, "rows calibrated", {name: result})
     if following == "other":
         follows = {"next.csv": world.wholes["other"]}
-        if moment in ("begun", "between", "growing"):
+        if moment in ("begun", "copying") and partial.kind == "missing":
+            # Nothing was committed and nothing is left: it has not begun.
+            if moment == "begun":
+                follows = {"next.csv": next_of(world, moment)}
+            return Due(0, "rows calibrated", follows)
+        if moment in ("begun", "between", "copying", "growing"):
             return Due(1, "finish that first", {})
         if moment == "whole" and partial.kind != "missing":
             if not (ours and replaceable):
@@ -347,8 +369,10 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
         return done if is_whole and partial.kind == "missing" else refused[1]
     if moment == "named":
         return refused[1]
-    if moment == "begun":
+    if moment in ("begun", "copying"):
         plain = partial.kind == "missing" or ours
+        if moment == "copying" and out.kind == "missing":
+            return refused[1]  # what was to be copied is gone
         return done if plain and replaceable else refused[1]
     return done if ours and replaceable else refused[1]
 
@@ -387,7 +411,7 @@ def test_what_is_not_ours_is_never_changed(
     run = (
         command("other.csv", "next.csv")
         if following == "other"
-        else command("table.csv", "out.csv")
+        else command("table.csv", "out.csv", state=following != "stateless")
     )
     status, said = invoke(*run)
     after = look_around()
@@ -397,6 +421,7 @@ def test_what_is_not_ours_is_never_changed(
         assert said.count("\n") == 1, said
     # The store alone may change beside what must: it takes note of what has been done.
     noted = expected.status == 0 and not (moment == "finished" and not expected.changed)
+    noted = noted and following != "stateless"
     for name in before.keys() | after.keys() | expected.changed.keys():
         if name in expected.changed:
             data = expected.changed[name]
@@ -404,7 +429,7 @@ def test_what_is_not_ours_is_never_changed(
             assert after.get(name, File("missing", None))[:2] == wanted[:2], name
         elif not (name == "run.db" and noted):
             assert after.get(name) == before.get(name), name
-    if expected.changed and following != "other" and "as left" == out == partial:
+    if expected.changed and following in ("again", "grown") and "as left" == out == partial:
         # And now there is nothing to do, whatever becomes of the output.
         assert "there is nothing to do" in invoke(*run)[1]
 
@@ -516,6 +541,7 @@ def test_a_partial_file_of_somebody_else_is_moved_away_and_it_goes_on(apart: Pat
 def test_an_output_without_a_state_is_not_written_through_a_link(apart: Path) -> None:
     for make in (Path.symlink_to, Path.hardlink_to):
         Path("foreign.csv").write_bytes(FOREIGN)
+        Path("n.csv.partial").unlink(missing_ok=True)
         make(Path("n.csv.partial"), "foreign.csv")
         assert invoke(*CALIBRATE, "--out", "n.csv")[0] == 0
         assert Path("foreign.csv").read_bytes() == FOREIGN
@@ -525,6 +551,113 @@ def test_an_output_without_a_state_is_not_written_through_a_link(apart: Path) ->
         column = ["--prob", "p"] if told == "decide" else CALIBRATE[4:]
         status, said = invoke(told, "t.csv", *column, "--out", "loop.csv")
         assert (status, "Too many levels of symbolic links" in said) == (2, True)
+
+
+def test_two_outputs_of_one_name_at_once_are_both_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with tables.Output(path) as one:
+        one.write(b"one")
+        with tables.Output(path) as two:
+            two.write(b"two")
+            assert one.partial != two.partial
+        assert path.read_bytes() == b"two"
+    assert path.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+NO_FILE = ["no/out.csv", f"{'x' * 250}.csv"]
+
+
+@pytest.mark.parametrize("out", NO_FILE, ids=["no folder", "too long"])
+@pytest.mark.parametrize("table", ["t.csv", "u.csv"])
+def test_an_output_that_cannot_be_made_leaves_the_store_as_it_is(
+    apart: Path, table: str, out: str
+) -> None:
+    shutil.copy("t.csv", "u.csv")
+    store = "run.db" if table == "u.csv" else "new.db"  # one with a table before, or a new one
+    run = command(table, out, state=False)
+    before = look_around()
+    assert invoke(*run, "--state", store)[0] != 0
+    assert look_around() == before
+    assert invoke(*command(table, "n.csv", state=False), "--state", store)[0] == 0
+
+
+def test_a_run_of_which_nothing_is_there_may_get_another_output(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(world.folder)
+    fill(world.folder, world.built["begun", False].files)
+    run = command("table.csv", "n.csv")
+    assert "belongs to the output" in invoke(*run)[1]
+    Path("out.csv.partial").unlink()
+    assert invoke(*run)[0] == 0
+    assert Path("n.csv").read_bytes() == world.wholes["table"]
+
+
+def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resume, "Pace", _Always)
+    monkeypatch.chdir(world.folder)
+    fill(world.folder, world.built["copying", False].files)
+    grown = Path("table.csv").read_bytes()
+    Path("out.csv.partial").unlink()
+    Path("table.csv").write_bytes(world.built["finished", False].files["table.csv"])
+    assert "there is nothing to do" in invoke(*command("table.csv", "out.csv"))[1]
+    Path("table.csv").write_bytes(grown)
+    Path("out.csv.partial").write_bytes(FOREIGN)
+    before = look_around()
+    assert "is there already" in invoke(*command("table.csv", "out.csv"))[1]
+    assert look_around() == before
+
+
+DAMAGED = [
+    *({name: None} for name in ("out", "options", "row", "seal", "sums", "finished", "length")),
+    *({name: "x"} for name in ("options", "row", "seal", "sums", "finished", "length", "whole")),
+    *({name: []} for name in ("table", "out", "options", "sums", "digest", "replaces")),
+    *({name: -1} for name in ("row", "length")),
+    {"row": 3},
+    {"sums": {}},
+    {"sums": {"n": "x"}},
+    *({"sums": {name: None}} for name in ("counts", "flags", "weight", "losses")),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=str)
+def test_damaged_notes_are_a_line(
+    world: World, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]
+) -> None:
+    """None stands for what is missing; of the sums one part is replaced."""
+    monkeypatch.chdir(world.folder)
+    fill(world.folder, world.built["between", False].files)
+    ((name, value),) = damage.items()
+    with Store("run.db") as store:
+        notes = store.notes
+        if name == "sums" and value and "n" not in value and value != "x":
+            value = {**notes["sums"], **value}
+        notes = {**notes, name: value}
+        if damage[name] is None:
+            del notes[name]
+        store.save({}, notes=notes)
+    before = look_around()
+    status, said = invoke(*command("table.csv", "out.csv"))
+    assert (status, said.count("\n")) == (1, 1)
+    assert "run.db is damaged: its note" in said or "something else has written" in said
+    assert look_around() == before
+
+
+def test_a_store_that_something_else_has_moved_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(world.folder)
+    for moment in ("between", "finished"):
+        fill(world.folder, world.built[moment, False].files)
+        with Store("run.db") as store:
+            store.save({}, store.offset + 1)
+        before = look_around()
+        status, said = invoke(*command("table.csv", "out.csv"))
+        assert (status, "something else has written to it" in said) == (1, True)
+        assert look_around() == before
 
 
 def test_a_report_of_a_run_that_has_just_begun(world: World) -> None:
