@@ -137,6 +137,7 @@ def test_budget_of_one():
         ({"gamma": "1"}, TypeError, "gamma"),
         ({"degree": 1.5}, ValueError, "degree"),
         ({"degree": 0}, ValueError, "degree"),
+        ({"degree": 101}, ValueError, "degree"),
         ({"coef0": math.inf}, ValueError, "coef0"),
         ({"budget": 0}, ValueError, "budget"),
         ({"drop": "newest"}, ValueError, "drop"),

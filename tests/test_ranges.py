@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import math
 import os
+import random
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,40 @@ def test_a_window_of_thresholds_knows_what_a_heavy_sample_has_hidden() -> None:
     for score, y, w in [(1.0, 1, 1e40), (1.0, 1, 1.0), (0.0, 0, 3.0), (0.0, 1, 1.0)]:
         eum.learn_one(score, y, w)
     assert (eum.threshold, eum.utility) == (1.0, pytest.approx(2 / 3))
+
+
+def test_a_window_of_thresholds_is_that_of_its_samples_alone() -> None:
+    """Digits were lost in the sum of one class where that of both had kept its own."""
+    events = [(0.0, 1, 1e60), (0.5, 1, 2.0), (0.0, 1, 1.0), (0.0, 0, 1e60)]
+    eum = EUMThreshold("f1", window=3)
+    for event in events:
+        eum.learn_one(*event)
+    assert eum.utility == pytest.approx(0.8)
+    # Each weight is a small part of the one before, so that digits go little by little.
+    eum = EUMThreshold("f1", window=2)
+    for i in range(12):
+        eum.learn_one(1.0, 1, 10.0 ** (-5 * i))
+    eum.learn_one(0.0, 0, 1e-55)
+    assert (eum.threshold, eum.utility) == (1.0, 1.0)
+    assert eum.curve().utilities.tolist() == [0.0, 1.0, pytest.approx(2 / 3)]
+
+
+@pytest.mark.parametrize("half_life", [None, 0.5])
+@pytest.mark.parametrize("exponents", [(0, 59, 30, -30), range(0, -25, -5)], ids=str)
+def test_windows_of_thresholds_drawn_at_random(half_life: float | None, exponents: Any) -> None:
+    for seed in range(30 * N_PROGRAMS):
+        draw = random.Random(seed)
+        window = draw.choice([2, 3, 4, 6])
+        options: Any = {"window": window, "half_life": half_life}
+        eum = EUMThreshold("f1", **options)
+        events = []
+        for _ in range(draw.randrange(3, 15)):
+            weight = draw.choice([1.0, 2.0, 0.3]) * 10.0 ** draw.choice(exponents)
+            events.append((draw.choice([0.0, 0.5, 1.0]), draw.randint(0, 1), weight))
+            eum.learn_one(*events[-1])
+            fresh = EUMThreshold("f1", **options)
+            fresh.learn_many(*zip(*events[-window:], strict=True))
+            assert eum.utility == pytest.approx(fresh.utility, abs=1e-9), (seed, events)
 
 
 def test_light_samples_outlast_a_scaling_of_the_weights() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -459,6 +460,10 @@ def test_the_server_answers_its_own_page_only():
             connection.endheaders()
             assert connection.getresponse().status == 421
             connection.close()
+        for line in ("bad header", "bad header\r\nHost: evil.example", " Host: evil.example"):
+            with socket.create_connection((watch.HOST, server.server_port)) as raw:
+                raw.sendall(f"GET / HTTP/1.1\r\nHost: {mine}\r\n{line}\r\n\r\n".encode())
+                assert b" 421 " in raw.makefile("rb").readline()
         assert ask(server, "/../etc/passwd")[0] == 404
         assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))

@@ -188,6 +188,39 @@ def test_unsorted_extrema_are_solved_anew():
     assert StreamingThresholds(8, "zero-one")._links[kernels.KIND] == kernels.MIN_PLUS
 
 
+def test_extrema_that_rounding_unsorts_are_solved_anew():
+    stream = StreamingThresholds(3, "absolute")
+    samples = [(0.5, 1, 0.3), (1.0, 1, 1e-18), (0.25, 2, 0.3)]
+    for sample in samples:
+        stream.learn_one(*sample)
+    assert stream.risk == pytest.approx(0.3)
+    answers = [stream.predict_one(score) for score, _, _ in samples]
+    assert answers == stream.predict_many([score for score, _, _ in samples]).tolist()
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_weights_of_all_sizes_cost_no_more_than_rounding(data):
+    n_labels = data.draw(st.sampled_from([3, 4, 9]))
+    loss = LOSSES[data.draw(st.sampled_from(sorted(LOSSES)))]
+    window = data.draw(st.sampled_from([None, 4]))
+    stream, samples = StreamingThresholds(n_labels, loss, window=window), []
+    weights = st.sampled_from([0.3, 0.9, 1.0, 1e-18, 1e-16, 1e17])
+    for _ in range(data.draw(st.integers(1, 12))):
+        score, label = data.draw(st.integers(0, 6)) / 4, data.draw(st.integers(1, n_labels))
+        samples.append((score, label, data.draw(weights)))
+        stream.learn_one(*samples[-1])
+        scores, labels, w = map(np.array, zip(*samples[-(window or 99) :], strict=True))
+        table = loss.table(n_labels)
+        batch = optimal_thresholds(scores, labels, n_labels, loss=loss, w=w, method="dp")
+        thresholds = stream.thresholds
+        assert thresholds.tolist() == sorted(thresholds)
+        found = 1 + np.searchsorted(thresholds, scores, side="right")
+        rounding = 1e-13 * table.max() * w.sum()
+        assert total_cost(found, labels, table, w) <= batch.risk + rounding
+        assert [stream.predict_one(score) for score in scores] == found.tolist()
+
+
 # What may come ----------------------------------------------------------------------------------
 
 

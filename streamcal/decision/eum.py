@@ -32,7 +32,8 @@ from streamcal.calibration._slots import Tree, check_slots, check_tree, read_que
 from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.decision.metrics import as_parameter, get_metric
 from streamcal.kernels import array_index as index
-from streamcal.kernels.confusion_index import LOST, NEED_ROOM, best_threshold, change, walk
+from streamcal.kernels.confusion_index import NEED_ROOM, best_threshold, change, walk
+from streamcal.metrics._base import ExactSum
 
 Vector = NDArray[np.float64]
 
@@ -106,6 +107,7 @@ class EUMThreshold(Stateful, Cloned):
         self._rate = 1.0 if half_life is None else 2.0 ** (1.0 / half_life)
         self._growth = 1.0
         self._recent: deque[tuple[float, float, float]] = deque()
+        self._sums: dict[float, tuple[ExactSum, ExactSum]] = {}  # of what is recent, by score
         self._best: tuple[float, float] | None = None
         self._clear(8)
 
@@ -221,6 +223,7 @@ class EUMThreshold(Stateful, Cloned):
             require((n_held == counts).all(), "counts must be those of the window")
         self._growth = growth
         self._recent = deque(map(tuple, recent.tolist()))
+        self._sums = _sum_up(self._recent)
         self._clear(max(8, int((tree.shape != index.INNER).sum()) + 1))
         transfer.build_tree(self._data, self._links, tree.shape, tree.keys)
         for (score, positive, negative), count in zip(slots.tolist(), counts.tolist(), strict=True):
@@ -235,18 +238,21 @@ class EUMThreshold(Stateful, Cloned):
         self._change(score, w * y, w * (1.0 - y), 1)
         if self.window is not None:
             self._recent.append((score, w * y, w * (1.0 - y)))
+            _count_in(self._sums, *self._recent[-1])
             if len(self._recent) > self.window:
-                old, positive, negative = self._recent.popleft()
-                if self._change(old, -positive, -negative, -1) == LOST:
-                    self._sum_anew(old)
+                self._forget(*self._recent.popleft())
         self._best = None
 
-    def _sum_anew(self, score: float) -> None:
-        """Make the sums of a score those of its samples in the window."""
-        held = np.array([sample[1:] for sample in self._recent if sample[0] == score])
-        positive, negative = held.sum(axis=0).tolist()
-        self._change(score, -math.inf, -math.inf, 0)  # sums never fall below 0
-        self._change(score, positive, negative, 0)
+    def _forget(self, score: float, positive: float, negative: float) -> None:
+        """Forget a sample that leaves the window."""
+        # What is left beside a heavy sample has lost digits, so its sums are not differences.
+        self._change(score, -math.inf, -math.inf, -1)  # sums never fall below 0
+        _count_in(self._sums, score, -positive, -negative)
+        left = [total.value for total in self._sums[score]]
+        if any(left):
+            self._change(score, *left, 0)
+        else:
+            del self._sums[score]
 
     def _change(self, score: float, positive: float, negative: float, n: int) -> int:
         status = change(self._data, self._links, score, positive, negative, n)
@@ -264,6 +270,7 @@ class EUMThreshold(Stateful, Cloned):
         walk(self._data, self._links, slots)
         slots[:, 1:] /= self._growth
         self._recent = deque((s, p / self._growth, q / self._growth) for s, p, q in self._recent)
+        self._sums = _sum_up(self._recent)
         self._growth = 1.0
         held = {} if self.window is None else _count(self._recent)
         self._clear(8)
@@ -282,3 +289,21 @@ def _count(samples: deque[tuple[float, float, float]]) -> dict[float, int]:
     for score, _, _ in samples:
         held[score] = held.get(score, 0) + 1
     return held
+
+
+def _count_in(
+    sums: dict[float, tuple[ExactSum, ExactSum]], score: float, positive: float, negative: float
+) -> None:
+    if score not in sums:
+        sums[score] = ExactSum(), ExactSum()
+    sums[score][0].add(positive)
+    sums[score][1].add(negative)
+
+
+def _sum_up(
+    samples: deque[tuple[float, float, float]],
+) -> dict[float, tuple[ExactSum, ExactSum]]:
+    sums: dict[float, tuple[ExactSum, ExactSum]] = {}
+    for sample in samples:
+        _count_in(sums, *sample)
+    return sums

@@ -40,9 +40,7 @@ from streamcal.kernels.confusion import KIND, SEC, utility
 Vector = NDArray[np.float64]
 
 POSITIVE, NEGATIVE = 1, 2  # in a slot
-DONE, NEED_ROOM, UNKNOWN, LOST = range(4)
-# Where less than this share of a removed weight is left, the rest has lost digits.
-CANCELLED = 1e-6
+DONE, NEED_ROOM, UNKNOWN = range(3)
 
 
 @helper
@@ -80,10 +78,7 @@ def _refresh(data: Data, links: Links) -> None:
 
 @kernel("int64(float64[::1], int64[::1], float64, float64, float64, int64)")
 def change(data: Data, links: Links, score: float, positive: float, negative: float, n: int) -> int:
-    """Add to the sums and the count of a score; a score without samples leaves. O(log n).
-
-    LOST: it is done, but so much was taken away that what is left has lost digits.
-    """
+    """Add to the sums and the count of a score; a score without samples leaves. O(log n)."""
     c = index.find_chunk(data, links, score)
     slot = index.find_slot(data, links, c, score)
     if not index.holds(data, links, c, slot, score):
@@ -103,16 +98,13 @@ def change(data: Data, links: Links, score: float, positive: float, negative: fl
     links[counts] += n
     data[at + POSITIVE] = max(0.0, data[at + POSITIVE] + positive)
     data[at + NEGATIVE] = max(0.0, data[at + NEGATIVE] + negative)
-    status = DONE
     if links[counts] <= 0:
         index.close_slot(data, links, c, slot)
         c = index.settle_after_removal(data, links, c)
-    elif data[at + POSITIVE] + data[at + NEGATIVE] < -CANCELLED * (positive + negative):
-        status = LOST
     if c != NONE:
         _fold(data, links, c)
     _refresh(data, links)
-    return status
+    return DONE
 
 
 @kernel("void(float64[::1], int64[::1], float64[:, ::1])")

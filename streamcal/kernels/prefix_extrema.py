@@ -624,8 +624,11 @@ def read(data: Data, links: Links, queue: Queue, rows: Rows, out: Data) -> bool:
 
 @kernel(f"int64({INDEX}, float64)")
 def label_of(data: Data, links: Links, queue: Queue, rows: Rows, score: float) -> int:
-    """Return the label (from 0) of a score by EXTREMA that are sorted; O(log K log n)."""
+    """Return the label (from 0) of a score by EXTREMA, NONE if unsorted; O(K + log K log n)."""
     low, high = 0, links[N_LABELS] - 1
+    for k in range(1, high):
+        if _end(links, rows, k) < _end(links, rows, k - 1):
+            return NONE
     while low < high:
         k = (low + high) >> 1
         below = _end(links, rows, k)

@@ -29,6 +29,7 @@ from streamcal._validation import (
 from streamcal.kernels import cusum as kernels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features
 
+MOST_DEGREE = 100  # powers of more leave the range of floats for ordinary samples
 KERNELS = ("linear", "rbf", "polynomial")
 DROPS = ("oldest", "smallest")
 
@@ -54,7 +55,7 @@ class KernelCuSumRank(RankLearner):
     gamma, coef0 : float
         Parameters of the kernel; ``gamma`` positive.
     degree : int
-        The degree of the polynomial, positive.
+        The degree of the polynomial, from 1 to 100.
     budget : int, optional
         The most samples that are kept; None: all that were ever mistaken.
     drop : {"oldest", "smallest"}
@@ -110,8 +111,8 @@ class KernelCuSumRank(RankLearner):
         if not as_score(gamma, "gamma") > 0.0:
             raise ValueError(f"`gamma` must be a positive number, got {gamma}")
         as_score(coef0, "coef0")
-        if not as_number(degree, "degree").is_integer() or degree < 1:
-            raise ValueError(f"`degree` must be a positive int, got {degree}")
+        if not as_number(degree, "degree").is_integer() or not 1 <= degree <= MOST_DEGREE:
+            raise ValueError(f"`degree` must be an int from 1 to {MOST_DEGREE}, got {degree}")
         check_window(budget, "budget")
         check_choice(drop, "drop", DROPS)
         self.kernel = kernel

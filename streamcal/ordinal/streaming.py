@@ -79,6 +79,8 @@ class StreamingThresholds(Stateful, Cloned):
     well, which are optimal whenever they are sorted, and solves anew when they are not and somebody
     asks.
 
+    Where rounding alone unsorts the extrema of a convex loss, it is solved anew as well.
+
     Integer weights and losses give exact sums. Other sums are added up along a balanced tree, never
     subtracted, so they are right to a few units in the last place.
 
@@ -219,6 +221,12 @@ class StreamingThresholds(Stateful, Cloned):
             weight as it stands now.
         TypeError
             If an argument is not a number; nothing changes.
+
+        Notes
+        -----
+        Without a window the samples of a score are known by their sums alone. What a sample weighs
+        is lost there beside one that weighs 10¹⁷ times as much, and it does not come back when the
+        heavy one is taken back. A window still knows it.
         """
         self._complete(kernels.UNLEARN, kernels.REFUSED, score, label, w)
         self._solved = None
@@ -268,7 +276,7 @@ class StreamingThresholds(Stateful, Cloned):
         self._solved = None
 
     def predict_one(self, score: float) -> int | None:
-        """Return the label of a score; None before anything is learned. O(log K log n_scores).
+        """Return the label of a score; None before anything is learned; O(K + log K log n_scores).
 
         Raises
         ------
@@ -281,7 +289,9 @@ class StreamingThresholds(Stateful, Cloned):
         if not self.n_scores:
             return None
         if self._convex:
-            return 1 + kernels.label_of(self._data, self._links, self._queue, self._rows, number)
+            at = kernels.label_of(self._data, self._links, self._queue, self._rows, number)
+            if at != index.NONE:
+                return 1 + at
         return 1 + int(np.searchsorted(self._optimum(), number, side="right"))
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.int64]:
@@ -332,8 +342,6 @@ class StreamingThresholds(Stateful, Cloned):
         thresholds = np.empty(self.n_labels - 1)
         if kernels.read(self._data, self._links, self._queue, self._rows, thresholds):
             return thresholds
-        if self._convex:  # rounding alone has unsorted them
-            return np.sort(thresholds)
         self._solved = self._solve()
         return self._solved
 

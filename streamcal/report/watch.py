@@ -102,7 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         names = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or hosts[0] not in names:
+        # The parser stops at a line that is no header, and the body would hold the rest.
+        broken = self.headers.defects or self.headers.get_payload()
+        if broken or len(hosts) != 1 or hosts[0] not in names:
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
             return
         path, _, query = self.path.partition("?")
