@@ -1,7 +1,7 @@
 """An ordered index of distinct scores: chunks of sorted slots under a weight-balanced tree.
 
-The same structure as `streamcal.kernels.score_index`, on NumPy arrays, for the kernels that are still
-on numba: `streamcal.kernels.prefix_extrema` folds up its tree what ordinal thresholds need, and
+The same structure as `streamcal.kernels.score_index`, on NumPy arrays, for the kernels that are
+still on numba: `streamcal.kernels.prefix_extrema` folds up what ordinal thresholds need, and
 `streamcal.kernels.confusion_index` what decisions need.
 
 Slots. A distinct score takes one slot of `SLOT` floats: the score and two floats of the owner, such
