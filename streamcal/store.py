@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import DIGEST, Stateful, as_int, check, restore
+from streamcal._validation import MOST_COUNT
 
 _APPLICATION = 0x5743414C  # what the file's header says it is: "WCAL"
 _VERSION = 1
@@ -702,4 +703,6 @@ def _as_bytes(key: Any, state: Any) -> bytes:
 def _as_offset(offset: Any) -> int:
     if isinstance(offset, bool) or not hasattr(offset, "__index__") or offset < 0:
         raise ValueError(f"`offset` must be a non-negative int, got {offset!r}")
+    if offset > MOST_COUNT:  # `refresh` would take it for damage
+        raise ValueError(f"`offset` must be at most 2**53, got {offset!r}")
     return int(offset)

@@ -142,6 +142,11 @@ def test_many_commits(path: Path) -> None:
         ({"states": {"\ud800": mark(1)}}, ValueError, "surrogates"),
         ({"offset": -1}, ValueError, "`offset` must be a non-negative int, got -1"),
         ({"offset": 1.0}, ValueError, "`offset` must be a non-negative int, got 1.0"),
+        (
+            {"offset": 2**53 + 1},
+            ValueError,
+            r"`offset` must be at most 2\*\*53, got 9007199254740993",
+        ),
         ({"offset": True}, ValueError, "`offset` must be a non-negative int, got True"),
         ({"notes": {"a": object()}}, TypeError, "JSON"),
         ({"forget": "1"}, TypeError, "`forget` must be keys, not one, got .1."),
@@ -157,6 +162,13 @@ def test_bad_arguments_change_nothing(
         assert_holds(store, 1)
     with Store(path) as store:
         assert_holds(store, 1)
+
+
+def test_the_greatest_offset_is_read_again(path: Path) -> None:
+    with Store(path) as store:
+        store.save({}, 2**53)
+    with Store(path) as store:
+        assert store.offset == 2**53
 
 
 def test_learners_that_need_more_are_named(path: Path) -> None:
