@@ -28,6 +28,8 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -38,6 +40,7 @@ from streamcal._validation import MOST_COUNT
 
 _APPLICATION = 0x5743414C  # what the file's header says it is: "WCAL"
 _VERSION = 1
+_SQLITE = b"SQLite format 3\0"  # how its databases begin
 _SCHEMA = """
 CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB);
 CREATE TABLE directory (key TEXT PRIMARY KEY, digest BLOB, place INTEGER) WITHOUT ROWID;
@@ -45,7 +48,14 @@ CREATE TABLE states (place INTEGER PRIMARY KEY, data BLOB);
 """
 
 
-_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database
+# What SQLite keeps beside a database, and how these files begin; of an index as it is in memory.
+_BEGINNINGS = {
+    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    "-shm": ((3_007_000).to_bytes(4, sys.byteorder),),
+    "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
+}
+_BESIDE = tuple(_BEGINNINGS)
+_PARTIAL = ".partial"  # what a database is called until it is whole
 
 
 class StoreError(ValueError):
@@ -94,8 +104,9 @@ class Store:
     ------
     StoreError
         If the file is damaged, no store, of a newer version, in use by another writer, or can't be
-        read or made; if it is to be written and has a second name (a hard link), under which
-        another writer would not be noticed.
+        read or made; if it is to be made and ``NAME.partial`` or ``NAME-wal`` and its like are
+        there and may be somebody else's; if it is to be written and has a second name (a hard
+        link), under which another writer would not be noticed.
 
     Notes
     -----
@@ -435,7 +446,8 @@ class Store:
         Raises
         ------
         StoreError
-            If it can't be written, or the other file is a store in use.
+            If it can't be written, or the other file is a store in use; if files are in the way, as
+            when a store is made.
         """
         with self._mutex, self._faults(f"copied to {path}"):
             target = _target(Path(path))
@@ -535,7 +547,7 @@ def is_store(path: Path) -> bool:
     """
     try:
         with open(path, "rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+            return file.read(16) == _SQLITE
     except OSError:
         return False
 
@@ -594,7 +606,8 @@ def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
 
     The caller holds the lock, so nobody has the old one open for writing.
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + _PARTIAL)
+    _check_free(path, partial)
     _remove(partial)
     try:
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
@@ -608,6 +621,47 @@ def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
     except BaseException:
         _remove(partial)
         raise
+
+
+def _check_free(path: Path, partial: Path) -> None:
+    """Raise if a file would be removed that no store has left: `_replacing` removes what it finds.
+
+    What a killed process left under the partial name is recognised by how it begins, or by zeros,
+    which a loss of power leaves of what was not on the disk yet. Beside a database there may be its
+    log; without the database nobody knows whose log it is.
+    """
+    foreign = [] if _is_left(partial, None) else [partial]
+    for rest, beginnings in _BEGINNINGS.items():
+        beside, log = (file.with_name(file.name + rest) for file in (partial, path))
+        foreign += [] if _is_left(beside, beginnings) else [beside]
+        if not is_store(path):
+            foreign += [] if _is_left(log, beginnings if rest == "-shm" else ()) else [log]
+    if foreign:
+        raise StoreError(
+            f"{path} can't be made: {foreign[0]} is there and may be somebody else's; move it away"
+        )
+
+
+def _is_left(path: Path, beginnings: tuple[bytes, ...] | None) -> bool:
+    """Return whether a file is missing or empty, or begins as it should; None: as a store does.
+
+    A byte that was not on the disk yet may be zero.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+    except FileNotFoundError:
+        return True
+    with open(path, "rb") as file:
+        head = file.read(100)  # the header of a database
+    if beginnings is None:
+        if head.startswith(_SQLITE):
+            return int.from_bytes(head[68:72], "big") == _APPLICATION
+        beginnings = (_SQLITE,)
+    return not any(head) or any(
+        all(got in (0, byte) for got, byte in zip(head, beginning, strict=False))
+        for beginning in beginnings
+    )
 
 
 def _without_log(path: Path) -> None:

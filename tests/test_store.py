@@ -313,6 +313,56 @@ def test_backup_is_refused_where_a_store_is_in_use(path: Path, tmp_path: Path) -
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [f"{of}{rest}" for of in ("", ".partial") for rest in ("", "-wal", "-shm", "-journal")][1:],
+)
+def test_files_of_others_are_not_removed(path: Path, tmp_path: Path, ending: str) -> None:
+    made, target = tmp_path / "made.db", tmp_path / "copy.db"
+
+    def refused(file: Path, use: Callable[[], object]) -> None:
+        for content in (b"MINE", b"SQLite format 3\0" * 300):
+            foreign = file.with_name(file.name + ending)
+            foreign.write_bytes(content)
+            with pytest.raises(StoreError, match="somebody else's; move it away") as caught:
+                use()
+            assert str(foreign) in str(caught.value)
+            assert foreign.read_bytes() == content
+            assert not file.exists()
+            foreign.unlink()
+        use()
+
+    refused(made, lambda: Store(made).close())
+    with Store(path) as store:
+        commit(store, 1)
+        refused(target, lambda: store.backup(target))
+
+
+def test_a_log_without_its_store_is_not_removed(path: Path, tmp_path: Path) -> None:
+    """Somebody has moved the store that a killed process left, but not what was in its log."""
+    with Store(tmp_path / "other.db") as other:
+        commit(other, 1)
+        shutil.copy(f"{other.path}-wal", f"{path}-wal")
+    before = path.with_name("run.db-wal").read_bytes()
+    with pytest.raises(StoreError, match=r"run\.db-wal is there and may be somebody else's"):
+        Store(path)
+    assert path.with_name("run.db-wal").read_bytes() == before
+
+
+@pytest.mark.parametrize("left", ["empty", "zeros", "a store"])
+def test_what_a_killed_process_left_is_made_anew(path: Path, tmp_path: Path, left: str) -> None:
+    filled(tmp_path / "other.db", 3)
+    whole = (tmp_path / "other.db").read_bytes()
+    partial = path.with_name("run.db.partial")
+    partial.write_bytes({"empty": b"", "zeros": bytes(5000), "a store": whole}[left])
+    for ending in ("-wal", "-shm", "-journal"):
+        path.with_name(f"run.db.partial{ending}").write_bytes(bytes(50))
+    filled(path, 1)
+    with Store(path) as store:
+        assert_holds(store, 1)
+    assert {file.name for file in tmp_path.glob("run.db*")} == {"run.db", "run.db-lock"}
+
+
 # One writer --------------------------------------------------------------------------------------
 
 HOLD = """
