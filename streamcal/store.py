@@ -56,6 +56,8 @@ _BEGINNINGS = {
 }
 _BESIDE = tuple(_BEGINNINGS)
 _PARTIAL = ".partial"  # what a database is called until it is whole
+_LOCK = "-lock"
+_ENDINGS = tuple(of + rest for of in ("", _LOCK, _PARTIAL) for rest in ("", *_BESIDE))[1:]
 
 
 class StoreError(ValueError):
@@ -144,6 +146,7 @@ class Store:
         self._next_place = 1
         self._in_doubt = False  # whether the file may hold what is not known here
         self._is_still = False  # whether it was opened as one that nobody writes to
+        self._inodes: list[tuple[int, int]] | None = None  # of its files
         self._offset = 0
         self._notes: dict[str, Any] = {}
         self._head = b""  # the digest of the head that is known here
@@ -164,6 +167,7 @@ class Store:
                         _create(self._file)
                 self._connect()
                 self.refresh()
+                self._inodes = _inodes(self._file)
         except BaseException:
             self.close()
             raise
@@ -369,7 +373,8 @@ class Store:
         ------
         StoreError
             If it can't be written, or the store is read-only, or somebody else has written to the
-            file in spite of the lock: then `refresh` reads that. The file is as before.
+            file in spite of the lock: then `refresh` reads that; if somebody has moved, removed or
+            replaced it or a file beside it. The file is as before.
         ValueError, TypeError
             If an argument is none of these; the file is as before.
         """
@@ -446,15 +451,27 @@ class Store:
         Raises
         ------
         StoreError
-            If it can't be written, or the other file is a store in use; if files are in the way, as
+            If it can't be written, or the other file is a store in use or a file beside one, such
+            as its log; if files are in the way, as
             when a store is made.
         """
         with self._mutex, self._faults(f"copied to {path}"):
             target = _target(Path(path))
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._check_backup(target)
             with contextlib.closing(_take_lock(target)), _replacing(target) as copy:
                 self._open().backup(copy)
+
+    def _check_backup(self, target: Path) -> None:
+        """Raise if a copy would take the place of a file of this or another store."""
+        for ending in _ENDINGS:
+            beside = target.with_name(target.name + ending)
+            if beside.exists() and beside.samefile(self._file):
+                raise StoreError(f"{target} is in use: {self.path} bears the name of its {ending}")
+            store = target.with_name(target.name[: -len(ending)] or target.name)
+            if target.name.lower().endswith(ending) and is_store(store):
+                raise StoreError(f"{target} is in use: it is a file of the store {store}")
 
     def close(self) -> None:
         """Let go of the file; nothing needs to be saved by this."""
@@ -495,7 +512,8 @@ class Store:
         try:
             yield database
         finally:
-            database.execute("ROLLBACK")
+            if database.in_transaction:  # SQLite ends it itself after some errors
+                database.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -504,6 +522,13 @@ class Store:
         try:
             database.execute("BEGIN IMMEDIATE")
             yield database
+            if (
+                self._inodes is None or _inodes(self._file) != self._inodes
+            ):  # what is written would have no name
+                raise StoreError(
+                    f"{self.path} can't be written: somebody else has moved, removed or replaced"
+                    " it, its log or its lock since it was opened"
+                )
             database.execute("COMMIT")
         except BaseException:
             if database.in_transaction:
@@ -698,7 +723,16 @@ def _target(path: Path) -> Path:
 
 
 def _lock_path(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
+    return path.with_name(path.name + _LOCK)
+
+
+def _inodes(path: Path) -> list[tuple[int, int]] | None:
+    """Return which files a writer has open under their names; None if one has no file."""
+    try:
+        found = [os.stat(f"{path}{ending}") for ending in ("", "-wal", "-shm", _LOCK)]
+    except FileNotFoundError:
+        return None
+    return [(status.st_dev, status.st_ino) for status in found]
 
 
 def _take_lock(path: Path) -> sqlite3.Connection:

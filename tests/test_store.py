@@ -338,6 +338,58 @@ def test_files_of_others_are_not_removed(path: Path, tmp_path: Path, ending: str
         refused(target, lambda: store.backup(target))
 
 
+@pytest.mark.parametrize("ending", ["-lock", "-wal", "-shm", "-journal", ".partial", "-WAL"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_backup_takes_no_file_of_a_store(
+    path: Path, tmp_path: Path, ending: str, read_only: bool
+) -> None:
+    filled(path, 1)
+    other = tmp_path / "other.db"
+    filled(other, 1)
+    with Store(path, read_only=read_only) as store:
+        before = {file.name for file in tmp_path.iterdir()}
+        for of in (path, other):
+            with pytest.raises(StoreError, match="is in use: it is a file of the store"):
+                store.backup(f"{of}{ending}")
+        assert {file.name for file in tmp_path.iterdir()} == before
+    filled(tmp_path / f"new.db{ending}", 1)
+    with Store(tmp_path / f"new.db{ending}") as store:
+        if ending.islower():
+            with pytest.raises(StoreError, match=r"is in use: .* bears the name of its"):
+                store.backup(tmp_path / "new.db")
+        assert_holds(store, 1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files that are open stay where they are")
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-lock"])
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_a_save_into_a_file_without_its_name_is_refused(
+    path: Path, tmp_path: Path, ending: str, how: str
+) -> None:
+    file, away = Path(f"{path}{ending}"), tmp_path / "away"
+    with Store(path) as store:
+        commit(store, 1)
+        shutil.copy(file, away)
+        if how == "removed":
+            file.unlink()
+        else:
+            (file if how == "moved" else away).rename(away if how == "moved" else file)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="has moved, removed or replaced it"):
+                commit(store, 2)
+            assert_holds(store, 1)
+
+
+def test_a_read_that_ends_its_transaction_says_why(path: Path) -> None:
+    def read(store: Store) -> None:
+        with store._faults("read"), store._reading() as database:
+            database.execute("ROLLBACK")  # as SQLite does by itself
+            raise sqlite3.OperationalError("the disk is gone")
+
+    with Store(path) as store, pytest.raises(StoreError, match="the disk is gone"):
+        read(store)
+
+
 def test_a_log_without_its_store_is_not_removed(path: Path, tmp_path: Path) -> None:
     """Somebody has moved the store that a killed process left, but not what was in its log."""
     with Store(tmp_path / "other.db") as other:
