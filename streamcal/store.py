@@ -512,7 +512,7 @@ class Store:
         try:
             yield database
         finally:
-            if database.in_transaction:  # SQLite ends it itself after some errors
+            if self._open().in_transaction:  # SQLite ends it itself after some errors
                 database.execute("ROLLBACK")
 
     @contextlib.contextmanager
