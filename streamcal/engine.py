@@ -45,7 +45,7 @@ from streamcal._state import (
     require,
     unpack,
 )
-from streamcal._validation import as_vector, check_window
+from streamcal._validation import as_number, as_vector, as_weight, check_window
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import Ticket
 from streamcal.keyed import Groups, KeyedCalibrator, Vector, name_of
@@ -148,10 +148,24 @@ class LabelJoin(Stateful):
         return len(self._seen) - self._n_done
 
     def add(self, event: Event) -> Event | None:
-        """Take an event in; return the whole sample if this completes one."""
+        """Take an event in; return the whole sample if this completes one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If half an event with an id has a number, id, key or ticket that can't be kept; the join
+            is as before.
+        """
+        has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
+        if event.id is not None and has_score != has_label:
+            as_number(event.score, "score")
+            as_number(event.y, "y")
+            as_weight(event.w)
+            name_of(event.id)
+            name_of(event.key)
+            _check_ticket(event.ticket)
         self._expire()
         self._now += 1
-        has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
         if has_score and has_label:
             return event
         if event.id is None or not (has_score or has_label):
@@ -224,6 +238,16 @@ class LabelJoin(Stateful):
 
 def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
     return None if ticket is None else [ticket.n_learned, *ticket.answers]
+
+
+def _check_ticket(ticket: Any) -> None:
+    """Raise unless a ticket is one that can be kept, or None."""
+    if ticket is not None and not isinstance(ticket, Ticket):
+        raise TypeError(f"`ticket` must be a Ticket or None, got {ticket!r}")
+    try:
+        _unpack_ticket(_pack_ticket(ticket))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`ticket` must be what was served, got {ticket!r}: {error}") from None
 
 
 def _unpack_ticket(packed: Any) -> Ticket | None:
@@ -422,11 +446,10 @@ def _check(
 
 def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
     """Predict an event's score, if it has one, and learn the sample that it completes."""
-    value = math.nan
+    value, ticket = math.nan, None  # what comes with a label was served to nobody
     if not math.isnan(event.score):
         value, ticket = keyed.serve_one(event.key, float(event.score))
-        event = event._replace(ticket=ticket)
-    whole = join.add(event)
+    whole = join.add(event._replace(ticket=ticket))
     if whole is not None:
         keyed.learn_one(whole.key, whole.score, whole.y, whole.w, served=whole.ticket)
     return value

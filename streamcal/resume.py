@@ -232,7 +232,7 @@ class _KeptOutput(Output):
         self._hash.update(rest)
         while self._left is not None and rest.nbytes:
             there = self._left.read(rest.nbytes)
-            if there != rest[: len(there)]:
+            if not there or there != rest[: len(there)]:
                 self._differs()
             self._good += len(there)
             rest = rest[len(there) :]

@@ -28,15 +28,19 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import DIGEST, Stateful, as_int, check, restore
+from streamcal._validation import MOST_COUNT
 
 _APPLICATION = 0x5743414C  # what the file's header says it is: "WCAL"
 _VERSION = 1
+_SQLITE = b"SQLite format 3\0"  # how its databases begin
 _SCHEMA = """
 CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB);
 CREATE TABLE directory (key TEXT PRIMARY KEY, digest BLOB, place INTEGER) WITHOUT ROWID;
@@ -44,7 +48,16 @@ CREATE TABLE states (place INTEGER PRIMARY KEY, data BLOB);
 """
 
 
-_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database
+# What SQLite keeps beside a database, and how these files begin; of an index as it is in memory.
+_BEGINNINGS = {
+    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    "-shm": ((3_007_000).to_bytes(4, sys.byteorder),),
+    "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
+}
+_BESIDE = tuple(_BEGINNINGS)
+_PARTIAL = ".partial"  # what a database is called until it is whole
+_LOCK = "-lock"
+_ENDINGS = tuple(of + rest for of in ("", _LOCK, _PARTIAL) for rest in ("", *_BESIDE))[1:]
 
 
 class StoreError(ValueError):
@@ -93,8 +106,9 @@ class Store:
     ------
     StoreError
         If the file is damaged, no store, of a newer version, in use by another writer, or can't be
-        read or made; if it is to be written and has a second name (a hard link), under which
-        another writer would not be noticed.
+        read or made; if it is to be made and ``NAME.partial`` or ``NAME-wal`` and its like are
+        there and may be somebody else's; if it is to be written and has a second name (a hard
+        link), under which another writer would not be noticed.
 
     Notes
     -----
@@ -132,6 +146,7 @@ class Store:
         self._next_place = 1
         self._in_doubt = False  # whether the file may hold what is not known here
         self._is_still = False  # whether it was opened as one that nobody writes to
+        self._inodes: list[tuple[int, int]] | None = None  # of its files
         self._offset = 0
         self._notes: dict[str, Any] = {}
         self._head = b""  # the digest of the head that is known here
@@ -152,6 +167,7 @@ class Store:
                         _create(self._file)
                 self._connect()
                 self.refresh()
+                self._inodes = _inodes(self._file)
         except BaseException:
             self.close()
             raise
@@ -357,7 +373,8 @@ class Store:
         ------
         StoreError
             If it can't be written, or the store is read-only, or somebody else has written to the
-            file in spite of the lock: then `refresh` reads that. The file is as before.
+            file in spite of the lock: then `refresh` reads that; if somebody has moved, removed or
+            replaced it or a file beside it. The file is as before.
         ValueError, TypeError
             If an argument is none of these; the file is as before.
         """
@@ -434,14 +451,27 @@ class Store:
         Raises
         ------
         StoreError
-            If it can't be written, or the other file is a store in use.
+            If it can't be written, or the other file is a store in use or a file beside one, such
+            as its log; if files are in the way, as
+            when a store is made.
         """
         with self._mutex, self._faults(f"copied to {path}"):
             target = _target(Path(path))
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._check_backup(target)
             with contextlib.closing(_take_lock(target)), _replacing(target) as copy:
                 self._open().backup(copy)
+
+    def _check_backup(self, target: Path) -> None:
+        """Raise if a copy would take the place of a file of this or another store."""
+        for ending in _ENDINGS:
+            beside = target.with_name(target.name + ending)
+            if beside.exists() and beside.samefile(self._file):
+                raise StoreError(f"{target} is in use: {self.path} bears the name of its {ending}")
+            store = target.with_name(target.name[: -len(ending)] or target.name)
+            if target.name.lower().endswith(ending) and is_store(store):
+                raise StoreError(f"{target} is in use: it is a file of the store {store}")
 
     def close(self) -> None:
         """Let go of the file; nothing needs to be saved by this."""
@@ -482,7 +512,8 @@ class Store:
         try:
             yield database
         finally:
-            database.execute("ROLLBACK")
+            if self._open().in_transaction:  # SQLite ends it itself after some errors
+                database.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -491,6 +522,13 @@ class Store:
         try:
             database.execute("BEGIN IMMEDIATE")
             yield database
+            if (
+                self._inodes is None or _inodes(self._file) != self._inodes
+            ):  # what is written would have no name
+                raise StoreError(
+                    f"{self.path} can't be written: somebody else has moved, removed or replaced"
+                    " it, its log or its lock since it was opened"
+                )
             database.execute("COMMIT")
         except BaseException:
             if database.in_transaction:
@@ -534,7 +572,7 @@ def is_store(path: Path) -> bool:
     """
     try:
         with open(path, "rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+            return file.read(16) == _SQLITE
     except OSError:
         return False
 
@@ -593,7 +631,8 @@ def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
 
     The caller holds the lock, so nobody has the old one open for writing.
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + _PARTIAL)
+    _check_free(path, partial)
     _remove(partial)
     try:
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
@@ -607,6 +646,47 @@ def _replacing(path: Path) -> Iterator[sqlite3.Connection]:
     except BaseException:
         _remove(partial)
         raise
+
+
+def _check_free(path: Path, partial: Path) -> None:
+    """Raise if a file would be removed that no store has left: `_replacing` removes what it finds.
+
+    What a killed process left under the partial name is recognised by how it begins, or by zeros,
+    which a loss of power leaves of what was not on the disk yet. Beside a database there may be its
+    log; without the database nobody knows whose log it is.
+    """
+    foreign = [] if _is_left(partial, None) else [partial]
+    for rest, beginnings in _BEGINNINGS.items():
+        beside, log = (file.with_name(file.name + rest) for file in (partial, path))
+        foreign += [] if _is_left(beside, beginnings) else [beside]
+        if not is_store(path):
+            foreign += [] if _is_left(log, beginnings if rest == "-shm" else ()) else [log]
+    if foreign:
+        raise StoreError(
+            f"{path} can't be made: {foreign[0]} is there and may be somebody else's; move it away"
+        )
+
+
+def _is_left(path: Path, beginnings: tuple[bytes, ...] | None) -> bool:
+    """Return whether a file is missing or empty, or begins as it should; None: as a store does.
+
+    A byte that was not on the disk yet may be zero.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+    except FileNotFoundError:
+        return True
+    with open(path, "rb") as file:
+        head = file.read(100)  # the header of a database
+    if beginnings is None:
+        if head.startswith(_SQLITE):
+            return int.from_bytes(head[68:72], "big") == _APPLICATION
+        beginnings = (_SQLITE,)
+    return not any(head) or any(
+        all(got in (0, byte) for got, byte in zip(head, beginning, strict=False))
+        for beginning in beginnings
+    )
 
 
 def _without_log(path: Path) -> None:
@@ -643,7 +723,16 @@ def _target(path: Path) -> Path:
 
 
 def _lock_path(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
+    return path.with_name(path.name + _LOCK)
+
+
+def _inodes(path: Path) -> list[tuple[int, int]] | None:
+    """Return which files a writer has open under their names; None if one has no file."""
+    try:
+        found = [os.stat(f"{path}{ending}") for ending in ("", "-wal", "-shm", _LOCK)]
+    except FileNotFoundError:
+        return None
+    return [(status.st_dev, status.st_ino) for status in found]
 
 
 def _take_lock(path: Path) -> sqlite3.Connection:
@@ -702,4 +791,6 @@ def _as_bytes(key: Any, state: Any) -> bytes:
 def _as_offset(offset: Any) -> int:
     if isinstance(offset, bool) or not hasattr(offset, "__index__") or offset < 0:
         raise ValueError(f"`offset` must be a non-negative int, got {offset!r}")
+    if offset > MOST_COUNT:  # `refresh` would take it for damage
+        raise ValueError(f"`offset` must be at most 2**53, got {offset!r}")
     return int(offset)

@@ -22,6 +22,7 @@ from streamcal import (
     KeyedCalibrator,
     PlattCalibrator,
 )
+from streamcal.calibration.hedged import Ticket
 from streamcal.engine import Event, LabelJoin, Pace, run
 from streamcal.keyed import name_of
 from streamcal.store import Store, StoreError
@@ -503,6 +504,44 @@ def test_whole_events_and_empty_ones() -> None:
     assert join.add(Event(NAN, NAN, id="a")) is None
     assert join.add(Event(NAN, 1.0)) is None
     assert join.n_waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"id": NAN}, ValueError),
+        ({"id": object()}, TypeError),
+        ({"id": ("a", [])}, TypeError),
+        ({"key": []}, TypeError),
+        ({"key": NAN}, ValueError),
+        ({"ticket": "x"}, TypeError),
+        ({"ticket": Ticket("x", ())}, ValueError),  # type: ignore[arg-type]
+        ({"ticket": Ticket(1, (2.0,))}, ValueError),
+        ({"ticket": Ticket(1, None)}, ValueError),  # type: ignore[arg-type]
+        ({"w": NAN}, ValueError),
+        ({"w": "x"}, TypeError),
+    ],
+)
+def test_the_join_takes_only_what_its_bytes_hold(
+    change: dict[str, Any], error: type[Exception]
+) -> None:
+    join = LabelJoin(3)
+    join.add(score("a"))
+    before = join.to_bytes()
+    for half in (score("b"), label("b"), label("a")):
+        with pytest.raises(error):
+            join.add(half._replace(**change))
+        assert join.to_bytes() == before
+    join.add(Event(0.5, id="b", key=("k", None), ticket=Ticket(3, (0.5, 1.0))))
+    assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
+
+
+def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
+    ticket: Any = "x"
+    events = [Event(NAN, 1.0, id="a", ticket=ticket), Event(0.5, id="b", ticket=ticket)]
+    with Store(tmp_path / "run.db") as store:
+        assert run(events, PlattCalibrator(), lambda at, p: None, store, join=LabelJoin(5)) == 2
+    assert contents(tmp_path / "run.db")[0] == 2
 
 
 @pytest.mark.parametrize("horizon", [1, 4, 30])

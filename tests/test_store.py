@@ -142,6 +142,11 @@ def test_many_commits(path: Path) -> None:
         ({"states": {"\ud800": mark(1)}}, ValueError, "surrogates"),
         ({"offset": -1}, ValueError, "`offset` must be a non-negative int, got -1"),
         ({"offset": 1.0}, ValueError, "`offset` must be a non-negative int, got 1.0"),
+        (
+            {"offset": 2**53 + 1},
+            ValueError,
+            r"`offset` must be at most 2\*\*53, got 9007199254740993",
+        ),
         ({"offset": True}, ValueError, "`offset` must be a non-negative int, got True"),
         ({"notes": {"a": object()}}, TypeError, "JSON"),
         ({"forget": "1"}, TypeError, "`forget` must be keys, not one, got .1."),
@@ -157,6 +162,13 @@ def test_bad_arguments_change_nothing(
         assert_holds(store, 1)
     with Store(path) as store:
         assert_holds(store, 1)
+
+
+def test_the_greatest_offset_is_read_again(path: Path) -> None:
+    with Store(path) as store:
+        store.save({}, 2**53)
+    with Store(path) as store:
+        assert store.offset == 2**53
 
 
 def test_learners_that_need_more_are_named(path: Path) -> None:
@@ -299,6 +311,108 @@ def test_backup_is_refused_where_a_store_is_in_use(path: Path, tmp_path: Path) -
         assert_holds(store, 1)
         assert len(other) == 0
     assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [f"{of}{rest}" for of in ("", ".partial") for rest in ("", "-wal", "-shm", "-journal")][1:],
+)
+def test_files_of_others_are_not_removed(path: Path, tmp_path: Path, ending: str) -> None:
+    made, target = tmp_path / "made.db", tmp_path / "copy.db"
+
+    def refused(file: Path, use: Callable[[], object]) -> None:
+        for content in (b"MINE", b"SQLite format 3\0" * 300):
+            foreign = file.with_name(file.name + ending)
+            foreign.write_bytes(content)
+            with pytest.raises(StoreError, match="somebody else's; move it away") as caught:
+                use()
+            assert str(foreign) in str(caught.value)
+            assert foreign.read_bytes() == content
+            assert not file.exists()
+            foreign.unlink()
+        use()
+
+    refused(made, lambda: Store(made).close())
+    with Store(path) as store:
+        commit(store, 1)
+        refused(target, lambda: store.backup(target))
+
+
+@pytest.mark.parametrize("ending", ["-lock", "-wal", "-shm", "-journal", ".partial", "-WAL"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_backup_takes_no_file_of_a_store(
+    path: Path, tmp_path: Path, ending: str, read_only: bool
+) -> None:
+    filled(path, 1)
+    other = tmp_path / "other.db"
+    filled(other, 1)
+    with Store(path, read_only=read_only) as store:
+        before = {file.name for file in tmp_path.iterdir()}
+        for of in (path, other):
+            with pytest.raises(StoreError, match="is in use: it is a file of the store"):
+                store.backup(f"{of}{ending}")
+        assert {file.name for file in tmp_path.iterdir()} == before
+    filled(tmp_path / f"new.db{ending}", 1)
+    with Store(tmp_path / f"new.db{ending}") as store:
+        if ending.islower():
+            with pytest.raises(StoreError, match=r"is in use: .* bears the name of its"):
+                store.backup(tmp_path / "new.db")
+        assert_holds(store, 1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files that are open stay where they are")
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-lock"])
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_a_save_into_a_file_without_its_name_is_refused(
+    path: Path, tmp_path: Path, ending: str, how: str
+) -> None:
+    file, away = Path(f"{path}{ending}"), tmp_path / "away"
+    with Store(path) as store:
+        commit(store, 1)
+        shutil.copy(file, away)
+        if how == "removed":
+            file.unlink()
+        else:
+            (file if how == "moved" else away).rename(away if how == "moved" else file)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="has moved, removed or replaced it"):
+                commit(store, 2)
+            assert_holds(store, 1)
+
+
+def test_a_read_that_ends_its_transaction_says_why(path: Path) -> None:
+    def read(store: Store) -> None:
+        with store._faults("read"), store._reading() as database:
+            database.execute("ROLLBACK")  # as SQLite does by itself
+            raise sqlite3.OperationalError("the disk is gone")
+
+    with Store(path) as store, pytest.raises(StoreError, match="the disk is gone"):
+        read(store)
+
+
+def test_a_log_without_its_store_is_not_removed(path: Path, tmp_path: Path) -> None:
+    """Somebody has moved the store that a killed process left, but not what was in its log."""
+    with Store(tmp_path / "other.db") as other:
+        commit(other, 1)
+        shutil.copy(f"{other.path}-wal", f"{path}-wal")
+    before = path.with_name("run.db-wal").read_bytes()
+    with pytest.raises(StoreError, match=r"run\.db-wal is there and may be somebody else's"):
+        Store(path)
+    assert path.with_name("run.db-wal").read_bytes() == before
+
+
+@pytest.mark.parametrize("left", ["empty", "zeros", "a store"])
+def test_what_a_killed_process_left_is_made_anew(path: Path, tmp_path: Path, left: str) -> None:
+    filled(tmp_path / "other.db", 3)
+    whole = (tmp_path / "other.db").read_bytes()
+    partial = path.with_name("run.db.partial")
+    partial.write_bytes({"empty": b"", "zeros": bytes(5000), "a store": whole}[left])
+    for ending in ("-wal", "-shm", "-journal"):
+        path.with_name(f"run.db.partial{ending}").write_bytes(bytes(50))
+    filled(path, 1)
+    with Store(path) as store:
+        assert_holds(store, 1)
+    assert {file.name for file in tmp_path.glob("run.db*")} == {"run.db", "run.db-lock"}
 
 
 # One writer --------------------------------------------------------------------------------------
