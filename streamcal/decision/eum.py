@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._exact_sum import ExactSum
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_score,
@@ -33,7 +34,6 @@ from streamcal.calibration._sums import MOST_WEIGHT
 from streamcal.decision.metrics import as_parameter, get_metric
 from streamcal.kernels import array_index as index
 from streamcal.kernels.confusion_index import NEED_ROOM, best_threshold, change, walk
-from streamcal.metrics._base import ExactSum
 
 Vector = NDArray[np.float64]
 

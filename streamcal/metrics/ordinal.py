@@ -12,8 +12,9 @@ import numpy as np
 from river.metrics.base import ClassificationMetric
 
 from streamcal._clone import Cloned
+from streamcal._exact_sum import ExactSum
 from streamcal._validation import as_weight
-from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_probability
+from streamcal.metrics._base import ProbabilityMetric, as_probability
 
 
 class OrdinalMetric(Cloned, ClassificationMetric):

@@ -15,7 +15,8 @@ from typing import Any
 
 from river.metrics.base import BinaryMetric
 
-from streamcal.metrics._base import ExactSum, ProbabilityMetric, as_event
+from streamcal._exact_sum import ExactSum
+from streamcal.metrics._base import ProbabilityMetric, as_event
 
 
 class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
