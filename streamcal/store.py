@@ -527,7 +527,7 @@ class Store:
             ):  # what is written would have no name
                 raise StoreError(
                     f"{self.path} can't be written: somebody else has moved, removed or replaced"
-                    " it, its log or its lock since it was opened"
+                    " it or its log since it was opened"
                 )
             database.execute("COMMIT")
         except BaseException:
@@ -727,9 +727,12 @@ def _lock_path(path: Path) -> Path:
 
 
 def _inodes(path: Path) -> list[tuple[int, int]] | None:
-    """Return which files a writer has open under their names; None if one has no file."""
+    """Return which files a writer has open under their names; None if one has no file.
+
+    The lock's may go: `Store.save` notices another writer without it.
+    """
     try:
-        found = [os.stat(f"{path}{ending}") for ending in ("", "-wal", "-shm", _LOCK)]
+        found = [os.stat(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
     except FileNotFoundError:
         return None
     return [(status.st_dev, status.st_ino) for status in found]

@@ -361,7 +361,7 @@ def test_a_backup_takes_no_file_of_a_store(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files that are open stay where they are")
-@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-lock"])
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
 def test_a_save_into_a_file_without_its_name_is_refused(
     path: Path, tmp_path: Path, ending: str, how: str
