@@ -248,9 +248,9 @@ class EUMThreshold(Stateful, Cloned):
         # What is left beside a heavy sample has lost digits, so its sums are not differences.
         self._change(score, -math.inf, -math.inf, -1)  # sums never fall below 0
         _count_in(self._sums, score, -positive, -negative)
-        left = [total.value for total in self._sums[score]]
-        if any(left):
-            self._change(score, *left, 0)
+        positive, negative = (total.value for total in self._sums[score])
+        if positive or negative:
+            self._change(score, positive, negative, 0)
         else:
             del self._sums[score]
 
