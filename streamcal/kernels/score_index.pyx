@@ -468,7 +468,8 @@ cdef class ScoreIndex:
         """Write all slots in order; ``out`` has room for `n_scores`."""
         cdef Chunk *chunk = self.first
         while chunk != NULL:
-            memcpy(out, chunk.slots, chunk.size * sizeof(Slot))
+            if chunk.size > 0:
+                memcpy(out, chunk.slots, chunk.size * sizeof(Slot))
             out += chunk.size
             chunk = chunk.next
 
@@ -533,7 +534,8 @@ cdef class ScoreIndex:
         shape[0] += 1
         if size != INNER:
             chunk = self.make_chunk(size)
-            memcpy(chunk.slots, slots[0], size * sizeof(Slot))
+            if size > 0:  # an empty chunk has no slots to copy to
+                memcpy(chunk.slots, slots[0], size * sizeof(Slot))
             chunk.size = size
             slots[0] += size
             self.append(chunk)
