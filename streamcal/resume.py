@@ -11,7 +11,9 @@ would have written.
 Before ``NAME.partial`` is made, the store takes note that this run makes it. One that is there
 before belongs to somebody else, and the run is refused. One that is there after the note, while
 nothing is committed, may be what a killed process has written: it is compared with what the run
-writes, byte by byte, and the run is refused, before any file is touched, where they differ.
+writes, byte by byte, and the run is refused, before any file is touched, where they differ. A loss
+of power may have kept parts of what was written from the disk, and there a file reads as zeros. So
+zeros are taken for what is missing, and are written anew when all the rest is compared.
 
 When all rows are written and committed, ``NAME.partial`` is renamed to ``NAME``, and the store
 takes note of that, too. A process that is killed in between leaves the rest to the next run, of
@@ -119,6 +121,7 @@ class _KeptOutput(Output):
         self._finished: str | None = None  # the digest of an output that has its name already
         self._replaces: str | None = None  # the digest of the file that was there before
         self._left: BinaryIO | None = None  # what a killed process has left, to be compared
+        self._missing: list[tuple[int, bytes]] = []  # where it has zeros, and what belongs there
 
     def check_free(self) -> None:
         """Raise `StoreError` if there is a partial file, which can't be of a run that begins."""
@@ -232,8 +235,11 @@ class _KeptOutput(Output):
         self._hash.update(rest)
         while self._left is not None and rest.nbytes:
             there = self._left.read(rest.nbytes)
-            if not there or there != rest[: len(there)]:
-                self._differs()
+            wanted = bytes(rest[: len(there)])
+            if not there or there != wanted:
+                if not there or any(a != b and a for a, b in zip(there, wanted, strict=True)):
+                    self._differs()
+                self._missing.append((self._good, wanted))
             self._good += len(there)
             rest = rest[len(there) :]
             self._pass_on()
@@ -247,7 +253,12 @@ class _KeptOutput(Output):
             self._left.close()
             self._left = None
             self._file = open(self._own, "rb+", buffering=0)  # noqa: SIM115
-            self._file.seek(self._good)
+            compared = self._good
+            for at, data in self._missing:
+                self._file.seek(at)
+                super().write(data)
+            self._good = compared
+            self._file.seek(compared)
             sync_folder(self._own.parent)
             self.begun = True
 

@@ -157,6 +157,31 @@ def test_crashes_at_every_step(
     assert states(store) == states(whole_store)
 
 
+@pytest.mark.parametrize("lost", [slice(0, 3), slice(10, 700), slice(0, None)])
+def test_zeros_where_a_loss_of_power_lost_what_was_written(
+    done: tuple[Path, Path, Path], lost: slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is committed, and the partial file has the right length, but not all its bytes."""
+    table, whole, whole_store = done
+    out, store = whole.with_name("out.csv"), whole.with_name("run.db")
+
+    def reached(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resume.Checkpoint, "reached", reached)
+        with pytest.raises(Crash):
+            calibrate(table, out, store, "--batch-rows", 100)
+    partial = out.with_name("out.csv.partial")
+    left = bytearray(partial.read_bytes())
+    assert len(left) > 1000
+    left[lost] = bytes(len(left[lost]))
+    partial.write_bytes(left)
+    calibrate(table, out, store, "--batch-rows", 7)
+    assert out.read_bytes() == whole.read_bytes()
+    assert states(store) == states(whole_store)
+
+
 def kill_until_done(
     command: Sequence[str], rng: random.Random, n_kills: int, longest: float
 ) -> int:
