@@ -34,22 +34,17 @@ Nothing here is kept between calls. All functions release the GIL.
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 
+cimport streamcal.kernels.any_width
+
 import numpy as np
 
 cdef enum:
     BLOCK = 512
 
 
-# Boundaries are independent, so a vector takes as many of them as it is wide. GCC makes a second
-# copy for AVX2, and the dynamic linker of glibc chooses between the two; sums are the same.
+# Boundaries are independent, so a vector takes as many of them as it is wide.
 cdef extern from *:
     """
-    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
-        && !defined(__SANITIZE_ADDRESS__)
-    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
-    #else
-    #define AT_ANY_WIDTH
-    #endif
     #define LESSER(a, b) ((a) < (b) ? (a) : (b))
 
     /* Add four samples, whose rows of differences are d0 to d3, to the sums of n boundaries. */
