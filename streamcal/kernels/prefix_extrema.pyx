@@ -31,21 +31,20 @@ from streamcal.kernels.score_index cimport Chunk, Node, is_chunk
 
 cdef extern from *:
     """
-    /* Add the slots from number `first` on, four of them; rows of differences, times weights. */
+    /* Add four slots, whose rows of differences are d0 to d3; the first has number `first`. */
     AT_ANY_WIDTH static void add_four_slots(
-        Py_ssize_t n, const double *const *rows, const double *w, double first,
-        double *restrict sums, double *restrict least, double *restrict ends
+        Py_ssize_t n, const double *__restrict d0, const double *__restrict d1,
+        const double *__restrict d2, const double *__restrict d3, const double *__restrict w,
+        double first, double *__restrict sums, double *__restrict least, double *__restrict ends
     ) {
-        const double *restrict d0 = rows[0], *restrict d1 = rows[1];
-        const double *restrict d2 = rows[2], *restrict d3 = rows[3];
         double w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
         for (Py_ssize_t k = 0; k < n; k++) {
             double s0 = w0 * d0[k], s1 = s0 + w1 * d1[k];
             double s2 = s1 + w2 * d2[k], s3 = s2 + w3 * d3[k];
-            double lower_end = s0 <= s1 ? 0.0 : 1.0, upper_end = s2 <= s3 ? 2.0 : 3.0;
-            double lower = s0 < s1 ? s0 : s1, upper = s2 < s3 ? s2 : s3;
+            double lower = s0 <= s1 ? s0 : s1, lower_end = s0 <= s1 ? 0.0 : 1.0;
+            double upper = s2 <= s3 ? s2 : s3, upper_end = s2 <= s3 ? 2.0 : 3.0;
+            double lowest = sums[k] + (lower <= upper ? lower : upper);
             double end = first + (lower <= upper ? lower_end : upper_end);
-            double lowest = sums[k] + (lower < upper ? lower : upper);
             double before = least[k], before_end = ends[k];
             least[k] = lowest < before ? lowest : before;
             ends[k] = lowest < before ? end : before_end;
@@ -55,8 +54,8 @@ cdef extern from *:
 
     /* Combine summaries of neighbours, each n sums, n least prefixes and n ends. */
     AT_ANY_WIDTH static void combine_extrema(
-        Py_ssize_t n, const double *restrict left, const double *restrict right,
-        double *restrict out
+        Py_ssize_t n, const double *__restrict left, const double *__restrict right,
+        double *__restrict out
     ) {
         for (Py_ssize_t k = 0; k < n; k++) {
             double earlier = left[n + k], later = left[k] + right[n + k];
@@ -68,8 +67,8 @@ cdef extern from *:
     }
     """
     void add_four_slots(
-        Py_ssize_t n, const double **rows, const double *w, double first,
-        double *sums, double *least, double *ends,
+        Py_ssize_t n, const double *d0, const double *d1, const double *d2, const double *d3,
+        const double *w, double first, double *sums, double *least, double *ends,
     ) noexcept nogil
     void combine_extrema(
         Py_ssize_t n, const double *left, const double *right, double *out
@@ -110,7 +109,7 @@ cdef class PrefixExtrema(LabelIndex):
         for i in range(0, whole, 4):
             for j in range(4):
                 rows[j] = self.losses_of(&chunk.slots[i + j], &w[j])
-            add_four_slots(n, rows, w, i, sums, least, ends)
+            add_four_slots(n, rows[0], rows[1], rows[2], rows[3], w, i, sums, least, ends)
         for i in range(whole, chunk.size):
             rows[0] = self.losses_of(&chunk.slots[i], w)
             for k in range(n):

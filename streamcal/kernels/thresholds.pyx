@@ -49,9 +49,9 @@ cdef extern from *:
 
     /* Add four samples, whose rows of differences are d0 to d3, to the sums of n boundaries. */
     AT_ANY_WIDTH static void add_four(
-        Py_ssize_t n, const double *restrict d0, const double *restrict d1,
-        const double *restrict d2, const double *restrict d3,
-        double *restrict sums, double *restrict least
+        Py_ssize_t n, const double *__restrict d0, const double *__restrict d1,
+        const double *__restrict d2, const double *__restrict d3,
+        double *__restrict sums, double *__restrict least
     ) {
         for (Py_ssize_t k = 0; k < n; k++) {
             double s1 = d0[k] + d1[k], s2 = s1 + d2[k], s3 = s2 + d3[k];
@@ -64,10 +64,10 @@ cdef extern from *:
 
     /* The same with weights w; closed is infinite where a cut is not allowed, else 0. */
     AT_ANY_WIDTH static void add_four_weighted(
-        Py_ssize_t n, const double *restrict d0, const double *restrict d1,
-        const double *restrict d2, const double *restrict d3,
-        const double *restrict w, const double *restrict closed,
-        double *restrict sums, double *restrict least
+        Py_ssize_t n, const double *__restrict d0, const double *__restrict d1,
+        const double *__restrict d2, const double *__restrict d3,
+        const double *__restrict w, const double *__restrict closed,
+        double *__restrict sums, double *__restrict least
     ) {
         double w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
         double closed0 = closed[0], closed1 = closed[1], closed2 = closed[2], closed3 = closed[3];
