@@ -197,6 +197,11 @@ cdef class LabelIndex(ScoreIndex):
             scores, _, weights = self.slots()
             return self.n_changes, self.growth, scores, weights
 
+    def table(self):
+        """Return what each answer (row) to each label (column) costs."""
+        cdef Py_ssize_t n = self.n_labels
+        return np.ascontiguousarray(np.asarray(<double[:n, :n]> self.costs).T)
+
     # ------------------------------------------------------------------ mixtures
 
     cdef const double *losses_of(self, const Slot *slot, double *w) noexcept nogil:
@@ -617,6 +622,5 @@ cdef class LabelIndex(ScoreIndex):
         self.growth = fields["growth"]
 
     def __reduce__(self):
-        cdef Py_ssize_t n = self.n_labels
-        costs = np.array(<double[:n, :n]> self.costs)
-        return restored, (type(self), (costs, self.window, self.rate), *self.state())
+        settings = np.ascontiguousarray(self.table().T), self.window, self.rate
+        return restored, (type(self), settings, *self.state())

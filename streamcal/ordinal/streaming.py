@@ -116,11 +116,10 @@ class StreamingThresholds(Stateful, Cloned):
         self.window = window
         self.half_life = half_life
         self._loss = get_task(loss)
-        self._table = self._loss.table(n_labels)
         few = not self._loss.is_convex(n_labels) and n_labels <= MOST_LABELS
         kind: type[LabelIndex] = MinPlus if few else PrefixExtrema
         self._index = kind(
-            costs=np.ascontiguousarray(self._table.T),
+            costs=np.ascontiguousarray(self._loss.table(n_labels).T),
             window=window or 0,
             rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
         )
@@ -259,12 +258,12 @@ class StreamingThresholds(Stateful, Cloned):
         ValueError
             If nothing has been learned.
         """
-        return self._answer(with_risk=False).thresholds.copy()
+        return self._known(self._answer(with_risk=False)).thresholds.copy()
 
     @property
     def risk(self) -> float:
         """The summed task loss of the samples at hand; O(n_scores)."""
-        return self._answer(with_risk=True).risk if self.n_scores else 0.0
+        return self._answer(with_risk=True).risk
 
     def result(self) -> Thresholds:
         """Return thresholds and risk as `optimal_thresholds` does; O(n_scores).
@@ -274,16 +273,20 @@ class StreamingThresholds(Stateful, Cloned):
         ValueError
             If nothing has been learned.
         """
-        _, thresholds, risk = self._answer(with_risk=True)
+        _, thresholds, risk = self._known(self._answer(with_risk=True))
         return Thresholds(thresholds.copy(), risk, "streaming", True)
 
     def _answer(self, with_risk: bool) -> _Answer:
         """Return the optimum, solved anew where the tree alone cannot tell."""
         n_scores, thresholds, risk = self._index.answer(with_risk)
-        found = self._solve() if thresholds is None else _Answer(n_scores, thresholds, risk)
-        if not found.n_scores:
+        return self._solve() if thresholds is None else _Answer(n_scores, thresholds, risk)
+
+    @staticmethod
+    def _known(answer: _Answer) -> _Answer:
+        """Return an answer that rests on samples, or raise."""
+        if not answer.n_scores:
             raise ValueError("`thresholds` need at least one learned sample, got none")
-        return found
+        return answer
 
     def _solve(self) -> _Answer:
         """Return the optimum from scratch, or what that was if nothing has changed since."""
@@ -302,10 +305,11 @@ class StreamingThresholds(Stateful, Cloned):
             weights.sum(axis=0),
         )
         method = "subsequence" if isinstance(self._loss, ZeroOneError) else "dp"
-        thresholds = samples.thresholds(find_cuts(samples, self._table, method))
+        table = self._index.table()
+        thresholds = samples.thresholds(find_cuts(samples, table, method))
         answers = np.searchsorted(thresholds, scores, side="right")
         # Added up in order, as the index does.
-        risk = float(np.cumsum(weights * self._table[answers])[-1]) / growth
+        risk = float(np.cumsum(weights * table[answers])[-1]) / growth
         found = _Answer(len(scores), thresholds, risk)
         self._solved = n_changes, found
         return found
@@ -313,7 +317,7 @@ class StreamingThresholds(Stateful, Cloned):
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._index.state()
         if self.n_labels > _MANY_LABELS:
-            arrays["table"] = self._table
+            arrays["table"] = self._index.table()
         return fields, arrays
 
     @classmethod
@@ -334,8 +338,8 @@ class StreamingThresholds(Stateful, Cloned):
         growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
         check_slots(scores, weights.T, counts)
         check_tree(tree, scores)
-        for held in (weights, queue[:, 1]):
-            require(((held >= 0.0) & (held < MOST_WEIGHT)).all(), "weights must not be negative")
+        for some in (weights, queue[:, 1]):
+            require(((some >= 0.0) & (some < MOST_WEIGHT)).all(), "weights must not be negative")
         require(np.isin(queue[:, 2], np.arange(self.n_labels)).all(), "the queue must hold labels")
         check_held(queue[queue[:, 1] > 0.0, 0], scores, counts)
         held = {
