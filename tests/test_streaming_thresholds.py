@@ -253,7 +253,7 @@ def test_bad_weight(taught, w):
     assert state(taught) == before
 
 
-@pytest.mark.parametrize("label", [0, 4, 1.5, math.nan, math.inf, "1", None])
+@pytest.mark.parametrize("label", [0, 4, 1.5, math.nan, math.inf, "1", None, np.uint8(0)])
 def test_bad_label(taught, label):
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):

@@ -6,8 +6,8 @@ their scores, and where it may be cut. A *cut* is a position from 0 (before the 
 
     labels        0   0   1   0   2   1   2
     cuts        0   1   2   3   4   5   6   7
-                              |       |
-             boundary 0 at 4 -'       '- boundary 1 at 6
+                        |       |
+       boundary 0 at 2 -'       '- boundary 1 at 4
 
 Samples. ``labels`` (uint16) and ``w``. A weight's sign says whether the row may be cut behind the
 sample: not where it is negative, because the next sample has the same score. An empty ``w`` stands
@@ -17,10 +17,10 @@ for weights of 1 and cuts everywhere. Samples of one score come in descending or
 Differences. Moving boundary k behind a sample of label y changes the cost by
 ``differences[y, k] = loss(k, y) - loss(k + 1, y)``, so the best place of one boundary, seen alone,
 is the least prefix sum of these (Yamasaki & Tanaka, Algorithm 3). With absolute error, boundary 0
-of the row above has the prefix sums -1 -2 -1 -2 -1 0 1: its least is at cut 2, or 4, and the first
-one is taken. Sums are taken over four samples at once, prefixes first, so that the running sum
-waits for one addition only; blocks of `BLOCK` keep the least prefix alone, and only the block that
-has it is walked again to find where.
+of the row above has the prefix sums -1 -2 -1 -2 -1 0 1, and the first of the least ones is taken.
+Sums are taken over four samples at once, prefixes first, so that the running sum waits for one
+addition only; blocks of `BLOCK` keep the least prefix alone, and only the block that has it is
+walked again to find where.
 
 `summarise` is that for many boundaries and one block of samples: (sum, least prefix, its cut), an
 associative summary that blocks, processes and machines can combine (their Appendix A). `divide`

@@ -163,7 +163,7 @@ class StreamingThresholds(Stateful, Cloned):
             If an argument is not a number; nothing is learned.
         """
         try:
-            learned = self._index.learn(score, label - 1, w)
+            learned = self._index.learn(score, label - 1.0, w)
         except (TypeError, OverflowError):
             learned = False
         if not learned:  # a number of another kind, or none
