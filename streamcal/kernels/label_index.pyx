@@ -170,8 +170,7 @@ cdef class LabelIndex(ScoreIndex):
                 self.fold_dirty()
 
     def predict(self, double score):
-        """Return the label of a score, -1 where boundaries are not sorted, None if nothing is known.
-        """
+        """Return the label of a score: -1 if boundaries are not sorted, None if there are none."""
         with self.lock:
             return self.label_of(score) if self.n_scores > 0 else None
 
