@@ -20,6 +20,9 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import isotonic_fit
 from streamcal.kernels import pav
+from streamcal.losses import CostTable, get_task
+from streamcal.ordinal import StreamingThresholds, optimal_thresholds, summarise
+from streamcal.ordinal.thresholds import Samples, find_cuts
 from tests import oracles
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -81,6 +84,82 @@ def test_isotonic_answers_as_it_did_on_numba():
     with np.load(RECORDED / "isotonic.npz") as recorded:
         for at in range(len(recorded.files) // 2):
             found = isotonic_answers(recorded[f"asked{at}"])
+            assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
+
+
+def task_of(number, n_labels):
+    """Return a task loss by number; the last one is a table of costs that is not convex."""
+    if number < 3:
+        return get_task(["absolute", "squared", "zero-one"][number])
+    costs = 7.0 * np.arange(n_labels)[:, None] + 5.0 * np.arange(n_labels)
+    return CostTable((costs % 9.0 / 3.0).tolist())
+
+
+def threshold_answers(n_labels, number, scores, labels, w):
+    """Cut samples in all ways, and summarise blocks of them."""
+    loss, weights = task_of(number, n_labels), w if len(w) else None
+    samples = Samples.of(scores, labels.astype(np.int64), n_labels, weights, None)
+    table, found = loss.table(n_labels), []
+    for method in ("dp", "io", "blocked-io", "divide", "subsequence"):
+        cuts = find_cuts(samples, table, method)
+        found += [cuts, samples.thresholds(cuts), [samples.risk(table, np.sort(cuts))]]
+    differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
+    n = len(scores)
+    for first, stop in ((0, None), (n // 9, n // 2), (n // 2, None), (n, n)):
+        found.extend(summarise(samples.labels, samples.w, differences, first, stop))
+    answer = optimal_thresholds(scores, labels, n_labels, loss=loss, w=weights)
+    return np.concatenate([*found, answer.thresholds, [answer.risk]])
+
+
+def test_thresholds_answer_as_they_did_on_numba():
+    with np.load(RECORDED / "thresholds.npz") as recorded:
+        for at in range(len(recorded.files) // 5):
+            n_labels, number = recorded[f"parameters{at}"].tolist()
+            asked = [recorded[f"{name}{at}"] for name in ("scores", "labels", "w")]
+            found = threshold_answers(n_labels, number, *asked)
+            assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
+
+
+def streaming_answers(parameters, program):
+    """Learn, take back and ask as a program of (what, score, label, w) says."""
+    n_labels, number, window, half_life = parameters.tolist()
+    stream = StreamingThresholds(
+        int(n_labels),
+        task_of(int(number), int(n_labels)),
+        window=int(window) or None,
+        half_life=half_life or None,
+    )
+    answers, waiting, learned = [], [], []
+    for what, score, label, w in program.tolist():
+        if what == 3:  # learned with others, later
+            waiting.append((score, label, w))
+            continue
+        if waiting:
+            stream.learn_many(*zip(*waiting, strict=True))
+            learned += waiting
+            waiting.clear()
+        if what == 0:
+            stream.learn_one(score, label, w)
+            learned.append((score, label, w))
+        elif what == 1:
+            answers.append(stream.predict_one(score) or 0)
+        elif len(learned) > 9:
+            try:
+                stream.unlearn_one(*learned.pop(-1 - len(learned) % 9))
+            except ValueError:  # it has left the window, or weighs less by now
+                answers.append(-1)
+        if what == 2 and stream.n_scores and score < 0.4:
+            answers += [*stream.thresholds, stream.risk, stream.n_samples, stream.n_scores]
+    answers += stream.predict_many(np.linspace(-1, 2, 50)).tolist()
+    _, arrays = stream._freeze()
+    held = (arrays[name].ravel() for name in ("scores", "counts", "weights", "queue"))
+    return np.concatenate([answers, *held])
+
+
+def test_streaming_thresholds_answer_as_they_did_on_numba():
+    with np.load(RECORDED / "streaming_thresholds.npz") as recorded:
+        for at in range(len(recorded.files) // 3):
+            found = streaming_answers(recorded[f"parameters{at}"], recorded[f"asked{at}"])
             assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcal import losses
-from streamcal.kernels import prefix_extrema as kernels
+from streamcal.kernels.min_plus import MinPlus
+from streamcal.kernels.prefix_extrema import PrefixExtrema
 from streamcal.ordinal import StreamingThresholds, optimal_thresholds
 from tests.contract import BAD, BAD_SCORES, BAD_WEIGHTS, RIVER_BASE_CHECKS, state
 from tests.oracles_thresholds import least_risk, total_cost
@@ -26,6 +27,7 @@ LOSSES = {
 def check(stream, samples):
     """Compare with the batch solver on (score, label, weight) triples."""
     assert stream.n_samples == len(samples)
+    stream._index.check()
     if not samples:
         assert stream.predict_one(0.0) is None
         assert stream.risk == 0.0
@@ -39,7 +41,7 @@ def check(stream, samples):
     found = 1 + np.searchsorted(thresholds, scores, side="right")
     table = stream._loss.table(stream.n_labels)
     assert total_cost(found, labels, table, w) == pytest.approx(batch.risk, rel=1e-9, abs=1e-12)
-    if stream._convex:
+    if stream._loss.is_convex(stream.n_labels):
         np.testing.assert_array_equal(thresholds, batch.thresholds)
     for score in (*scores[:3], -1e9, 1e9, float(scores.mean())):
         assert stream.predict_one(score) == 1 + np.searchsorted(thresholds, score, side="right")
@@ -179,13 +181,13 @@ def test_result_labels_scores():
 def test_unsorted_extrema_are_solved_anew():
     """More labels than the min-plus tree takes, and 3 before 1: boundaries alone fail."""
     stream = StreamingThresholds(12, "zero-one")
-    assert stream._links[kernels.KIND] == kernels.EXTREMA
+    assert isinstance(stream._index, PrefixExtrema)
     stream.learn_many([0, 1, 2, 3, 4], [3, 3, 1, 1, 1])
     before = state(stream)
     assert stream.risk == 2.0
     assert stream.predict_one(4.0) == 1
     assert state(stream) == before
-    assert StreamingThresholds(8, "zero-one")._links[kernels.KIND] == kernels.MIN_PLUS
+    assert isinstance(StreamingThresholds(8, "zero-one")._index, MinPlus)
 
 
 def test_extrema_that_rounding_unsorts_are_solved_anew():
@@ -251,7 +253,7 @@ def test_bad_weight(taught, w):
     assert state(taught) == before
 
 
-@pytest.mark.parametrize("label", [0, 4, 1.5, math.nan, math.inf, "1", None])
+@pytest.mark.parametrize("label", [0, 4, 1.5, math.nan, math.inf, "1", None, np.uint8(0)])
 def test_bad_label(taught, label):
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import HedgedCalibrator, HistogramCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    StreamingThresholds,
+)
 from tests.invariants import Structure
 
 N_THREADS, N_CALLS = 8, 300
@@ -128,3 +134,69 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
     together(serve)
     assert calibrator.n_learned == N_THREADS * N_CALLS
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
+
+
+# Prefix extrema; min-plus products; extrema that may come out unsorted and are solved anew.
+ORDINAL = [(5, "absolute"), (4, "zero-one"), (10, "zero-one")]
+
+
+def ranks(n_labels: int, number: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(number)
+    scores = rng.integers(0, 400, N_CALLS) / 400
+    noisy = np.round(scores * n_labels + rng.normal(0.0, 1.0, N_CALLS))
+    return scores, np.clip(noisy, 1, n_labels).astype(np.int64)
+
+
+def use_thresholds(thresholds: StreamingThresholds, number: int) -> None:
+    """Learn and ask, one by one and many at once."""
+    scores, labels = ranks(thresholds.n_labels, number)
+    if number % 2:
+        thresholds.learn_many(scores, labels)
+    for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
+        if not number % 2:
+            thresholds.learn_one(score, label)
+        assert thresholds.predict_one(score) in range(1, thresholds.n_labels + 1)
+    found = thresholds.result()
+    assert found.thresholds.tolist() == sorted(found.thresholds)
+    assert 0.0 <= found.risk <= thresholds.n_labels * N_THREADS * N_CALLS
+    thresholds.to_bytes()
+
+
+@pytest.mark.parametrize(("n_labels", "loss"), ORDINAL)
+def test_thresholds_have_learned_all_samples_whatever_their_order(n_labels: int, loss: str) -> None:
+    thresholds = StreamingThresholds(n_labels, loss)
+    together(lambda number: use_thresholds(thresholds, number))
+    alone = StreamingThresholds(n_labels, loss)
+    for number in range(N_THREADS):
+        alone.learn_many(*ranks(n_labels, number))
+    thresholds._index.check()
+    assert thresholds.n_samples == alone.n_samples == N_THREADS * N_CALLS
+    np.testing.assert_array_equal(thresholds.thresholds, alone.thresholds)
+    assert thresholds.risk == alone.risk
+
+
+@pytest.mark.parametrize(("n_labels", "loss"), ORDINAL)
+def test_a_window_of_thresholds_holds_as_many_as_it_should(n_labels: int, loss: str) -> None:
+    thresholds = StreamingThresholds(n_labels, loss, window=100, half_life=50.0)
+    together(lambda number: use_thresholds(thresholds, number))
+    thresholds._index.check()
+    assert thresholds.n_samples == 100
+
+
+@pytest.mark.parametrize(("n_labels", "loss"), ORDINAL)
+def test_samples_of_thresholds_are_taken_back_while_others_come(n_labels: int, loss: str) -> None:
+    thresholds = StreamingThresholds(n_labels, loss)
+
+    def come_and_go(number: int) -> None:
+        samples = list(zip(*map(np.ndarray.tolist, ranks(n_labels, number)), strict=True))
+        for sample in samples:
+            thresholds.learn_one(*sample)
+            assert thresholds.risk >= 0.0
+        for sample in samples:
+            thresholds.unlearn_one(*sample)
+            thresholds.predict_one(sample[0])
+
+    together(come_and_go)
+    thresholds._index.check()
+    assert thresholds.n_samples == thresholds.n_scores == 0
+    assert thresholds.to_bytes() == StreamingThresholds(n_labels, loss).to_bytes()

@@ -28,19 +28,14 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.math cimport INFINITY, fabs, isfinite, isnan, nextafter
 from libc.string cimport memcpy
 
+cimport streamcal.kernels.any_width
+
 import numpy as np
 
 
-# Comparisons alone are the same at any width. The baseline of x86-64 can't vectorise them, so GCC
-# makes a second copy for AVX2, and the dynamic linker of glibc chooses between the two.
+# The baseline of x86-64 can't vectorise comparisons alone.
 cdef extern from *:
     """
-    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
-        && !defined(__SANITIZE_ADDRESS__)
-    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
-    #else
-    #define AT_ANY_WIDTH
-    #endif
     AT_ANY_WIDTH static int increases(const double *x, Py_ssize_t n) {
         long long all = 1;  /* as wide as a score, and without an early exit: it is vectorised */
         for (Py_ssize_t i = 1; i < n; i++) all &= x[i - 1] < x[i];

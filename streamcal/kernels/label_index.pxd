@@ -1,0 +1,54 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from streamcal.kernels.score_index cimport Chunk, Node, ScoreIndex, Slot
+
+
+cdef class LabelIndex(ScoreIndex):
+    cdef cython.pymutex lock
+    cdef readonly int n_labels
+    cdef readonly int64_t window
+    cdef readonly double rate
+    cdef readonly double growth
+    cdef readonly int64_t n_samples
+    cdef readonly int64_t n_changes
+    cdef bint changing
+    cdef bint late
+
+    cdef int width
+    cdef double *costs
+    cdef double *losses
+    cdef double *mixtures
+    cdef int64_t *idle
+    cdef int64_t n_mixtures
+    cdef int64_t n_idle
+
+    # What a subclass defines.
+    cdef void summarise(self, Chunk *chunk) noexcept nogil
+    cdef void find_ends(self, double *ends) noexcept nogil
+    cdef int label_of(self, double score) noexcept nogil
+
+    cdef const double *losses_of(self, const Slot *slot, double *w) noexcept nogil
+    cdef double *weights_of(self, const Slot *slot) noexcept nogil
+    cdef int reserve_mixture(self) except -1 nogil
+    cdef double *mix(self, Slot *slot) noexcept nogil
+    cdef void release_mixture(self, const Slot *slot) noexcept nogil
+    cdef void sum_losses(self, double *weights) noexcept nogil
+    cdef void settle_mixture(self, Slot *slot) noexcept nogil
+
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil
+    cdef int start_change(self) except -1 nogil
+    cdef void finish(self) noexcept nogil
+    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
+    cdef bint may_hold(self, const Slot *slot, int label, double w) noexcept nogil
+    cdef int64_t find_queued(self, double score, int label, double w) noexcept nogil
+    cdef int insert(self, double score, int label, double w) except -1 nogil
+    cdef int remove(self, double score, int label, double w) except -1 nogil
+    cdef void take(self, Slot *slot, int label, double w) noexcept nogil
+    cdef int scale_down(self) except -1 nogil
+
+    cdef bint find_thresholds(self, double *out) noexcept nogil
+    cdef double threshold_above(self, double below) noexcept nogil
+    cdef double risk_of(self, const double *thresholds) noexcept nogil
+    cdef tuple slots(self)

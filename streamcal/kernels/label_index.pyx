@@ -1,0 +1,625 @@
+"""Samples of ordinal labels in the order of their scores, as a stream brings and takes them.
+
+A score index whose slots know how much each of the labels 0 to K - 1 weighs there. With K = 3, and
+the samples (score .4, label 1), (.6, 2), (.6, 0) and (.9, 2) of weight 1::
+
+    score     .4        .6        .9
+    weight    1         2         1
+    sum       1         -1        2        a label, or -1 - m for mixture m
+                         |
+    mixture 0            '--> weights 1 0 1 | losses
+
+Most scores have samples of one label alone; then the field ``sum`` is that label. Where labels
+differ it names a *mixture*: a row with the weight of each label and, behind these, their weighted
+sum of loss rows. What a loss row is, and what is folded up the tree, a subclass says: least prefix
+sums (`streamcal.kernels.prefix_extrema`) or least costs between any two labels
+(`streamcal.kernels.min_plus`). Both tell the last score below each boundary; the threshold lies
+between that score and the next one, which is looked up here.
+
+*Forgetting*: a sample enters with its weight times ``growth``, which grows by ``rate`` a sample;
+thresholds depend on ratios of weights alone. From time to time everything is scaled down.
+
+*Window*: a queue of samples. When it is longer than the window, the oldest is taken out.
+
+Bad input is refused before anything changes. Should memory run out in the middle of a change, the
+object refuses all further changes.
+"""
+
+from libc.math cimport INFINITY, NAN, fabs, floor
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from streamcal.kernels.score_index cimport (
+    Chunk, Node, Queued, ScoreIndex, Slot, copy_tree, find_slot, holds, out_of_memory,
+)
+
+import numpy as np
+
+cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights
+# Growth is scaled down from here; a score of less than VANISHED is then dropped.
+LARGEST_GROWTH = 2.0**128
+cdef double _LARGEST_GROWTH = 2.0**128, VANISHED = 2.0**-400
+# Where less than this share of a removed weight is left, the rest has lost digits.
+cdef double CANCELLED = 1e-6
+# Two samples count as the same where their weights agree to this.
+cdef double SAME = 1e-9
+
+cdef enum:
+    FEW = 32  # samples that are folded one by one; of more, all chunks are folded at the end
+
+
+def restored(kind, settings, fields, arrays):
+    """Return the index that was pickled."""
+    index = kind(*settings)
+    index.restore(fields, arrays)
+    return index
+
+
+cdef inline bint is_mixed(const Slot *slot) noexcept nogil:
+    return slot.sum < 0.0
+
+
+cdef inline int64_t mixture_of(const Slot *slot) noexcept nogil:
+    return <int64_t> (-1.0 - slot.sum)
+
+
+cdef class LabelIndex(ScoreIndex):
+    """Labels by score. A subclass sets its losses and the sizes of its summaries.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_labels, n_labels)
+        What each answer (column) to each label (row) costs.
+    window : int
+        How many samples to keep; 0 means all.
+    rate : float
+        What the weight of a sample grows by from one to the next.
+    """
+
+    def __cinit__(self, const double[:, ::1] costs, int64_t window, double rate):
+        cdef Py_ssize_t n = costs.shape[0]
+        self.n_labels = <int> n
+        self.window = window
+        self.rate = rate
+        self.growth = 1.0
+        self.costs = <double *> malloc(n * n * sizeof(double))
+        self.losses = <double *> malloc(n * n * sizeof(double))
+        if self.costs == NULL or self.losses == NULL:
+            raise MemoryError
+        memcpy(self.costs, &costs[0, 0], n * n * sizeof(double))
+
+    def __dealloc__(self):
+        free(self.costs)
+        free(self.losses)
+        free(self.mixtures)
+        free(self.idle)
+
+    def __sizeof__(self):
+        cdef size_t n = self.n_labels, row = 2 * n * sizeof(double) + sizeof(int64_t)
+        return ScoreIndex.__sizeof__(self) + 2 * n * n * sizeof(double) + self.n_mixtures * row
+
+    def check(self):
+        """Raise ``AssertionError`` that names the first broken invariant."""
+        ScoreIndex.check(self)
+        cdef Chunk *chunk = self.first
+        cdef int64_t n_samples = 0, i
+        cdef int y
+        cdef double weight
+        used = []
+        while chunk != NULL:
+            for i in range(chunk.size):
+                n_samples += chunk.slots[i].n
+                weight = chunk.slots[i].weight
+                if is_mixed(&chunk.slots[i]):
+                    used.append(mixture_of(&chunk.slots[i]))
+                    for y in range(self.n_labels):
+                        weight = min(weight, self.weights_of(&chunk.slots[i])[y])
+                if not 0.0 <= weight < INFINITY:
+                    raise AssertionError("a weight is negative or infinite")
+            chunk = chunk.next
+        if n_samples != self.n_samples:
+            raise AssertionError("samples are miscounted")
+        used += [self.idle[i] for i in range(self.n_idle)]
+        if sorted(used) != list(range(self.n_mixtures)):
+            raise AssertionError("a mixture is lost, or used twice")
+
+    # ------------------------------------------------------------------ what a subclass defines
+
+    cdef void summarise(self, Chunk *chunk) noexcept nogil:
+        """Renew the summary of a chunk."""
+
+    cdef void find_ends(self, double *ends) noexcept nogil:
+        """Write the last score below each boundary; minus infinity where that is below all."""
+
+    cdef int label_of(self, double score) noexcept nogil:
+        """Return the label of a score, -1 where the boundaries are not sorted."""
+        return -1
+
+    cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
+        if not self.late:
+            self.summarise(chunk)
+        return 0
+
+    # ------------------------------------------------------------------ for Python
+
+    def learn(self, double score, double label, double w):
+        """Learn a sample; return False, and change nothing, if it is refused."""
+        with self.lock:
+            return self.learn_sample(score, label, w)
+
+    def unlearn(self, double score, double label, double w):
+        """Take a sample back; return False where it cannot have been learned."""
+        with self.lock:
+            return self.unlearn_sample(score, label, w)
+
+    def learn_many(self, const double[::1] scores, const double[::1] labels, const double[::1] w):
+        """Learn samples in the order given."""
+        cdef Py_ssize_t i, n = scores.shape[0]
+        cdef Chunk *chunk
+        with nogil, self.lock:
+            self.late = n > FEW
+            for i in range(n):
+                self.learn_sample(scores[i], labels[i], w[i])
+            if self.late:
+                self.late = False
+                chunk = self.first
+                while chunk != NULL:
+                    self.refold(chunk)
+                    chunk = chunk.next
+                self.fold_dirty()
+
+    def predict(self, double score):
+        """Return the label of a score: -1 if boundaries are not sorted, None if there are none."""
+        with self.lock:
+            return self.label_of(score) if self.n_scores > 0 else None
+
+    def answer(self, bint with_risk):
+        """Return how many scores there are, the thresholds, and what they cost (else NaN).
+
+        The thresholds are None where the boundaries alone are not sorted. O(n) with the risk, else
+        O(K log n).
+        """
+        thresholds = np.empty(self.n_labels - 1)
+        cdef double[::1] out = thresholds
+        cdef double total = NAN
+        cdef bint is_sorted
+        with self.lock:
+            is_sorted = self.find_thresholds(&out[0])
+            if is_sorted and with_risk:
+                total = self.risk_of(&out[0])
+            return self.n_scores, thresholds if is_sorted else None, total
+
+    def samples(self):
+        """Return the count of changes, the growth, the distinct scores and their label weights."""
+        with self.lock:
+            scores, _, weights = self.slots()
+            return self.n_changes, self.growth, scores, weights
+
+    def table(self):
+        """Return what each answer (row) to each label (column) costs."""
+        cdef Py_ssize_t n = self.n_labels
+        return np.ascontiguousarray(np.asarray(<double[:n, :n]> self.costs).T)
+
+    # ------------------------------------------------------------------ mixtures
+
+    cdef const double *losses_of(self, const Slot *slot, double *w) noexcept nogil:
+        """Return the loss row of a slot, and set what it is to be multiplied by."""
+        if is_mixed(slot):
+            w[0] = 1.0
+            return self.weights_of(slot) + self.n_labels
+        w[0] = slot.weight
+        return &self.losses[<size_t> slot.sum * self.width]
+
+    cdef double *weights_of(self, const Slot *slot) noexcept nogil:
+        """Return the weights of a mixed slot's labels; the losses follow behind."""
+        return &self.mixtures[2 * self.n_labels * mixture_of(slot)]
+
+    cdef int reserve_mixture(self) except -1 nogil:
+        """See to it that a mixture is idle."""
+        cdef int64_t n = self.n_mixtures, i
+        cdef int64_t more = max(2, n // 2)
+        cdef double *mixtures
+        cdef int64_t *idle
+        if self.n_idle > 0:
+            return 0
+        mixtures = <double *> realloc(
+            self.mixtures, (n + more) * 2 * self.n_labels * sizeof(double)
+        )
+        if mixtures == NULL:
+            return out_of_memory()
+        self.mixtures = mixtures
+        idle = <int64_t *> realloc(self.idle, (n + more) * sizeof(int64_t))
+        if idle == NULL:
+            return out_of_memory()
+        self.idle = idle
+        self.n_mixtures = n + more
+        self.n_idle = more
+        for i in range(more):
+            idle[i] = n + more - 1 - i
+        return 0
+
+    cdef double *mix(self, Slot *slot) noexcept nogil:
+        """Give a slot of one label an idle mixture; return the weights."""
+        cdef int label = <int> slot.sum
+        cdef double *weights
+        self.n_idle -= 1
+        slot.sum = -1.0 - self.idle[self.n_idle]
+        weights = self.weights_of(slot)
+        memset(weights, 0, self.n_labels * sizeof(double))
+        weights[label] = slot.weight
+        return weights
+
+    cdef void release_mixture(self, const Slot *slot) noexcept nogil:
+        self.idle[self.n_idle] = mixture_of(slot)
+        self.n_idle += 1
+
+    cdef void sum_losses(self, double *weights) noexcept nogil:
+        """Renew the losses behind the weights of a mixture."""
+        cdef int width = self.width, y, k
+        cdef double *sums = weights + self.n_labels
+        cdef const double *row = self.losses
+        memset(sums, 0, width * sizeof(double))
+        for y in range(self.n_labels):
+            if weights[y] > 0.0:
+                for k in range(width):
+                    sums[k] += weights[y] * row[k]
+            row += width
+
+    cdef void settle_mixture(self, Slot *slot) noexcept nogil:
+        """Make a slot what the weights of its mixture say: of one label, or still mixed."""
+        cdef double *weights = self.weights_of(slot)
+        cdef int n = 0, label = 0, y
+        slot.weight = 0.0
+        for y in range(self.n_labels):
+            if weights[y] > 0.0:
+                slot.weight += weights[y]
+                label = y
+                n += 1
+        if n > 1:
+            self.sum_losses(weights)
+        else:
+            self.release_mixture(slot)
+            slot.sum = label
+
+    # ------------------------------------------------------------------ changing
+
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil:
+        """Return whether a sample is not to be learned (NaN fails every comparison)."""
+        return not (
+            -INFINITY < score < INFINITY
+            and SMALLEST <= w <= LARGEST
+            and 0.0 <= label < self.n_labels
+            and label == floor(label)
+        )
+
+    cdef int start_change(self) except -1 nogil:
+        """Note that a change begins; refuse it where memory ran out in the middle of another."""
+        if self.changing:
+            return out_of_memory()
+        self.changing = True
+        return 0
+
+    cdef void finish(self) noexcept nogil:
+        if not self.late:
+            self.fold_dirty()
+        self.n_changes += 1
+        self.changing = False
+
+    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
+        """Learn one sample, and forget the one that leaves the window; False if it is refused."""
+        cdef Queued oldest
+        if self.refuses(score, label, w):
+            return False
+        self.start_change()
+        while self.growth * self.rate > _LARGEST_GROWTH:
+            self.scale_down()
+        self.growth *= self.rate
+        w *= self.growth
+        if self.window > 0:
+            self.push(score, w, label)
+        self.insert(score, <int> label, w)
+        self.n_samples += 1
+        if self.window > 0 and self.queue_size > self.window:
+            oldest = self.pop()
+            # A weight of 0 marks a sample that was taken back, or lost all weight, before.
+            if oldest.weight > 0.0:
+                self.remove(oldest.score, <int> oldest.sum, oldest.weight)
+                self.n_samples -= 1
+        self.finish()
+        return True
+
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
+        """Take one sample back; False, and no change, where it cannot have been learned."""
+        cdef Slot *slot
+        cdef int64_t at = -1
+        if self.refuses(score, label, w):
+            return False
+        w *= self.growth
+        slot = self.find(score)
+        if slot == NULL or not self.may_hold(slot, <int> label, w):
+            return False
+        if self.window > 0:
+            at = self.find_queued(score, <int> label, w)
+            if at < 0:
+                return False
+        self.start_change()
+        if self.window > 0:
+            self.queued(at).weight = 0.0
+        self.remove(score, <int> label, w)
+        self.n_samples -= 1
+        self.finish()
+        return True
+
+    cdef bint may_hold(self, const Slot *slot, int label, double w) noexcept nogil:
+        """Return whether a sample can be among those of a slot."""
+        cdef double held = slot.weight, slack = SAME * slot.weight
+        if is_mixed(slot):
+            held = self.weights_of(slot)[label]
+        elif slot.sum != label:
+            return False
+        if held < w - slack:
+            return False
+        return slot.n > 1 or slot.weight <= w + slack
+
+    cdef int64_t find_queued(self, double score, int label, double w) noexcept nogil:
+        """Return where the newest such sample waits in the queue, or -1."""
+        cdef int64_t i
+        cdef Queued *at
+        for i in range(self.queue_size - 1, -1, -1):
+            at = self.queued(i)
+            if at.score == score and at.sum == label and fabs(at.weight - w) <= SAME * w:
+                return i
+        return -1
+
+    cdef int insert(self, double score, int label, double w) except -1 nogil:
+        """Add a sample to the slot of its score."""
+        cdef Chunk *chunk = NULL
+        cdef Chunk *other = NULL
+        cdef Slot *slot
+        cdef double *weights
+        self.reserve_mixture()
+        slot = self.open(score, &chunk, &other)
+        if slot.n == 0:
+            slot.sum = label
+        if is_mixed(slot) or slot.sum != label:
+            weights = self.weights_of(slot) if is_mixed(slot) else self.mix(slot)
+            weights[label] += w
+            self.sum_losses(weights)
+        slot.weight += w
+        slot.n += 1
+        if other == NULL:
+            self.mark(&chunk.node)
+            return self.fold_chunk(chunk, score)
+        self.refold(chunk)
+        return self.refold(other)
+
+    cdef int remove(self, double score, int label, double w) except -1 nogil:
+        """Take a sample from the slot of its score, if there is one."""
+        cdef Chunk *chunk = self.find_chunk(score)
+        cdef int i = find_slot(chunk, score)
+        if not holds(chunk, i, score):
+            return 0
+        if chunk.slots[i].n == 1:
+            if is_mixed(&chunk.slots[i]):
+                self.release_mixture(&chunk.slots[i])
+            return self.close(score)
+        chunk.slots[i].n -= 1
+        self.take(&chunk.slots[i], label, w)
+        self.mark(&chunk.node)
+        return self.fold_chunk(chunk, score)
+
+    cdef void take(self, Slot *slot, int label, double w) noexcept nogil:
+        """Take a weight from a slot that keeps other samples."""
+        cdef double *of_label = &self.weights_of(slot)[label] if is_mixed(slot) else NULL
+        cdef Queued *at
+        cdef int64_t i
+        cdef double left
+        slot.weight -= w
+        left = slot.weight
+        if of_label != NULL:
+            of_label[0] -= w
+            left = min(left, of_label[0])
+        # Nearly all was taken, so digits were lost. A window still knows the samples that are left.
+        if left < CANCELLED * w and self.window > 0:
+            slot.weight = 0.0
+            if of_label != NULL:
+                of_label[0] = 0.0
+            for i in range(self.queue_size):
+                at = self.queued(i)
+                if at.score == slot.score:
+                    slot.weight += at.weight
+                    if of_label != NULL and at.sum == label:
+                        of_label[0] += at.weight
+        slot.weight = max(slot.weight, 0.0)
+        if of_label != NULL:
+            of_label[0] = max(of_label[0], 0.0)
+            self.sum_losses(self.weights_of(slot))
+
+    cdef int scale_down(self) except -1 nogil:
+        """Divide all weights by what they have grown to, exactly, and drop what has vanished."""
+        cdef int64_t n = self.n_scores, kept = 0, i
+        cdef int y
+        cdef double *weights
+        cdef Queued *queued
+        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
+        if slots == NULL:
+            return out_of_memory()
+        self.copy_slots(slots)
+        self.n_samples = 0
+        for i in range(n):
+            slots[i].weight *= 1.0 / _LARGEST_GROWTH
+            if is_mixed(&slots[i]):
+                weights = self.weights_of(&slots[i])
+                for y in range(self.n_labels):
+                    weights[y] *= 1.0 / _LARGEST_GROWTH
+                self.settle_mixture(&slots[i])
+            if slots[i].weight >= VANISHED:
+                self.n_samples += slots[i].n
+                slots[kept] = slots[i]
+                kept += 1
+            elif is_mixed(&slots[i]):
+                self.release_mixture(&slots[i])
+        self.growth /= _LARGEST_GROWTH
+        try:
+            self.rebuild(slots, kept)
+        finally:
+            free(slots)
+        for i in range(self.queue_size):
+            queued = self.queued(i)
+            queued.weight *= 1.0 / _LARGEST_GROWTH
+            if self.find(queued.score) == NULL:
+                queued.weight = 0.0
+        return 0
+
+    # ------------------------------------------------------------------ asking
+
+    cdef bint find_thresholds(self, double *out) noexcept nogil:
+        """Write the thresholds; return whether they are sorted, so optimal. O(K log n)."""
+        cdef int n = self.n_labels - 1, k
+        cdef double below = NAN, threshold = NAN
+        self.find_ends(out)
+        for k in range(1, n):
+            if out[k] < out[k - 1]:
+                return False
+        for k in range(n):
+            if out[k] != below:
+                below = out[k]
+                threshold = self.threshold_above(below)
+            out[k] = threshold
+        return True
+
+    cdef double threshold_above(self, double below) noexcept nogil:
+        """Return the threshold right above a score that is held: halfway to the next one, or inf.
+        """
+        cdef Chunk *chunk
+        cdef int slot
+        cdef double above, middle
+        if below == -INFINITY:
+            return below
+        chunk = self.find_chunk(below)
+        slot = find_slot(chunk, below) + 1
+        if slot == chunk.size:
+            chunk, slot = chunk.next, 0
+            if chunk == NULL:
+                return INFINITY
+        above = chunk.slots[slot].score
+        middle = 0.5 * below + 0.5 * above
+        return middle if below < middle < above else above
+
+    cdef double risk_of(self, const double *thresholds) noexcept nogil:
+        """Return the summed cost of the samples; O(n)."""
+        cdef int n_labels = self.n_labels, k = 0, i, y
+        cdef double total = 0.0
+        cdef const double *weights
+        cdef const Slot *slot
+        cdef Chunk *chunk = self.first
+        while chunk != NULL:
+            for i in range(chunk.size):
+                slot = &chunk.slots[i]
+                while k < n_labels - 1 and slot.score >= thresholds[k]:
+                    k += 1
+                if not is_mixed(slot):
+                    total += slot.weight * self.costs[<size_t> slot.sum * n_labels + k]
+                    continue
+                weights = self.weights_of(slot)
+                for y in range(n_labels):
+                    total += weights[y] * self.costs[<size_t> y * n_labels + k]
+            chunk = chunk.next
+        return total / self.growth
+
+    # ------------------------------------------------------------------ all at once
+
+    cdef tuple slots(self):
+        """Return the distinct scores in order, how many samples each has, and label weights."""
+        scores, counts = np.empty(self.n_scores), np.empty(self.n_scores, np.int64)
+        weights = np.zeros((self.n_scores, self.n_labels))
+        cdef double[::1] x = scores
+        cdef int64_t[::1] n = counts
+        cdef double[:, ::1] w = weights
+        cdef Chunk *chunk = self.first
+        cdef const Slot *slot
+        cdef Py_ssize_t row = 0
+        cdef int i
+        while chunk != NULL:
+            for i in range(chunk.size):
+                slot = &chunk.slots[i]
+                x[row], n[row] = slot.score, slot.n
+                if is_mixed(slot):
+                    memcpy(&w[row, 0], self.weights_of(slot), self.n_labels * sizeof(double))
+                else:
+                    w[row, <Py_ssize_t> slot.sum] = slot.weight
+                row += 1
+            chunk = chunk.next
+        return scores, counts, weights
+
+    def state(self):
+        """Return all that `restore` takes: numbers and arrays by name."""
+        cdef int64_t[::1] shape_view
+        cdef double[::1] keys_view
+        cdef double[:, ::1] queue_view
+        cdef int64_t *shape_at
+        cdef double *keys_at
+        cdef Py_ssize_t i
+        with self.lock:
+            scores, counts, weights = self.slots()
+            shape = np.empty(2 * self.n_chunks - 1, np.int64)
+            keys, queue = np.empty(self.n_chunks - 1), np.empty((self.queue_size, 3))
+            shape_view, keys_view, queue_view = shape, keys, queue
+            shape_at = &shape_view[0]
+            keys_at = &keys_view[0] if self.n_chunks > 1 else NULL
+            copy_tree(self.root, &shape_at, &keys_at)
+            for i in range(self.queue_size):
+                queue_view[i, 0] = self.queued(i).score
+                queue_view[i, 1] = self.queued(i).weight
+                queue_view[i, 2] = self.queued(i).sum
+            arrays = {
+                "scores": scores,
+                "counts": counts,
+                "weights": weights,
+                "shape": shape,
+                "keys": keys,
+                "queue": queue,
+            }
+            return {"growth": self.growth}, arrays
+
+    def restore(self, fields, arrays):
+        """Take over what `state` returned, which must have been checked.
+
+        Only for an object that has learned nothing.
+        """
+        cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
+        cdef const double[:, ::1] weights = arrays["weights"], queue = arrays["queue"]
+        cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
+        cdef Py_ssize_t i, n = scores.shape[0]
+        cdef const int64_t *shape_at = &shape[0]
+        cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
+        cdef const Slot *slots_at
+        cdef Chunk *chunk
+        cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
+        if slots == NULL:
+            raise MemoryError
+        try:
+            for i in range(n):
+                slots[i].score, slots[i].n = scores[i], counts[i]
+                self.reserve_mixture()
+                memcpy(self.mix(&slots[i]), &weights[i, 0], self.n_labels * sizeof(double))
+                self.settle_mixture(&slots[i])
+                self.n_samples += counts[i]
+            slots_at = slots
+            self.release_all()
+            self.root = self.grow(&shape_at, &keys_at, &slots_at)
+        finally:
+            free(slots)
+        chunk = self.first
+        while chunk != NULL:
+            self.refold(chunk)
+            chunk = chunk.next
+        self.fold_dirty()
+        for i in range(queue.shape[0]):
+            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+        self.growth = fields["growth"]
+
+    def __reduce__(self):
+        settings = np.ascontiguousarray(self.table().T), self.window, self.rate
+        return restored, (type(self), settings, *self.state())

@@ -1,0 +1,3 @@
+from streamcal.kernels.label_index import LabelIndex
+
+class PrefixExtrema(LabelIndex): ...
