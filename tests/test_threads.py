@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import HedgedCalibrator, HistogramCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    BetaCalibrator,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    TemperatureCalibrator,
+)
 from tests.invariants import Structure
 
 N_THREADS, N_CALLS = 8, 300
@@ -103,7 +110,7 @@ def test_samples_are_taken_back_while_others_come() -> None:
 
 @pytest.mark.parametrize(
     "calibrator",
-    [HedgedCalibrator(), PlattCalibrator(calibeating=5), HistogramCalibrator()],
+    [HedgedCalibrator(), PlattCalibrator(calibeating=5), BetaCalibrator(), HistogramCalibrator()],
     ids=lambda calibrator: type(calibrator).__name__,
 )
 def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
@@ -111,9 +118,23 @@ def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
     learned = {
         HedgedCalibrator: lambda: calibrator.n_learned,
         PlattCalibrator: lambda: calibrator._platt.state()[0][5],
+        BetaCalibrator: lambda: calibrator._beta.state()[-1],
         HistogramCalibrator: lambda: calibrator._cells.state()[0][:, 1].sum(),
     }[type(calibrator)]()
     assert learned == N_THREADS * N_CALLS
+
+
+def test_a_temperature_counts_each_sample_once() -> None:
+    calibrator = TemperatureCalibrator()
+
+    def learn(number: int) -> None:
+        for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
+            calibrator.learn_one({0: 1.0 - score, 1: score}, int(label))
+            answer = calibrator.predict_one({0: 1.0 - score, 1: score})
+            assert sum(answer.values()) == pytest.approx(1.0)
+
+    together(learn)
+    assert calibrator._temperature.n_learned == N_THREADS * N_CALLS
 
 
 def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> None:
