@@ -108,7 +108,7 @@ def test_budget(drop):
     for _ in range(200):
         x, y = as_dict(rng.normal(size=2).tolist()), int(rng.integers(4))
         before = list(model._kept)
-        counts = model._views()[1][[model._kept[key] for key in before], 0].copy()
+        counts = model._cusum.stored()[2][:, 0]
         model.learn_one(x, y)
         after = list(model._kept)
         assert len(after) <= 5

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from streamcal import (
@@ -16,6 +17,7 @@ from streamcal import (
     PlattCalibrator,
     TemperatureCalibrator,
 )
+from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests.invariants import Structure
 
 N_THREADS, N_CALLS = 8, 300
@@ -135,6 +137,47 @@ def test_a_temperature_counts_each_sample_once() -> None:
 
     together(learn)
     assert calibrator._temperature.n_learned == N_THREADS * N_CALLS
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CuSumRank(averaging="uniform", window=100),
+        PACuSumRank(margin=1.0, window=100),
+        PRank(window=100),
+        KernelCuSumRank(budget=20, window=100),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_ranks_come_up_in_all_threads(model: Any) -> None:
+    """New labels and new features, while others learn, predict and write bytes."""
+
+    def learn(number: int) -> None:
+        scores, _ = batch(number)
+        frame = pd.DataFrame({"a": scores, f"thread {number}": 1.0})
+        labels = (frame["a"] * 10 + number).astype(int)
+        if number % 4 == 1 and hasattr(model, "learn_many"):
+            model.learn_many(frame, labels)
+            assert sum(model.predict_proba_many(frame).iloc[0]) == pytest.approx(1.0)
+            assert set(model.predict_many(frame)) <= set(model.known_labels)
+            return
+        for i, (x, label) in enumerate(zip(frame.to_dict("records"), labels, strict=True)):
+            model.learn_one(x, label)
+            answers = model.predict_proba_one(x)
+            assert sum(answers.values()) == pytest.approx(1.0)
+            assert model.predict_one(x) in model.known_labels
+            if i % 50 == 0:
+                type(model).from_bytes(model.to_bytes())
+
+    together(learn)
+    assert model.n_samples == N_THREADS * N_CALLS
+    assert model.known_labels == tuple(range(17))
+    if isinstance(model, KernelCuSumRank):
+        assert model.n_kept == len(model.counts) == 20
+    else:
+        assert set(model.weights) == {"a", *(f"thread {n}" for n in range(N_THREADS))}
+    state = model.to_bytes()
+    assert type(model).from_bytes(state).to_bytes() == state
 
 
 def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> None:
