@@ -1,5 +1,6 @@
 """The linear ordinal learners: against the oracle, the bounds of the paper, and the contract."""
 
+import collections
 import copy
 import itertools
 import math
@@ -474,6 +475,25 @@ def test_features_come_and_go():
     assert model.predict_proba_one({"b": 2.0, "never": 5.0, "a": 1}) == same
     assert set(model.weights) == {"a", "b", *map(str, range(40))}
     assert model.predict_one({}) in range(3)
+
+
+def test_any_order_of_features_and_any_kind_of_dict_will_do():
+    """Rows are remembered by the place of a feature, which may have another or none next time."""
+    model, twin = CuSumRank(labels=range(4), averaging=30.0), CuSumRank(range(4), averaging=30.0)
+    rng = np.random.default_rng(7)
+    names = ["a", 7, ("c", 1), None, "e"]
+    for i in range(200):
+        order = rng.permutation(5)[: rng.integers(0, 6)].tolist()
+        x = {names[k]: int(rng.integers(-8, 9)) / 8 for k in order}
+        y = int(rng.integers(4))
+        model.predict_one({names[4 - k]: 1.0 for k in order})
+        learned = (x, collections.OrderedDict(x), {k: np.float32(v) for k, v in x.items()})[i % 3]
+        model.learn_one(learned, y)
+        twin.learn_many(pd.DataFrame([list(x.values())], columns=[*map(str, x)]), pd.Series([y]))
+        assert model.predict_one(x) == model.predict_one(dict(reversed(x.items())))
+    assert set(map(str, model.weights)) == set(twin.weights)
+    for name, row in model.weights.items():
+        np.testing.assert_allclose(row, twin.weights[str(name)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("value", [1e60, -1e60, 1e-300, 5e-324])

@@ -162,7 +162,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
     def _freeze(self) -> tuple[Fields, Arrays]:
         labels, features, numbers, arrays, regressions = self._cusum.state()
         calibrator = IsotonicCalibrator(window=self.window)
-        nested = {}
+        nested: Arrays = {}
         for k, regression in enumerate(regressions):
             calibrator._regression = regression
             nested[f"calibrator {k}"] = nest(calibrator.to_bytes())
