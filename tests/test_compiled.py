@@ -11,17 +11,28 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
+from streamcal.calibration.beta import BetaCalibrator
 from streamcal.calibration.blocks import blocks_of, fit_blocks
 from streamcal.calibration.histogram import HistogramCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import isotonic_fit
+from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.kernels import pav
 from streamcal.losses import CostTable, get_task
-from streamcal.ordinal import StreamingThresholds, optimal_thresholds, summarise
+from streamcal.ordinal import (
+    CuSumRank,
+    KernelCuSumRank,
+    PACuSumRank,
+    PRank,
+    StreamingThresholds,
+    optimal_thresholds,
+    summarise,
+)
 from streamcal.ordinal.thresholds import Samples, find_cuts
 from tests import oracles
 
@@ -181,6 +192,96 @@ def test_histograms_answer_as_they_did_on_numba():
                 int(n_bins), half_life or None, prior, recorded[f"asked{at}"].tolist()
             )
             assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
+
+
+def newton_answers(kind, asked):
+    """Learn and ask; the first row holds the parameters, the last two columns label and weight."""
+    (gamma, prior, limit, half_life, clip), samples = asked[0, :5].tolist(), asked[1:]
+    calibrator = kind(gamma, prior, limit, half_life or None, clip)
+    found = []
+    for *raw, y, w in samples.tolist():
+        if kind is BetaCalibrator:
+            found += [calibrator.predict_one(raw[0]), calibrator.predict_one(raw[1])]
+            calibrator.learn_one(raw[0], y, w)
+            found += calibrator.parameters
+        else:
+            by_label = dict(enumerate(raw))
+            found += calibrator.predict_one(by_label).values()
+            calibrator.learn_one(by_label, int(y), w)
+            found.append(calibrator.temperature)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", ["beta", "temperature"])
+def test_newton_steps_are_as_they_were_on_numba(name):
+    """Exponentials and logarithms differ by a last bit; what is learned from it does not grow."""
+    kind = {"beta": BetaCalibrator, "temperature": TemperatureCalibrator}[name]
+    with np.load(RECORDED / f"{name}.npz") as recorded:
+        for at in range(len(recorded.files) // 2):
+            found = newton_answers(kind, recorded[f"asked{at}"])
+            assert_allclose(found, recorded[f"answered{at}"], rtol=1e-9, atol=1e-12)
+
+
+RANKERS = (
+    lambda common, options: CuSumRank(intercept=options[0] > 0.0, l2=options[1], **common),
+    lambda common, options: PACuSumRank(
+        mode=("PA", "PA-I", "PA-II")[int(options[0])], C=0.25, delta=0.75, l2=options[1], **common
+    ),
+    lambda common, options: PRank(
+        ties=("published", "strict")[int(options[0])], l2=options[1], **common
+    ),
+    lambda common, options: KernelCuSumRank(
+        kernel="polynomial",
+        degree=2,
+        gamma=0.5,
+        budget=int(options[0]) or None,
+        drop=("oldest", "smallest")[int(options[1])],
+        **common,
+    ),
+)
+
+
+def rank_answers(asked):
+    """Learn and ask as a program says: what, label, weight, and four features, NaN if missing.
+
+    Its first row has the learner, how many labels are declared, margin, averaging, window, and two
+    options.
+    """
+    (learner, n_labels, margin, averaging, window, *options), *program = asked.tolist()
+    common = {
+        "labels": range(int(n_labels)) if n_labels else None,
+        "loss": ("absolute", "squared", "zero-one")[len(program) % 3],
+        "margin": margin,
+        "averaging": {0.0: None, -1.0: "uniform"}.get(averaging, averaging),
+        "window": int(window),
+    }
+    model, found = RANKERS[int(learner)](common, options), []
+    for what, y, w, *features in program:
+        x = {name: value for name, value in zip("abcd", features, strict=True) if value == value}
+        if what == 0:
+            found.append(model.predict_one(x))
+        elif what == 1:
+            found.extend(model.predict_proba_one(x).values())
+        else:
+            model.learn_one(x, int(y), w)
+    if not isinstance(model, KernelCuSumRank):
+        rows = np.nan_to_num(asked[1:, 3:])
+        frame = pd.DataFrame(rows, columns=list("abce"))
+        model.learn_many(frame, pd.Series(asked[1:, 1].astype(int)), asked[1:, 2])
+        found.extend(model.predict_many(frame))
+        found.extend(model.predict_proba_many(frame).to_numpy().ravel())
+        found.extend(np.ravel([*model.weights.values()]))
+        found.extend(model.biases)
+    else:
+        found.extend(model.counts.ravel())
+    return np.array([*found, model.rank_loss, model.n_samples], np.float64)
+
+
+def test_ranks_are_as_they_were_on_numba():
+    with np.load(RECORDED / "cusum.npz") as recorded:
+        for at in range(len(recorded.files) // 2):
+            found = rank_answers(recorded[f"asked{at}"])
+            assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 
 def test_histograms_have_copies():

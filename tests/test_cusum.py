@@ -1,5 +1,6 @@
 """The linear ordinal learners: against the oracle, the bounds of the paper, and the contract."""
 
+import collections
 import copy
 import itertools
 import math
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from river import base, checks
 
 from streamcal import losses
-from streamcal.kernels import cusum as kernels
+from streamcal.kernels.cusum import class_probabilities
 from streamcal.ordinal import CuSumRank, PACuSumRank, PRank, mistake_bound
 from streamcal.ordinal._ranks import RankLearner
 from tests import oracles_cusum as oracles
@@ -107,14 +108,14 @@ def tied(oracle: oracles.Learner, x: list[float], keep: float, margins: list[flo
 
 def follow(model: Any, oracle: oracles.Learner) -> None:
     """Let the oracle go on from the weights that the model has, not from its own."""
-    bias, rows = model._views()
-    if not model._rows or not any(model._rows):
+    _, features, numbers, arrays, _ = model._cusum.state()
+    if not features:
         return
-    now = model._model[kernels.SCALE]
+    rows = dict(zip(features, arrays["weights"][:, 0], strict=True))
     for k in range(1, len(oracle.weights)):
-        held = [float(now * rows[model._rows[name], 0, k - 1]) for name in NAMES]
+        held = [float(numbers["scale"] * rows[name][k - 1]) for name in NAMES]
         if len(oracle.weights[k]) == 4:
-            held.append(float(now * bias[0, k - 1]))
+            held.append(float(numbers["scale"] * arrays["bias"][0, k - 1]))
         assert held == pytest.approx(oracle.weights[k], rel=1e-9, abs=1e-9)
         oracle.weights[k] = held
 
@@ -343,8 +344,7 @@ def test_a_label_in_between_leaves_decoding_as_it_was(problem, rank):
     queries = [as_dict(x) for x, _, _ in samples]
     before = [model.predict_one(x) for x in queries]
     scores = [np.cumsum(weights_of(model, 3) @ [*x, 1.0]) for x, _, _ in samples]
-    model._insert(2 * rank - 1)
-    model._make_scratch()
+    model.learn_one({}, 2 * rank - 1, 1e-60)
     for x, answer, score in zip(queries, before, scores, strict=True):
         gap = np.diff(np.sort([0.0, *score]))[-1]
         if rank > 0 and gap > 1e-9:  # a lowest label begins level with the one above, and wins ties
@@ -477,6 +477,25 @@ def test_features_come_and_go():
     assert model.predict_one({}) in range(3)
 
 
+def test_any_order_of_features_and_any_kind_of_dict_will_do():
+    """Rows are remembered by the place of a feature, which may have another or none next time."""
+    model, twin = CuSumRank(labels=range(4), averaging=30.0), CuSumRank(range(4), averaging=30.0)
+    rng = np.random.default_rng(7)
+    names = ["a", 7, ("c", 1), None, "e"]
+    for i in range(200):
+        order = rng.permutation(5)[: rng.integers(0, 6)].tolist()
+        x = {names[k]: int(rng.integers(-8, 9)) / 8 for k in order}
+        y = int(rng.integers(4))
+        model.predict_one({names[4 - k]: 1.0 for k in order})
+        learned = (x, collections.OrderedDict(x), {k: np.float32(v) for k, v in x.items()})[i % 3]
+        model.learn_one(learned, y)
+        twin.learn_many(pd.DataFrame([list(x.values())], columns=[*map(str, x)]), pd.Series([y]))
+        assert model.predict_one(x) == model.predict_one(dict(reversed(x.items())))
+    assert set(map(str, model.weights)) == set(twin.weights)
+    for name, row in model.weights.items():
+        np.testing.assert_allclose(row, twin.weights[str(name)], rtol=1e-12)
+
+
 @pytest.mark.parametrize("value", [1e60, -1e60, 1e-300, 5e-324])
 @pytest.mark.parametrize("w", [1e-60, 1e60])
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
@@ -605,7 +624,7 @@ def test_probabilities_are_those_of_the_calibrators_made_to_fall():
 )
 def test_falling_sequences(rows):
     out = np.empty((len(rows), 5))
-    kernels.class_probabilities(np.array(rows), 10.0, out)
+    class_probabilities(np.array(rows), 10.0, out)
     for row, p in zip(rows, out, strict=True):
         fallen = np.array([1.0, *oracles.antitonic(row), 0.0])
         np.testing.assert_allclose(p, (10 * -np.diff(fallen) + 0.2) / 11, atol=1e-12)

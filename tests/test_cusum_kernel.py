@@ -108,7 +108,7 @@ def test_budget(drop):
     for _ in range(200):
         x, y = as_dict(rng.normal(size=2).tolist()), int(rng.integers(4))
         before = list(model._kept)
-        counts = model._views()[1][[model._kept[key] for key in before], 0].copy()
+        counts = model._cusum.stored()[2][:, 0]
         model.learn_one(x, y)
         after = list(model._kept)
         assert len(after) <= 5
@@ -170,6 +170,19 @@ def test_bad_samples_change_nothing(bad):
         with pytest.raises(BAD, match="`y`"):
             model.learn_one({"new": 1.0}, y)
     assert state(model) == before
+
+
+def test_products_may_be_larger_than_features():
+    model = KernelCuSumRank(labels=range(3), kernel="linear")
+    model.learn_one({"a": 1e50}, 1)
+    assert [model.predict_one({"a": sign * 1e50}) for sign in (1.0, -1.0)] == [1, 0]
+    assert sum(model.predict_proba_one({"a": 1e50}).values()) == pytest.approx(1.0)
+    model = KernelCuSumRank(labels=(0, 1, 2), kernel="polynomial", degree=6)
+    model.learn_one({"a": 1e25}, 2, 1e60)
+    for x in ({"a": 1e25}, {"a": -1e25}, {}):
+        assert sum(model.predict_proba_one(x).values()) == pytest.approx(1.0)
+        model.learn_one(x, 0, 1e60)
+    assert KernelCuSumRank.from_bytes(model.to_bytes()).n_samples == 4
 
 
 def test_huge_products_are_refused():

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcal import (
+    BetaCalibrator,
     HedgedCalibrator,
     IdentityCalibrator,
     IsotonicCalibrator,
@@ -20,6 +21,7 @@ from streamcal import (
 )
 from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrators
 from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
+from streamcal.kernels.expert import Expert
 from tests.contract import calibrator_contract
 from tests.oracles_hedged import mixtures, sequences, total_loss
 
@@ -229,6 +231,24 @@ def test_weights_can_be_read():
         "PlattCalibrator() #2",
         "PlattCalibrator(gamma=1.0)",
     )
+
+
+def test_calibrators_of_ones_own_are_asked_as_those_that_are_compiled():
+    class OwnBeta(BetaCalibrator):
+        pass
+
+    rng = np.random.default_rng(6)
+    scores, y = rng.uniform(size=300), rng.uniform(size=300) < 0.3
+    hedge, own = (
+        HedgedCalibrator((kind(), PlattCalibrator())) for kind in (BetaCalibrator, OwnBeta)
+    )
+    for score, label_ in zip(scores.tolist(), y.tolist(), strict=True):
+        assert hedge.predict_one(score) == own.predict_one(score)
+        hedge.learn_one(score, label_)
+        own.learn_one(score, label_)
+    assert [*hedge.weights.values()] == [*own.weights.values()]
+    assert [isinstance(e, Expert) for e in own._hedge.experts] == [False, True]
+    assert all(isinstance(e, Expert) for e in hedge._hedge.experts)
 
 
 def test_prototypes_are_left_alone():

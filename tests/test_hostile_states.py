@@ -81,8 +81,6 @@ def changed(learner: Stateful, fields: dict[str, Any] | None = None, **arrays: A
         (PlattCalibrator(calibeating=3), {"calibeating": 10**12}),
         (PlattCalibrator(), {"calibeating": 1_000_000}),
         (HistogramCalibrator(), {"n_bins": 10**12}),
-        (CuSumRank(window=5), {"window": 10**12}),
-        (CuSumRank(window=5), {"window": 10**7}),
         (StreamingThresholds(3), {"n_labels": 32_767}),
         (KernelCuSumRank(window=5), {"labels": {"tuple": list(range(30_000))}}),
     ],
@@ -96,11 +94,16 @@ def test_nothing_is_allocated_beyond_the_bytes(
     assert not isinstance(raised.value.__cause__, MemoryError)
 
 
-@pytest.mark.parametrize("learner", [CuSumRank(window=5), KernelCuSumRank(window=5)])
-def test_room_is_compared_before_it_is_made(learner: Stateful) -> None:
-    with pytest.raises(ValueError, match="`data` must be") as raised:
-        restore(changed(learner, {"room": 10**12}))
-    assert not isinstance(raised.value.__cause__, MemoryError)
+@pytest.mark.parametrize("learner", [CuSumRank, KernelCuSumRank])
+def test_windows_take_memory_when_they_are_used(learner: Any) -> None:
+    data = changed(learner(window=5), {"given": {"window": 10**12}})
+    for model in (learner(window=10**12), restore(data)):
+        for i in range(40):
+            model.learn_one({"a": i / 40}, i % 3)
+        assert sys.getsizeof(model._cusum) < 10_000
+        assert restore(model.to_bytes()).to_bytes() == model.to_bytes()
+        with pytest.raises(ValueError, match="the ring must hold the last samples"):
+            restore(changed(model, {"n_seen": 41}))
 
 
 def test_bins_take_memory_when_they_are_used() -> None:

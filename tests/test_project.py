@@ -105,6 +105,19 @@ def test_the_first_fit_loads_nothing_heavy():
     assert done.stdout.splitlines() == ["[0. 1.]", "[]"]
 
 
+def test_the_first_ordinal_learner_is_compiled_already():
+    code = (
+        "import sys\n"
+        "from streamcal.ordinal import CuSumRank\n"
+        "model = CuSumRank()\n"
+        "for y in (1, 3, 2): model.learn_one({'x': float(y)}, y)\n"
+        "print(model.predict_one({'x': 3.0}) in (1, 2, 3))\n"
+        "print([name for name in ('jax', 'numba', 'scipy.special') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True", "[]"]
+
+
 def test_import_is_light():
     heavy = [
         "jax",

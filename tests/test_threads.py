@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from streamcal import (
+    BetaCalibrator,
     HedgedCalibrator,
     HistogramCalibrator,
     IsotonicCalibrator,
     PlattCalibrator,
     StreamingThresholds,
+    TemperatureCalibrator,
 )
+from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests.invariants import Structure
 
 N_THREADS, N_CALLS = 8, 300
@@ -109,7 +113,7 @@ def test_samples_are_taken_back_while_others_come() -> None:
 
 @pytest.mark.parametrize(
     "calibrator",
-    [HedgedCalibrator(), PlattCalibrator(calibeating=5), HistogramCalibrator()],
+    [HedgedCalibrator(), PlattCalibrator(calibeating=5), BetaCalibrator(), HistogramCalibrator()],
     ids=lambda calibrator: type(calibrator).__name__,
 )
 def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
@@ -117,9 +121,64 @@ def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
     learned = {
         HedgedCalibrator: lambda: calibrator.n_learned,
         PlattCalibrator: lambda: calibrator._platt.state()[0][5],
+        BetaCalibrator: lambda: calibrator._beta.state()[-1],
         HistogramCalibrator: lambda: calibrator._cells.state()[0][:, 1].sum(),
     }[type(calibrator)]()
     assert learned == N_THREADS * N_CALLS
+
+
+def test_a_temperature_counts_each_sample_once() -> None:
+    calibrator = TemperatureCalibrator()
+
+    def learn(number: int) -> None:
+        for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
+            calibrator.learn_one({0: 1.0 - score, 1: score}, int(label))
+            answer = calibrator.predict_one({0: 1.0 - score, 1: score})
+            assert sum(answer.values()) == pytest.approx(1.0)
+
+    together(learn)
+    assert calibrator._temperature.n_learned == N_THREADS * N_CALLS
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CuSumRank(averaging="uniform", window=100),
+        PACuSumRank(margin=1.0, window=100),
+        PRank(window=100),
+        KernelCuSumRank(budget=20, window=100),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_ranks_come_up_in_all_threads(model: Any) -> None:
+    """New labels and new features, while others learn, predict and write bytes."""
+
+    def learn(number: int) -> None:
+        scores, _ = batch(number)
+        frame = pd.DataFrame({"a": scores, f"thread {number}": 1.0})
+        labels = (frame["a"] * 10 + number).astype(int)
+        if number % 4 == 1 and hasattr(model, "learn_many"):
+            model.learn_many(frame, labels)
+            assert sum(model.predict_proba_many(frame).iloc[0]) == pytest.approx(1.0)
+            assert set(model.predict_many(frame)) <= set(model.known_labels)
+            return
+        for i, (x, label) in enumerate(zip(frame.to_dict("records"), labels, strict=True)):
+            model.learn_one(x, label)
+            answers = model.predict_proba_one(x)
+            assert sum(answers.values()) == pytest.approx(1.0)
+            assert model.predict_one(x) in model.known_labels
+            if i % 50 == 0:
+                type(model).from_bytes(model.to_bytes())
+
+    together(learn)
+    assert model.n_samples == N_THREADS * N_CALLS
+    assert model.known_labels == tuple(range(17))
+    if isinstance(model, KernelCuSumRank):
+        assert model.n_kept == len(model.counts) == 20
+    else:
+        assert set(model.weights) == {"a", *(f"thread {n}" for n in range(N_THREADS))}
+    state = model.to_bytes()
+    assert type(model).from_bytes(state).to_bytes() == state
 
 
 def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> None:

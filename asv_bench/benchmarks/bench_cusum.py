@@ -73,23 +73,19 @@ class CuSumBatch:
     def setup(self, shape: str) -> None:
         import pandas as pd
 
-        from streamcal.kernels import cusum
-
         n_features, n_labels = (10, 5) if shape == self.params[0] else (50, 10)
         X, y = ordinal_data(BATCH, n_features, n_labels)
         self.frame = pd.DataFrame(X, columns=[f"feature {i}" for i in range(n_features)])
         self.labels = pd.Series(y)
         self.model = make("CuSumRank, averaged", n_labels)
         self.model.learn_many(self.frame, self.labels)
-        self.loop = cusum.learn_many
-        model = self.model
-        self.arguments = (model._model, X, model._work, model._recent, y, np.ones(BATCH))
+        self.arguments = ([*self.frame.columns], X, y.tolist(), np.ones(BATCH))
 
     def time_learn_many(self, shape: str) -> None:
         self.model.learn_many(self.frame, self.labels)
 
     def time_kernel(self, shape: str) -> None:
-        self.loop(*self.arguments)
+        self.model._cusum.learn_many(*self.arguments)
 
 
 class CuSumProbabilities:

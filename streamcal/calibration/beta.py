@@ -8,17 +8,19 @@ online Newton steps, as `streamcal.PlattCalibrator` does.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from streamcal._state import Arrays, Fields, array_of, as_float, require
+from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import as_score, as_weight, check_half_life
 from streamcal.calibration.probability import (
     ProbabilityCalibrator,
     as_label,
+    as_probabilities,
     as_probability,
     check_clip,
     check_curvature,
 )
-from streamcal.kernels import newton as kernels
+from streamcal.kernels.newton import Beta
 
 
 class BetaCalibrator(ProbabilityCalibrator):
@@ -77,18 +79,13 @@ class BetaCalibrator(ProbabilityCalibrator):
         self.half_life = half_life
         self.clip = clip
 
-        self._numbers = np.zeros(kernels.THETA + 3 + 9)
-        self._numbers[[kernels.GAMMA, kernels.PRIOR]] = gamma, prior
-        self._numbers[kernels.FADE] = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        self._numbers[[kernels.CLIP, kernels.SIZE]] = clip, limit
-        self._numbers[kernels.THETA : kernels.THETA + 2] = 1.0
-        self._numbers[kernels.THETA + 3 :: 4] = prior
+        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        self._beta = Beta(gamma, prior, limit, clip, fade)
 
     @property
     def parameters(self) -> tuple[float, float, float]:
         """The current (a, b, c)."""
-        a, b, c = self._numbers[kernels.THETA : kernels.THETA + 3].tolist()
-        return a, b, c
+        return self._beta.parameters
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Take one Newton step towards the label ``y`` in [0, 1] of ``score`` in [0, 1].
@@ -99,23 +96,43 @@ class BetaCalibrator(ProbabilityCalibrator):
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
         weight = 1.0 if w == 1.0 else as_weight(w)
-        kernels.beta_learn(self._numbers, as_probability(score), as_label(y), weight)
+        self._beta.learn(as_probability(score), as_label(y), weight)
 
     def predict_one(self, score: float) -> float:
         """Return the calibrated probability of ``score`` in [0, 1], in the open interval (0, 1).
 
         Before anything is learned it is the score itself.
         """
-        return kernels.beta_predict(self._numbers, as_probability(score))
+        return self._beta.predict(as_probability(score))
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
+        vector = as_probabilities(scores)
+        out = np.empty(len(vector))
+        self._beta.predict_many(vector, out)
+        return out
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given, in one compiled loop."""
+        self.predict_learn_many(scores, y, w)
+
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
+        samples = self._check_samples(scores, y, w)
+        out = np.empty(len(samples[0]))
+        self._beta.predict_learn_many(*samples, out)
+        return out
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        numbers = self._numbers
-        return {"n": float(numbers[kernels.N_LEARNED])}, {"numbers": numbers[kernels.THETA :]}
+        return {}, {"numbers": self._beta.state()}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers, n = array_of(arrays, "numbers", 12), as_float(fields["n"], "n", 0.0)
-        require((numbers[:2] >= 0.0).all(), "slopes must not be negative")
-        require((np.abs(numbers[:3]) <= self.limit).all(), "parameters must be within the limit")
-        check_curvature(numbers[3:].reshape(3, 3))
-        self._numbers[kernels.THETA :] = numbers
-        self._numbers[kernels.N_LEARNED] = n
+        numbers = array_of(arrays, "numbers", 13)
+        theta, n_learned = numbers[:3], float(numbers[12])
+        require((theta[:2] >= 0.0).all(), "slopes must not be negative")
+        require((np.abs(theta) <= self.limit).all(), "parameters must be within the limit")
+        check_curvature(numbers[3:12].reshape(3, 3))
+        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
+        self._beta.restore(numbers)

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import entr, rel_entr
 
 from streamcal.calibration.staircase import Staircase
 
@@ -43,6 +42,8 @@ def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition
         dsc = float(shares @ (values - mean) ** 2)
         unc = mean * (1.0 - mean)
     else:
+        from scipy.special import entr, rel_entr  # here, for every calibrator loads this module
+
         dsc = float(shares @ (rel_entr(values, mean) + rel_entr(1.0 - values, 1.0 - mean)))
         unc = float(entr(mean) + entr(1.0 - mean))
     return Decomposition(mean_score, max(mean_score - unc + dsc, 0.0), dsc, unc)

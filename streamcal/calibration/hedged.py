@@ -38,6 +38,7 @@ from streamcal._state import (
 )
 from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.beta import BetaCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
@@ -443,6 +444,8 @@ def _expert(calibrator: Calibrator) -> Any:
         return Expert()
     if type(calibrator) is PlattCalibrator:
         return calibrator._platt
+    if type(calibrator) is BetaCalibrator:
+        return calibrator._beta
     if (
         type(calibrator) is IsotonicCalibrator
         and type(calibrator._loss) is losses.Log

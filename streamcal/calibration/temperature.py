@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal._state import Arrays, Fields, array_of, as_float, require
+from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import as_score, as_weight, check_half_life
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
 from streamcal.calibration.probability import check_clip, check_curvature
-from streamcal.kernels import newton as kernels
+from streamcal.kernels.newton import Temperature
 
 
 class TemperatureCalibrator(JointCalibrator):
@@ -75,16 +75,13 @@ class TemperatureCalibrator(JointCalibrator):
         self.half_life = half_life
         self.clip = clip
 
-        self._numbers = np.zeros(kernels.THETA + 2)
-        self._numbers[[kernels.GAMMA, kernels.PRIOR]] = gamma, prior
-        self._numbers[kernels.FADE] = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        self._numbers[[kernels.CLIP, kernels.SIZE]] = clip, limit
-        self._numbers[kernels.THETA :] = 1.0, prior
+        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        self._temperature = Temperature(gamma, prior, limit, clip, fade)
 
     @property
     def temperature(self) -> float:
         """The current T."""
-        return float(1.0 / self._numbers[kernels.THETA])
+        return 1.0 / self._temperature.exponent
 
     def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
         """Take one Newton step towards the label that followed.
@@ -102,7 +99,7 @@ class TemperatureCalibrator(JointCalibrator):
         check_label(y)
         places = [place for place, label in enumerate(raw) if label == y]
         if places and len(raw) > 1:
-            kernels.temperature_learn(self._numbers, vector, places[0], weight)
+            self._temperature.learn(vector, places[0], weight)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change.
@@ -112,20 +109,20 @@ class TemperatureCalibrator(JointCalibrator):
         vector = np.array([*as_probabilities_by_label(raw).values()])
         out = np.empty(len(vector))
         total = float(vector.sum())
-        if self._numbers[kernels.N_LEARNED] == 0.0 and total > 0.0:
+        if self._temperature.n_learned == 0.0 and total > 0.0:
             out = vector / total
         elif len(vector):
-            kernels.temperature_predict(self._numbers, vector, out)
+            self._temperature.predict(vector, out)
         return dict(zip(raw, out.tolist(), strict=True))
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        numbers = self._numbers
-        return {"n": float(numbers[kernels.N_LEARNED])}, {"numbers": numbers[kernels.THETA :]}
+        return {}, {"numbers": self._temperature.state()}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers, n = array_of(arrays, "numbers", 2), as_float(fields["n"], "n", 0.0)
-        within = 1.0 / self.limit <= numbers[0] <= self.limit
+        numbers = array_of(arrays, "numbers", 3)
+        exponent, _, n_learned = numbers.tolist()
+        within = 1.0 / self.limit <= exponent <= self.limit
         require(within, "the exponent must be within the limit")
-        check_curvature(numbers[1:].reshape(1, 1))
-        self._numbers[kernels.THETA :] = numbers
-        self._numbers[kernels.N_LEARNED] = n
+        check_curvature(numbers[1:2].reshape(1, 1))
+        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
+        self._temperature.restore(numbers)

@@ -6,18 +6,14 @@ that leaves the disc of the parameters, the nearest point of the disc in the met
 curvature (Gupta & Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport exp, hypot, log
+from libc.math cimport hypot, log
 from libc.stdlib cimport calloc, free
+
+from streamcal.kernels.newton cimport sigmoid
 
 import numpy as np
 
-cdef double STEEPEST = 34.0  # sigmoid(±34) is the last value a float still tells from 0 and 1
 cdef double LARGEST_ANSWER = 1.0 - 2.0**-53
-
-
-cdef inline double sigmoid(double z) noexcept nogil:
-    """Return 1 / (1 + exp(-z)) in the open interval (0, 1)."""
-    return 1.0 / (1.0 + exp(-min(max(z, -STEEPEST), STEEPEST)))
 
 
 cdef inline double log_odds(double p, double clip) noexcept nogil:

@@ -12,14 +12,10 @@ the true and the predicted rank move towards the sample or away from it.
     PRank         perceptron steps; all boundaries share one direction (Crammer & Singer)
 
 The rank loss they sum up is bounded on separable data, whatever the order, see `mistake_bound`.
-All arithmetic is in `streamcal.kernels.cusum`; here are the features of a dict, their rows in the
-matrix of weights, and data frames. When a dict has the features of the one before it, in the same
-order, nothing is looked up.
+All arithmetic is in `streamcal.kernels.cusum`; here are the parameters, and data frames.
 """
 
-import struct
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +30,7 @@ from river.utils.dataframe import (
 )
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, as_int, as_list, as_name, as_names, pack, require
+from streamcal._state import Arrays, Fields, as_name, as_names, pack
 from streamcal._validation import (
     LARGEST,
     as_number,
@@ -43,12 +39,12 @@ from streamcal._validation import (
     as_weights,
     check_choice,
 )
-from streamcal.kernels import cusum as kernels
+from streamcal.kernels.cusum import PA, PA_I, PA_II
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features, check_frame
 
-_RULES = {"PA": kernels.PA, "PA-I": kernels.PA_I, "PA-II": kernels.PA_II}
-_ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error)
+_RULES = {"PA": PA, "PA-I": PA_I, "PA-II": PA_II}
+_ODD = (TypeError, ValueError, OverflowError)  # what a sample raises that has to be looked at
 
 
 def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) -> float:
@@ -99,7 +95,7 @@ def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) 
 
 
 class _LinearRanker(RankLearner, base.MiniBatchClassifier):
-    """From dicts and frames of features to the kernels and back."""
+    """From dicts and frames of features to weights and back."""
 
     def __init__(
         self,
@@ -109,52 +105,20 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         averaging: str | float | None,
         l2: float,
         window: int,
+        **rule: Any,
     ) -> None:
-        super().__init__(labels, loss, margin, averaging, window)
         if not 0.0 <= as_number(l2, "l2") < 1.0:
             raise ValueError(f"`l2` must be a number from 0 to below 1, got {l2}")
+        super().__init__(labels, loss, margin, averaging, window, keep=1.0 - l2, **rule)
         self.l2 = l2
-        self._model[kernels.KEEP] = 1.0 - l2
-        self._rows: dict[FeatureName, int] = {}
         self._y_name: str | None = None
-        self._make_scratch()
 
-    def _make_scratch(self, n_features: int = 0) -> None:
-        """Make room for a sample of so many features; nothing of this is state."""
-        bounds = max(len(self._labels) - 1, 1)
-        self._work = np.zeros((3, max(8, 3 * bounds, n_features)))
-        self._buffer = memoryview(self._work.data).cast("B")
-        self._plan: tuple[FeatureName, ...] | None = None
-        self._plan_learned = False  # whether all features of the plan have rows of their own
+    def _freeze_features(self, features: list[Any]) -> tuple[Fields, Arrays]:
+        return {"features": [pack(feature) for feature in features], "y_name": self._y_name}, {}
 
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        fields, arrays = super()._freeze()
-        rows = [[pack(feature), row] for feature, row in self._rows.items()]
-        return {**fields, "rows": rows, "y_name": self._y_name}, arrays
-
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        super()._thaw(fields, arrays)
-        pairs = [as_list(pair, "rows", 2) for pair in as_list(fields["rows"], "rows")]
-        features = as_names([feature for feature, _ in pairs], "rows", none=True)
-        rows = [as_int(row, "rows", 1) for _, row in pairs]
-        n_rows = int(self._model[kernels.N_ROWS])
-        require(sorted(rows) == [*range(1, n_rows)], "each feature must have its row")
-        weights = self._views()[1]
-        require(not weights[0].any(), "what is not known must have no weight")
-        require(not weights[n_rows:].any(), "rows that are free must have no weight")
+    def _thaw_features(self, fields: Fields, arrays: Arrays) -> list[Any]:
         self._y_name = as_name(fields["y_name"], "y_name", none=True)
-        self._rows = dict(zip(features, rows, strict=True))
-        self._make_scratch()
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        for name in ("_work", "_buffer", "_plan", "_plan_learned", "_pack"):
-            state.pop(name, None)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_scratch()
+        return as_names(fields["features"], "features", none=True)
 
     @property
     def weights(self) -> dict[FeatureName, NDArray[np.float64]]:
@@ -162,13 +126,13 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
         Under ``averaging`` the averaged ones; shape ``(1,)`` where boundaries share a direction.
         """
-        _, rows = self._served_weights()
-        return {feature: rows[at].copy() for feature, at in self._rows.items()}
+        features, _, weights = self._cusum.served_weights()
+        return dict(zip(features, weights, strict=True))
 
     @property
     def biases(self) -> NDArray[np.float64]:
         """The weight of the constant attribute at each boundary, shape ``(n_labels − 1,)``."""
-        return self._served_weights()[0].copy()
+        return self._cusum.served_weights()[1]
 
     # One sample ----------------------------------------------------------------------------------
 
@@ -190,46 +154,15 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         ValueError, TypeError
             If an argument is out of range; nothing is learned.
         """
+        weight = 1.0 if w == 1.0 else as_weight(w)
         try:
-            rank = self._ranks[y]
-            if tuple(x) == self._plan and self._plan_learned:
-                self._pack(self._buffer, 0, *x.values())
-                if not kernels.learn(self._model, self._work, self._recent, len(x), rank, w):
-                    return
+            if self._cusum.learn(x, y, weight):
+                return
         except _ODD:
             pass
-        self._learn_checked(x, y, w)
-
-    def _learn_checked(self, x: Any, y: Any, w: Any) -> None:
         values = check_features(x)
-        weight = as_weight(w)
         self._check_label(y)
-        if y not in self._ranks:
-            self._insert(y)
-            self._make_scratch()
-        self._add_features(x)
-        self._make_plan(tuple(x))
-        self._pack(self._buffer, 0, *values)
-        rank = self._ranks[y]
-        kernels.learn(self._model, self._work, self._recent, len(values), rank, weight)
-
-    def _add_features(self, features: Any) -> None:
-        new = [feature for feature in features if feature not in self._rows]
-        if new:
-            first = len(self._rows) + 1  # row 0 is for features that are not known
-            self._reserve(first + len(new))
-            self._rows.update((feature, first + i) for i, feature in enumerate(new))
-            self._model[kernels.N_ROWS] = first + len(new)
-
-    def _make_plan(self, features: tuple[FeatureName, ...]) -> None:
-        """Put the rows of these features into scratch, for this sample and others like it."""
-        n = len(features)
-        if n > self._work.shape[1]:
-            self._make_scratch(n)
-        rows = [self._rows.get(feature, 0) for feature in features]
-        self._work[kernels.ROWS, :n] = rows
-        self._plan, self._plan_learned = features, 0 not in rows
-        self._pack = struct.Struct(f"{n}d").pack_into
+        self._cusum.learn(values, y, weight, new=True)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label whose cumulative score is highest, None while no label is known.
@@ -240,18 +173,10 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
             If a feature is not a finite number.
         """
         try:
-            if tuple(x) != self._plan:
-                self._make_plan(tuple(x))
-            self._pack(self._buffer, 0, *x.values())
-            rank = kernels.predict(self._model, self._work, len(x))
-            if rank >= 0:
-                return self._labels[rank]
+            label: ClfTarget | None = self._cusum.predict(x)
         except _ODD:
-            pass
-        values = self._load(x)
-        if not self._labels:
-            return None
-        return self._labels[kernels.predict(self._model, self._work, len(values))]
+            label = self._cusum.predict(check_features(x))
+        return label
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label, in their order.
@@ -272,21 +197,10 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         ValueError, TypeError
             If a feature is not a finite number.
         """
-        values = self._load(x)
-        if len(self._labels) < 2:
-            return dict.fromkeys(self._labels, 1.0)
-        margins = np.empty((1, len(self._labels) - 1))
-        kernels.margins(self._model, self._work, self._work, len(values), margins)
-        return dict(zip(self._labels, self._probabilities(margins)[0].tolist(), strict=True))
-
-    def _load(self, x: Any) -> list[float]:
-        """Put a sample into scratch, or raise."""
-        values = check_features(x)
-        features = tuple(x)
-        if features != self._plan:
-            self._make_plan(features)
-        self._pack(self._buffer, 0, *values)
-        return values
+        try:
+            return self._cusum.probabilities(x)
+        except _ODD:
+            return self._cusum.probabilities(check_features(x))
 
     # Many samples --------------------------------------------------------------------------------
 
@@ -315,70 +229,39 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
             raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
         scalar = isinstance(w, int | float | np.number)
         weights = np.full(n_samples, as_weight(w)) if scalar else as_weights(w, n_samples)
-        emerging = self._check_many_labels(labels)
+        self._check_many_labels(labels)
 
         self._y_name = series.name
-        if not n_samples:
-            return
-        self._add_features(frame.columns)
-        starts = [0, *(at for at in emerging if at), n_samples]
-        for start, stop in pairwise(starts):
-            if labels[start] not in self._ranks:
-                self._insert(labels[start])
-            ranks = np.array([self._ranks[label] for label in labels[start:stop]], np.int64)
-            self._make_scratch(len(frame.columns))
-            self._make_plan(tuple(frame.columns))
-            kernels.learn_many(
-                self._model,
-                matrix[start:stop],
-                self._work,
-                self._recent,
-                ranks,
-                weights[start:stop],
-            )
+        if n_samples:
+            self._cusum.learn_many(frame.columns, matrix, labels, weights)
 
-    def _check_many_labels(self, labels: list[Any]) -> list[int]:
-        """Return where in a batch a label stands for the first time ever, or raise."""
-        emerging: list[int] = []
+    def _check_many_labels(self, labels: list[Any]) -> None:
+        """Raise unless a batch has labels that are known or may be learned."""
         seen: set[Any] = set()
         for at, label in enumerate(labels):
             try:
-                if label in self._ranks or label in seen:
+                if label in self._cusum.ranks or label in seen:
                     continue
                 self._check_label(label)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{error} at position {at}") from None
             seen.add(label)
-            emerging.append(at)
         if len({isinstance(label, str) for label in seen}) > 1:
             raise TypeError("`y` must hold numbers or strings, got both")
-        if emerging:
-            self._check_number_of_labels(len(self._labels) + len(emerging))
-        return emerging
+        if seen:
+            self._check_number_of_labels(len(self._cusum.labels) + len(seen))
 
     def predict_many(self, X: IntoDataFrame) -> IntoSeries:
         """Return the decoded label of each row, None while no label is known."""
         frame, matrix = check_frame(X)
-        labels: list[ClfTarget | None] = [None] * len(matrix)
-        if self._labels and len(matrix):
-            self._make_plan(tuple(frame.columns))
-            ranks = np.empty(len(matrix), np.int64)
-            kernels.predict_many(self._model, matrix, self._work, ranks)
-            labels = [self._labels[rank] for rank in ranks.tolist()]
+        labels = self._cusum.predict_many(frame.columns, matrix)
         return to_native_series(labels, name=self._y_name, like=frame)
 
     def predict_proba_many(self, X: IntoDataFrame) -> IntoDataFrame:
         """Return the calibrated probabilities of each row, a column for each label."""
         frame, matrix = check_frame(X)
-        n_labels = len(self._labels)
-        if n_labels < 2:
-            ones = {label: np.ones(len(matrix)) for label in self._labels}
-            return to_native_frame(ones, like=frame)
-        margins = np.empty((len(matrix), n_labels - 1))
-        self._make_plan(tuple(frame.columns))
-        kernels.margins(self._model, matrix, self._work, matrix.shape[1], margins)
-        columns = self._probabilities(margins).T
-        return to_native_frame(dict(zip(self._labels, columns, strict=True)), like=frame)
+        labels, probabilities = self._cusum.probabilities_many(frame.columns, matrix)
+        return to_native_frame(dict(zip(labels, probabilities.T, strict=True)), like=frame)
 
 
 class CuSumRank(_LinearRanker):
@@ -448,9 +331,8 @@ class CuSumRank(_LinearRanker):
         l2: float = 0.0,
         window: int = 1_000,
     ) -> None:
-        super().__init__(labels, loss, margin, averaging, l2, window)
+        super().__init__(labels, loss, margin, averaging, l2, window, biased=bool(intercept))
         self.intercept = intercept
-        self._model[kernels.BIASED] = bool(intercept)
 
 
 class PACuSumRank(_LinearRanker):
@@ -511,19 +393,16 @@ class PACuSumRank(_LinearRanker):
         l2: float = 0.0,
         window: int = 1_000,
     ) -> None:
-        super().__init__(labels, loss, margin, averaging, l2, window)
         check_choice(mode, "mode", tuple(_RULES))
         for name, value in (("delta", delta), ("C", C)):
             if not 0.0 < as_number(value, name) <= LARGEST:
                 raise ValueError(f"`{name}` must be a positive finite number, got {value}")
+        rule = {"rule": _RULES[mode], "delta": delta, "C": C, "biased": bool(intercept)}
+        super().__init__(labels, loss, margin, averaging, l2, window, **rule)
         self.delta = delta
         self.mode = mode
         self.C = C
         self.intercept = intercept
-        head = self._model
-        head[kernels.BIASED] = bool(intercept)
-        head[kernels.RULE] = _RULES[mode]
-        head[[kernels.DELTA, kernels.C]] = delta, C
 
 
 class PRank(_LinearRanker):
@@ -580,12 +459,9 @@ class PRank(_LinearRanker):
         window: int = 1_000,
     ) -> None:
         check_choice(ties, "ties", ("published", "strict"))
-        super().__init__(labels, loss, margin, averaging, l2, window)
+        rule = {"biased": True, "shared": True, "last": True, "wide": ties == "published"}
+        super().__init__(labels, loss, margin, averaging, l2, window, **rule)
         self.ties = ties
-        head = self._model
-        head[[kernels.BIASED, kernels.SHARED, kernels.LAST]] = 1.0
-        head[kernels.WIDE] = ties == "published"
-        self._lay_out(len(self._labels), self._room)
 
     @property
     def thresholds(self) -> NDArray[np.float64]:

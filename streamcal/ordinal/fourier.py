@@ -120,7 +120,7 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
             If a feature is not a finite number.
         """
         values = check_features(x)
-        angles = np.array(values) @ self._directions_of(tuple(x)) + self._phases
+        angles = np.array([*values.values()]) @ self._directions_of(tuple(x)) + self._phases
         return dict(zip(self._names, (self._scale * np.cos(angles)).tolist(), strict=True))
 
     def learn_many(self, X: IntoDataFrame) -> None:

@@ -3,12 +3,16 @@
 The weights of a boundary are a sum of the samples that moved it, each counted with the number of
 times it did so, up or down. So the score of a new sample needs products with those samples only,
 and any kernel may take the place of the product (*Cumulative Sum Ranking*, figure 5). With the
-products for features and the counts for weights it is the learner of `streamcal.kernels.cusum`, but
-that a mistake adds to a sample's counts instead of adding the sample: the same kernels serve both.
+samples kept for features, the products for their values and the counts for weights it is the
+learner of `streamcal.kernels.cusum`, but that a mistake adds to a sample's counts instead of adding
+the sample.
 
 Every mistake may keep a sample, so a stream needs a budget.
 """
 
+import copy
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +30,6 @@ from streamcal._validation import (
     check_choice,
     check_window,
 )
-from streamcal.kernels import cusum as kernels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features
 
 MOST_DEGREE = 100  # powers of more leave the range of floats for ordinary samples
@@ -37,7 +40,7 @@ Vector = NDArray[np.float64]
 Kernel = Callable[[Vector, Vector], Vector]
 Key = frozenset[tuple[FeatureName, float]]
 
-_FIRST_COLUMNS = 8
+_FIRST_ROOM = 8  # rows, and columns, of samples
 
 
 class KernelCuSumRank(RankLearner):
@@ -105,7 +108,6 @@ class KernelCuSumRank(RankLearner):
         intercept: bool = True,
         window: int = 1_000,
     ) -> None:
-        super().__init__(labels, loss, margin, averaging, window)
         if not callable(kernel):
             check_choice(kernel, "kernel", KERNELS)
         if not as_score(gamma, "gamma") > 0.0:
@@ -115,6 +117,8 @@ class KernelCuSumRank(RankLearner):
             raise ValueError(f"`degree` must be an int from 1 to {MOST_DEGREE}, got {degree}")
         check_window(budget, "budget")
         check_choice(drop, "drop", DROPS)
+        rule = {"biased": bool(intercept), "largest": sys.float_info.max}
+        super().__init__(labels, loss, margin, averaging, window, **rule)
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -122,46 +126,49 @@ class KernelCuSumRank(RankLearner):
         self.budget = budget
         self.drop = drop
         self.intercept = intercept
-        self._model[kernels.BIASED] = bool(intercept)
         self._columns: dict[FeatureName, int] = {}
-        self._samples = np.zeros((self._room, _FIRST_COLUMNS))
+        self._samples = np.zeros((_FIRST_ROOM, _FIRST_ROOM))
         self._kept: dict[Key, int] = {}  # rows, oldest first
-        self._free = list(range(self._room - 1, 0, -1))  # row 0 is nobody's
+        self._free = list(range(_FIRST_ROOM))[::-1]
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = vars(self).copy()
+        with self._lock:
+            for name in ("_cusum", "_columns", "_samples", "_kept", "_free"):
+                state[name] = copy.copy(state[name])
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        fields, arrays = super()._freeze()
-        fields["columns"] = [pack(feature) for feature in self._columns]
-        places = {"kept": np.array(list(self._kept.values()), np.int64)}
-        places["free"] = np.array(self._free, np.int64)
-        return fields, {**arrays, "samples": self._samples, **places}
+        with self._lock:
+            return super()._freeze()
 
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        super()._thaw(fields, arrays)
+    def _freeze_features(self, features: list[Any]) -> tuple[Fields, Arrays]:
+        samples = self._samples[list(self._kept.values()), : len(self._columns)]
+        return {"columns": [pack(feature) for feature in self._columns]}, {"samples": samples}
+
+    def _thaw_features(self, fields: Fields, arrays: Arrays) -> list[Any]:
         columns = as_names(fields["columns"], "columns", none=True)
-        samples = array_of(arrays, "samples", self._room, None)
-        kept = array_of(arrays, "kept", None, dtype=np.int64).tolist()
-        free = array_of(arrays, "free", None, dtype=np.int64).tolist()
-        width = samples.shape[1]
-        require(max(1, len(columns)) <= width, "each feature must have its column")
-        require(width <= max(_FIRST_COLUMNS, 2 * len(columns)), "columns must be of features")
+        samples = array_of(arrays, "samples", None, len(columns))
+        n_kept = len(samples)
         require((np.abs(samples) <= LARGEST).all(), "samples must be in range")
-        require(len(kept) + len(free) + 1 == self._room, "rows must be kept or free")
-        require(sorted([0, *kept, *free]) == [*range(self._room)], "rows must be kept or free")
-        require(len(kept) <= (self.budget or len(kept)), "there must be no more than the budget")
-        known = int(self._model[kernels.N_ROWS]) == self._room
-        require(known or not kept, "all rows must be known where one is kept")
-        unused = [0, *free]
-        empty = not samples[unused].any() and not samples[:, len(columns) :].any()
-        require(empty and not self._views()[1][unused].any(), "what is free must be empty")
+        require(n_kept <= (self.budget or n_kept), "there must be no more than the budget")
+        require(n_kept or not columns, "columns must be of samples")
+        keys = [
+            frozenset((f, v) for f, v in zip(columns, row, strict=True) if v)
+            for row in samples.tolist()
+        ]
+        require(len(set(keys)) == n_kept, "samples must be different")
         self._columns = {feature: column for column, feature in enumerate(columns)}
-        self._samples, self._free = samples, free
-        self._kept = {
-            frozenset(
-                (f, v) for f, v in zip(columns, samples[row].tolist(), strict=False) if v
-            ): row
-            for row in kept
-        }
-        require(len(self._kept) == len(kept), "samples must be different")
+        self._kept = {key: row for row, key in enumerate(keys)}
+        self._free = []
+        self._samples = samples
+        return keys
 
     @property
     def n_kept(self) -> int:
@@ -174,7 +181,7 @@ class KernelCuSumRank(RankLearner):
 
         Shape ``(n_kept, n_labels − 1)``; under ``averaging`` the averaged counts.
         """
-        return self._served_weights()[1][list(self._kept.values())]
+        return self._cusum.served_weights()[2]
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0) -> None:
         """Learn a sample; ``n_kept`` kernel values.
@@ -195,19 +202,12 @@ class KernelCuSumRank(RankLearner):
         """
         values = check_features(x)
         weight = as_weight(w)
-        self._check_label(y)
-        work, n = self._products(x, values)
-        if y not in self._ranks:
-            self._insert(y)
-            work = self._widened(work, n)
-        key: Key = frozenset((f, v) for f, v in zip(x, values, strict=True) if v)
-        row = self._kept.get(key)
-        atom = self._free_row() if row is None else row
-        mistaken = kernels.learn_atom(
-            self._model, work, self._recent, n, self._ranks[y], weight, atom
-        )
-        if mistaken and row is None:
-            self._keep(key, self._free.pop())
+        with self._lock:
+            self._check_label(y)
+            products = self._products(values)
+            key: Key = frozenset((f, v) for f, v in values.items() if v)
+            if self._cusum.learn_atom(products, y, weight, key) and key not in self._kept:
+                self._keep(key)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label whose cumulative score is highest, None while no label is known.
@@ -217,49 +217,37 @@ class KernelCuSumRank(RankLearner):
         ValueError, TypeError
             If a feature is not a finite number, or kernel values are not.
         """
-        work, n = self._products(x, check_features(x))
-        if not self._labels:
-            return None
-        return self._labels[kernels.predict(self._model, work, n)]
+        values = check_features(x)
+        with self._lock:
+            label: ClfTarget | None = self._cusum.predict(self._products(values))
+        return label
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label, in their order; as `CuSumRank`."""
-        work, n = self._products(x, check_features(x))
-        if len(self._labels) < 2:
-            return dict.fromkeys(self._labels, 1.0)
-        margins = np.empty((1, len(self._labels) - 1))
-        kernels.margins(self._model, work, work, n, margins)
-        return dict(zip(self._labels, self._probabilities(margins)[0].tolist(), strict=True))
+        values = check_features(x)
+        with self._lock:
+            return self._cusum.probabilities(self._products(values))
 
     # Samples that are kept -----------------------------------------------------------------------
 
-    def _products(self, x: Features, values: list[float]) -> tuple[NDArray[np.float64], int]:
-        """Return what the kernels take: products with the samples kept, and these samples' rows."""
+    def _products(self, x: dict[FeatureName, float]) -> dict[Key, float]:
+        """Return the products with the samples kept, or raise unless they are finite."""
         dense = np.zeros(self._samples.shape[1])
         strangers = 0.0  # squares of features that no sample kept has
         more: list[float] = []
-        for feature, value in zip(x, values, strict=True):
+        for feature, value in x.items():
             column = self._columns.get(feature)
             if column is None:
                 strangers += value * value
                 more.append(value)
             else:
                 dense[column] = value
-        rows = list(self._kept.values())
-        work = self._widened(np.zeros((3, 1)), len(rows))
-        if rows:
-            work[kernels.VALUES, : len(rows)] = self._evaluate(rows, dense, strangers, more)
-            work[kernels.ROWS, : len(rows)] = rows
-        if not np.isfinite(work[kernels.VALUES]).all():
+        if not self._kept:
+            return {}
+        products = self._evaluate(list(self._kept.values()), dense, strangers, more)
+        if not np.isfinite(products).all():
             raise ValueError("`kernel` must have finite values, got others for this sample")
-        return work, len(rows)
-
-    def _widened(self, work: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-        """Return scratch that is wide enough, with the first ``n`` columns of ``work``."""
-        wide = np.zeros((3, max(n, 3 * len(self._labels), 1)))
-        n = min(n, work.shape[1])
-        wide[:, :n] = work[:, :n]
-        return wide
+        return dict(zip(self._kept, products.tolist(), strict=True))
 
     def _evaluate(self, rows: list[int], dense: Vector, strangers: float, more: Any) -> Vector:
         samples = self._samples[rows]
@@ -280,28 +268,13 @@ class KernelCuSumRank(RankLearner):
                 return products
             return np.asarray((self.gamma * products + self.coef0) ** self.degree)
 
-    def _free_row(self) -> int:
-        """Return a row of weights that nobody has, the last of the free ones."""
-        if not self._free:
-            first = self._room
-            self._reserve(first + 1)
-            self._free = list(range(self._room - 1, first - 1, -1))
-            samples = np.zeros((self._room, self._samples.shape[1]))
-            samples[:first] = self._samples
-            self._samples = samples
-        self._model[kernels.N_ROWS] = self._room
-        return self._free[-1]
-
-    def _keep(self, key: Key, row: int) -> None:
+    def _keep(self, key: Key) -> None:
         new = [feature for feature, _ in key if feature not in self._columns]
-        if new:
-            # A set has no order of its own that would be the same in another process.
-            for feature in sorted(new, key=repr):
-                self._columns[feature] = len(self._columns)
-            lacking = len(self._columns) - self._samples.shape[1]
-            if lacking > 0:
-                room = ((0, 0), (0, lacking + len(self._columns) // 2))
-                self._samples = np.pad(self._samples, room)
+        # A set has no order of its own that would be the same in another process.
+        for feature in sorted(new, key=repr):
+            self._columns[feature] = len(self._columns)
+        self._make_room()
+        row = self._free.pop()
         self._samples[row] = 0.0
         for feature, value in key:
             self._samples[row, self._columns[feature]] = value
@@ -309,15 +282,23 @@ class KernelCuSumRank(RankLearner):
         if self.budget is not None and len(self._kept) > self.budget:
             self._drop_one()
 
+    def _make_room(self) -> None:
+        """Have a row that is free, and all columns; and half as many again."""
+        n_rows, n_columns = self._samples.shape
+        rows = 0 if self._free else 1 + (n_rows + 1) // 2
+        columns = max(0, len(self._columns) - n_columns)
+        columns += len(self._columns) // 2 if columns else 0
+        if rows or columns:
+            self._samples = np.pad(self._samples, ((0, rows), (0, columns)))
+            self._free[:0] = range(n_rows + rows - 1, n_rows - 1, -1)
+
     def _drop_one(self) -> None:
         """Forget a sample, but not the one just kept."""
         keys = list(self._kept)[:-1] or list(self._kept)
         victim = keys[0]
-        _, weights = self._views()
         if self.drop == "smallest":
-            sizes = np.square(weights[[self._kept[key] for key in keys], 0]).sum(axis=1)
+            _, _, weights = self._cusum.stored()
+            sizes = np.square(weights[: len(keys), 0]).sum(axis=1)
             victim = keys[int(sizes.argmin())]
-        row = self._kept.pop(victim)
-        weights[row] = 0.0
-        self._samples[row] = 0.0
-        self._free.append(row)
+        self._cusum.forget(victim)
+        self._free.append(self._kept.pop(victim))

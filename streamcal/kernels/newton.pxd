@@ -1,0 +1,39 @@
+cimport cython
+from libc.math cimport exp
+
+from streamcal.kernels.expert cimport Expert
+
+
+cdef struct Newton:
+    double theta[3]
+    double curvature[3][3]
+    double n_learned
+    double gamma
+    double prior
+    double fade
+
+
+cdef class Beta(Expert):
+    cdef cython.pymutex lock
+    cdef Newton newton
+    cdef double limit
+    cdef double clip
+
+    cdef void features(self, double p, double *x) noexcept nogil
+    cdef double value(self, const double *x) noexcept nogil
+
+
+@cython.final
+cdef class Temperature:
+    cdef cython.pymutex lock
+    cdef Newton newton
+    cdef double limit
+    cdef double clip
+
+    cdef double log_of(self, double p) noexcept nogil
+
+
+cdef inline double sigmoid(double z) noexcept nogil:
+    """Return 1 / (1 + exp(-z)) in the open interval (0, 1)."""
+    # sigmoid(±34) is the last value that a float still tells from 0 and 1.
+    return 1.0 / (1.0 + exp(-min(max(z, -34.0), 34.0)))

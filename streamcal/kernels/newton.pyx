@@ -1,0 +1,247 @@
+"""Maps that are learned by online Newton steps: beta calibration and one temperature.
+
+The parameters θ start at the identity. Each sample adds the outer product of its gradient to a
+curvature A, and θ goes against the gradient in the metric of A::
+
+    A ← A + w · g gᵀ,    θ ← θ − A⁻¹ · w · g / γ
+
+A begins at prior · I; what was added to that fades by ``fade`` a sample, so that old samples lose
+their hold. Then θ is clipped to its range. Gradients are those of log loss:
+
+    beta          sigmoid(a · ln p − b · ln(1 − p) + c)    g = (answer − label) · (ln p, −ln(1−p), 1)
+    temperature   p_k ** θ, divided by their sum           g = Σ answer_k · ln p_k − ln p_label
+
+`streamcal.kernels.platt` solves its two equations directly.
+"""
+
+cimport cython
+from libc.math cimport INFINITY, exp, log, log1p, sqrt
+
+import numpy as np
+
+
+cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
+    """Begin with parameters of 1 and the curvature of the prior."""
+    cdef int i, j
+    newton.gamma, newton.prior, newton.fade, newton.n_learned = gamma, prior, fade, 0.0
+    for i in range(3):
+        newton.theta[i] = 1.0
+        for j in range(3):
+            newton.curvature[i][j] = prior if i == j else 0.0
+
+
+cdef void step(Newton *newton, int d, const double *gradient, double w) noexcept nogil:
+    """Add a gradient to the curvature, and take a step against it, in ``d`` dimensions."""
+    cdef double lower[3][3]
+    cdef double x[3]
+    cdef double rest, base, prior = newton.prior
+    cdef int i, j, k
+    for i in range(d):
+        for j in range(d):
+            base = prior if i == j else 0.0
+            newton.curvature[i][j] = base + newton.fade * (newton.curvature[i][j] - base)
+            newton.curvature[i][j] += w * gradient[i] * gradient[j]
+    # A = L Lᵀ; rounding may not push a pivot below the prior, which is its least value.
+    for i in range(d):
+        for j in range(i + 1):
+            rest = newton.curvature[i][j]
+            for k in range(j):
+                rest -= lower[i][k] * lower[j][k]
+            lower[i][j] = sqrt(max(rest, prior)) if i == j else rest / lower[j][j]
+    for i in range(d):  # L, then Lᵀ
+        x[i] = w * gradient[i] / newton.gamma
+        for k in range(i):
+            x[i] -= lower[i][k] * x[k]
+        x[i] /= lower[i][i]
+    for i in range(d - 1, -1, -1):
+        for k in range(i + 1, d):
+            x[i] -= lower[k][i] * x[k]
+        x[i] /= lower[i][i]
+    for i in range(d):
+        newton.theta[i] -= x[i]
+    newton.n_learned += 1.0
+
+
+cdef state_of(const Newton *newton, int d):
+    """Return the parameters, the curvature row by row, and how many samples were learned."""
+    cdef int i, j
+    numbers = [newton.theta[i] for i in range(d)]
+    numbers += [newton.curvature[i][j] for i in range(d) for j in range(d)]
+    return np.array([*numbers, newton.n_learned])
+
+
+cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
+    """Take over what `state_of` returned."""
+    cdef int i, j
+    for i in range(d):
+        newton.theta[i] = numbers[i]
+        for j in range(d):
+            newton.curvature[i][j] = numbers[d + d * i + j]
+    newton.n_learned = numbers[d + d * d]
+    return 0
+
+
+def restored(kind, settings, numbers):
+    """Return the object that was pickled."""
+    found = kind(*settings)
+    found.restore(numbers)
+    return found
+
+
+# ------------------------------------------------------------------------------ beta maps
+
+
+cdef class Beta(Expert):
+    """A map of a probability with three parameters; a and b are not negative."""
+
+    def __init__(self, gamma, prior, limit, clip, fade):
+        set_up(&self.newton, gamma, prior, fade)
+        self.newton.theta[2] = 0.0
+        self.limit, self.clip = limit, clip
+
+    @property
+    def parameters(self):
+        """The current (a, b, c)."""
+        with self.lock:
+            return self.newton.theta[0], self.newton.theta[1], self.newton.theta[2]
+
+    def learn(self, double p, double y, double w):
+        """Learn one sample."""
+        with self.lock:
+            self.teach(p, y, w)
+
+    def predict(self, double p):
+        """Return the calibrated probability of ``p``, itself before anything is learned."""
+        with self.lock:
+            return self.answer(p)
+
+    def predict_many(self, const double[::1] scores, double[::1] out):
+        """Write the calibrated probabilities of ``scores``."""
+        cdef Py_ssize_t i
+        with nogil, self.lock:
+            for i in range(scores.shape[0]):
+                out[i] = self.answer(scores[i])
+
+    def predict_learn_many(
+        self, const double[::1] scores, const double[::1] y, const double[::1] w, double[::1] out
+    ):
+        """Predict, then learn each sample."""
+        cdef Py_ssize_t i
+        with nogil, self.lock:
+            for i in range(scores.shape[0]):
+                out[i] = self.answer(scores[i])
+                self.teach(scores[i], y[i], w[i])
+
+    def state(self):
+        """Return the numbers that `restore` takes."""
+        with self.lock:
+            return state_of(&self.newton, 3)
+
+    def restore(self, numbers):
+        """Take over what `state` returned."""
+        take_over(&self.newton, 3, numbers)
+
+    def __reduce__(self):
+        newton = self.newton
+        settings = newton.gamma, newton.prior, self.limit, self.clip, newton.fade
+        return restored, (Beta, settings, self.state())
+
+    cdef inline void features(self, double p, double *x) noexcept nogil:
+        p = min(max(p, self.clip), 1.0 - self.clip)
+        x[0], x[1], x[2] = log(p), -log1p(-p), 1.0
+
+    cdef inline double value(self, const double *x) noexcept nogil:
+        cdef const double *theta = self.newton.theta
+        return sigmoid(theta[0] * x[0] + theta[1] * x[1] + theta[2])
+
+    cdef double answer(self, double score) noexcept nogil:
+        cdef double x[3]
+        if self.newton.n_learned == 0.0:
+            return score
+        self.features(score, x)
+        return self.value(x)
+
+    cdef int teach(self, double score, double y, double w) except -1 nogil:
+        """Take one step towards the label ``y`` of a score."""
+        cdef double x[3]
+        cdef double error, least
+        cdef int i
+        self.features(score, x)
+        error = self.value(x) - y
+        for i in range(3):
+            x[i] = error * x[i]
+        step(&self.newton, 3, x, w)
+        for i in range(3):  # non-decreasing, and nowhere beyond what a float can tell
+            least = 0.0 if i < 2 else -self.limit
+            self.newton.theta[i] = min(max(self.newton.theta[i], least), self.limit)
+        return 0
+
+
+# ------------------------------------------------------------------------------ temperatures
+
+
+@cython.final
+cdef class Temperature:
+    """Probabilities of all labels, raised to one power θ and divided by their sum."""
+
+    def __init__(self, gamma, prior, limit, clip, fade):
+        set_up(&self.newton, gamma, prior, fade)
+        self.limit, self.clip = limit, clip
+
+    @property
+    def exponent(self):
+        """The current θ."""
+        return self.newton.theta[0]
+
+    @property
+    def n_learned(self):
+        """How many samples were learned."""
+        return self.newton.n_learned
+
+    def predict(self, const double[::1] raw, double[::1] out):
+        """Write the probabilities proportional to raw ** θ."""
+        cdef double top = -INFINITY, total = 0.0
+        cdef Py_ssize_t k
+        with self.lock:
+            for k in range(raw.shape[0]):
+                out[k] = self.newton.theta[0] * self.log_of(raw[k])
+                top = max(top, out[k])
+        for k in range(raw.shape[0]):
+            out[k] = exp(out[k] - top)
+            total += out[k]
+        for k in range(raw.shape[0]):
+            out[k] /= total
+
+    def learn(self, const double[::1] raw, Py_ssize_t y, double w):
+        """Take one step of θ towards the label in place ``y``."""
+        cdef double top = -INFINITY, mean = 0.0, total = 0.0, z, e, gradient
+        cdef double *theta = self.newton.theta
+        cdef Py_ssize_t k
+        with self.lock:
+            for k in range(raw.shape[0]):
+                top = max(top, theta[0] * self.log_of(raw[k]))
+            for k in range(raw.shape[0]):
+                z = self.log_of(raw[k])
+                e = exp(theta[0] * z - top)
+                mean += e * z
+                total += e
+            gradient = mean / total - self.log_of(raw[y])
+            step(&self.newton, 1, &gradient, w)
+            theta[0] = min(max(theta[0], 1.0 / self.limit), self.limit)
+
+    def state(self):
+        """Return the numbers that `restore` takes."""
+        with self.lock:
+            return state_of(&self.newton, 1)
+
+    def restore(self, numbers):
+        """Take over what `state` returned."""
+        take_over(&self.newton, 1, numbers)
+
+    def __reduce__(self):
+        newton = self.newton
+        settings = newton.gamma, newton.prior, self.limit, self.clip, newton.fade
+        return restored, (Temperature, settings, self.state())
+
+    cdef inline double log_of(self, double p) noexcept nogil:
+        return log(max(p, self.clip))
