@@ -4,21 +4,34 @@ Random programs run through the kernels and through the oracles; what the last r
 answered is recorded in `recorded/`, with what it was asked.
 """
 
+import contextlib
 import copy
 import math
 import pickle
 import threading
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from streamcal.calibration.blocks import blocks_of, fit_blocks
 from streamcal.calibration.histogram import HistogramCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import isotonic_fit
+from streamcal.decision import (
+    AM,
+    METRIC_NAMES,
+    EUMThreshold,
+    GMean,
+    Tversky,
+    expected_utility,
+    get_metric,
+    maximize,
+    utility_curve,
+)
 from streamcal.kernels import pav
 from tests import oracles
 
@@ -113,6 +126,67 @@ def test_histograms_have_copies():
         twin.learn_one(0.5, 1)
         assert twin._freeze()[1]["cells"].tolist() != original._freeze()[1]["cells"].tolist()
     assert len({twin.predict_one(0.4) for twin in twins}) == 1
+
+
+METRICS = (*METRIC_NAMES, AM(zero_division=1), GMean(zero_division="present"), Tversky(0.25, 3.0))
+# Methods of sums, products, quotients, roots and comparisons; all others take exponentials, too.
+EXACT = ("closed-form", "windows", "leave-one-out", "algorithm-2", "algorithm-1")
+NEAR = ("exponential-sums", "branch-and-bound")
+
+
+def decision_answers(p, history, methods):
+    """Ask for the curve, by each method that applies, and the optimum of every metric."""
+    found = []
+    for metric, method in product(METRICS, methods):
+        with contextlib.suppress(ValueError):
+            curve = utility_curve(p, metric, history=history, method=method)
+            decision = maximize(p, metric, history=history, method=method)
+            found += [curve, [decision.k, decision.expected]]
+    return np.concatenate(found)
+
+
+def table_answers(p, history):
+    """Ask for metrics of tables, of one sample, and of labels that don't follow probabilities."""
+    found = []
+    for metric in METRICS:
+        formula = get_metric(metric)
+        found += [formula(*table) for table in (history, history[::-1], [0.0] * 4, 97.0 * p[:4])]
+        found += [maximize(p[:1], metric, history=history).expected]
+        found += [expected_utility(p, np.arange(len(p)) % 2, metric, history=history)]
+    return np.array(found)
+
+
+def test_decisions_answer_as_they_did_on_numba():
+    with np.load(RECORDED / "decisions.npz") as recorded:
+        for at in range(len(recorded.files) // 5):
+            p, history = recorded[f"p{at}"], recorded[f"history{at}"]
+            assert_array_equal(bits(table_answers(p, history)), bits(recorded[f"tables{at}"]))
+            exact = decision_answers(p, history, EXACT if len(p) < 100 else EXACT[:3])
+            assert_array_equal(bits(exact), bits(recorded[f"exact{at}"]))
+            near = decision_answers(p, history, NEAR)
+            assert_allclose(near, recorded[f"near{at}"], rtol=1e-12, atol=1e-15)
+
+
+def threshold_answers(metric, window, half_life, samples):
+    """Learn samples (score, label, weight); ask for the best threshold now and then."""
+    eum = EUMThreshold(metric, window=window, half_life=half_life)
+    found = []
+    for at, sample in enumerate(samples):
+        eum.learn_one(*sample)
+        if at % 7 == 0:
+            found += [eum.threshold, eum.utility]
+    curve = eum.curve()
+    return np.concatenate([found, curve.thresholds, curve.utilities])
+
+
+def test_best_thresholds_are_what_they_were_on_numba():
+    with np.load(RECORDED / "best_thresholds.npz") as recorded:
+        for at in range(len(recorded.files) // 3):
+            metric, window, half_life = recorded[f"parameters{at}"].tolist()
+            answers = threshold_answers(
+                metric, int(window) or None, float(half_life) or None, recorded[f"asked{at}"]
+            )
+            assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
 
 
 @pytest.mark.parametrize("seed", range(20))
