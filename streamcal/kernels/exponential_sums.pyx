@@ -22,6 +22,119 @@ from streamcal.kernels.confusion cimport Formula, formula_of
 
 import numpy as np
 
+# The inner loops, over exponentials. Each element is the same at any width, and sums keep their
+# order. So GCC makes a second copy for AVX2, and the dynamic linker of glibc chooses of the two.
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
+        && !defined(__SANITIZE_ADDRESS__)
+    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
+    #else
+    #define AT_ANY_WIDTH
+    #endif
+    #if defined(_MSC_VER)
+    #define RESTRICT __restrict
+    #else
+    #define RESTRICT __restrict__
+    #endif
+
+    /* part times E[exp(-t d)] of a label that is positive with probability eta */
+    AT_ANY_WIDTH static void times_label(
+        double *RESTRICT part, const double *RESTRICT yes, const double *RESTRICT no,
+        double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * yes[q] + left * no[q];
+    }
+
+    /* the same where exp(-t d) is 1 for a negative label */
+    AT_ANY_WIDTH static void times_event(
+        double *RESTRICT part, const double *RESTRICT z, double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * z[q] + left;
+    }
+
+    /* a label becomes a true or false positive instead of a false or true negative */
+    AT_ANY_WIDTH static void choose_label(
+        double *RESTRICT part, double *RESTRICT chosen,
+        const double *RESTRICT tp, const double *RESTRICT fp,
+        const double *RESTRICT fn, const double *RESTRICT tn,
+        double for_tp, double for_fp, double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) {
+            double a = eta * tp[q], b = left * fp[q];
+            chosen[q] += (for_tp * a + for_fp * b) / (a + b);
+            part[q] *= (a + b) / (eta * fn[q] + left * tn[q]);
+        }
+    }
+
+    /* the same where that multiplies part by `step`, whatever the label: one division less */
+    AT_ANY_WIDTH static void choose_label_alike(
+        double *RESTRICT part, double *RESTRICT chosen,
+        const double *RESTRICT fn, const double *RESTRICT tn, const double *RESTRICT step,
+        double gain, double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) {
+            chosen[q] += gain * fn[q] / (eta * fn[q] + left * tn[q]);
+            part[q] *= step[q];
+        }
+    }
+
+    /* the mean and the variance of a number of hits, with an event more */
+    AT_ANY_WIDTH static void count_event(
+        double *RESTRICT mean, double *RESTRICT variance, const double *RESTRICT z,
+        double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) {
+            double share = eta * z[q] / (eta * z[q] + left);
+            mean[q] += share;
+            variance[q] += share * (1.0 - share);
+        }
+    }
+
+    /* sum of part z / (left + eta z), in two independent chains */
+    AT_ANY_WIDTH static double tilted(
+        const double *RESTRICT part, const double *RESTRICT z, double eta, double left,
+        Py_ssize_t m
+    ) {
+        double s0 = 0.0, s1 = 0.0;
+        Py_ssize_t q = 0;
+        for (; q + 3 < m; q += 4) {  /* the quotients of four at once */
+            double x[4];
+            for (int i = 0; i < 4; i++) x[i] = part[q + i] * z[q + i] / (eta * z[q + i] + left);
+            s0 += x[0];
+            s1 += x[1];
+            s0 += x[2];
+            s1 += x[3];
+        }
+        for (; q + 1 < m; q += 2) {
+            s0 += part[q] * z[q] / (eta * z[q] + left);
+            s1 += part[q + 1] * z[q + 1] / (eta * z[q + 1] + left);
+        }
+        if (q < m) s0 += part[q] * z[q] / (eta * z[q] + left);
+        return s0 + s1;
+    }
+    """
+    void times_label(
+        double *part, const double *yes, const double *no, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void times_event(
+        double *part, const double *z, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void choose_label(
+        double *part, double *chosen, const double *tp, const double *fp, const double *fn,
+        const double *tn, double for_tp, double for_fp, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void choose_label_alike(
+        double *part, double *chosen, const double *fn, const double *tn, const double *step,
+        double gain, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void count_event(
+        double *mean, double *variance, const double *z, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    double tilted(
+        const double *part, const double *z, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+
 cdef double NEGLIGIBLE = 1e-40
 
 cdef enum:
@@ -99,10 +212,7 @@ def fractions(
             psi[k] = ratio(&sweep, scores_rest)
             if k == n:
                 break
-            if alike:
-                choose_alike(&sweep, &formula, p[k])
-            else:
-                choose(&sweep, &formula, p[k])
+            choose(&sweep, &formula, p[k], alike)
             if scores_rest:
                 leave_no_longer(&sweep, &formula, p[k])
     free(memory)
@@ -135,20 +245,12 @@ cdef void leave(
 ) noexcept nogil:
     """Take in a label that is not chosen: it is a false or a true negative."""
     cdef double left = 1.0 - eta, a, b
-    cdef double fn = formula.above[2], tn = formula.above[3]
-    cdef double *part = sweep.part
-    cdef double *rest = sweep.rest
-    cdef const double *z_fn = sweep.fn
-    cdef const double *z_tn = sweep.tn
     cdef Py_ssize_t q
-    if not scores_rest:
+    times_label(sweep.part, sweep.fn, sweep.tn, eta, left, sweep.m)
+    if scores_rest:
         for q in range(sweep.m):
-            part[q] *= eta * z_fn[q] + left * z_tn[q]
-        return
-    for q in range(sweep.m):
-        a, b = eta * z_fn[q], left * z_tn[q]
-        part[q] *= a + b
-        rest[q] += (fn * a + tn * b) / (a + b)
+            a, b = eta * sweep.fn[q], left * sweep.tn[q]
+            sweep.rest[q] += (formula.above[2] * a + formula.above[3] * b) / (a + b)
 
 
 cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
@@ -161,33 +263,18 @@ cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noex
         sweep.rest[q] -= (fn * a + tn * b) / (a + b)
 
 
-cdef void choose_alike(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
-    """Choose a label whose part changes by `step`: one division less."""
-    cdef double left = 1.0 - eta, gain = formula.above[0] * eta
-    cdef double *part = sweep.part
-    cdef double *chosen = sweep.chosen
-    cdef const double *z_fn = sweep.fn
-    cdef const double *z_tn = sweep.tn
-    cdef const double *step = sweep.step
-    cdef Py_ssize_t q
-    for q in range(sweep.m):
-        chosen[q] += gain * z_fn[q] / (eta * z_fn[q] + left * z_tn[q])
-        part[q] *= step[q]
-
-
-cdef void choose(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
+cdef void choose(Sweep *sweep, const Formula *formula, double eta, bint alike) noexcept nogil:
     """Choose a label: it is a true or a false positive from now on."""
-    cdef double left = 1.0 - eta, a, b
-    cdef double tp = formula.above[0], fp = formula.above[1]
-    cdef double *part = sweep.part
-    cdef double *chosen = sweep.chosen
-    cdef const double *z_fn = sweep.fn
-    cdef const double *z_tn = sweep.tn
-    cdef Py_ssize_t q
-    for q in range(sweep.m):
-        a, b = eta * sweep.tp[q], left * sweep.fp[q]
-        chosen[q] += (tp * a + fp * b) / (a + b)
-        part[q] *= (a + b) / (eta * z_fn[q] + left * z_tn[q])
+    if alike:
+        choose_label_alike(
+            sweep.part, sweep.chosen, sweep.fn, sweep.tn, sweep.step,
+            formula.above[0] * eta, eta, 1.0 - eta, sweep.m,
+        )
+    else:
+        choose_label(
+            sweep.part, sweep.chosen, sweep.tp, sweep.fp, sweep.fn, sweep.tn,
+            formula.above[0], formula.above[1], eta, 1.0 - eta, sweep.m,
+        )
 
 
 cdef double ratio(const Sweep *sweep, bint scores_rest) noexcept nogil:
@@ -244,7 +331,7 @@ def moments(
         for k in range(n):
             if k & 15 == 0:
                 drop_negligible(&sweep)
-            await_event(&sweep, z, p[k])
+            times_event(sweep.part, z, p[k], 1.0 - p[k], sweep.m)
         drop_negligible(&sweep)
         if degree == 1:
             for q in range(sweep.m):
@@ -252,52 +339,22 @@ def moments(
             out[0] = total
             for k in range(n):
                 if p[k] > 0.0:
-                    total += p[k] * tilted(&sweep, z, p[k])
+                    total += p[k] * tilted(sweep.part, z, p[k], 1.0 - p[k], sweep.m)
                 out[k + 1] = total
         else:
             for k in range(n):
-                out[k] = add_hit(&sweep, z, p[k], mean, variance)
-            out[n] = add_hit(&sweep, z, 0.0, mean, variance)
+                out[k] = second_moment(&sweep)
+                count_event(mean, variance, z, p[k], 1.0 - p[k], sweep.m)
+            out[n] = second_moment(&sweep)
     free(memory)
     return values
 
 
-cdef void await_event(Sweep *sweep, const double *z, double eta) noexcept nogil:
-    """Multiply all parts by the factors of an event."""
-    cdef double left = 1.0 - eta
-    cdef double *part = sweep.part
+cdef double second_moment(const Sweep *sweep) noexcept nogil:
+    """Return Σ_q part_q (mean_q² + variance_q)."""
+    cdef double total = 0.0
+    cdef double *mean = sweep.chosen
     cdef Py_ssize_t q
     for q in range(sweep.m):
-        part[q] *= eta * z[q] + left
-
-
-cdef double tilted(const Sweep *sweep, const double *z, double eta) noexcept nogil:
-    """Return Σ_q part_q z_q / (1 - η + η z_q), in two independent chains."""
-    cdef const double *part = sweep.part
-    cdef double left = 1.0 - eta, s0 = 0.0, s1 = 0.0
-    cdef Py_ssize_t q = 0, m = sweep.m
-    while q + 1 < m:
-        s0 += part[q] * z[q] / (eta * z[q] + left)
-        s1 += part[q + 1] * z[q + 1] / (eta * z[q + 1] + left)
-        q += 2
-    if q < m:
-        s0 += part[q] * z[q] / (eta * z[q] + left)
-    return s0 + s1
-
-
-cdef double add_hit(
-    const Sweep *sweep, const double *z, double eta, double *mean, double *variance
-) noexcept nogil:
-    """Count an event among those whose hits are summed; return Σ_q part_q (mean_q² + variance_q).
-
-    What is returned is the second moment without it.
-    """
-    cdef const double *part = sweep.part
-    cdef double left = 1.0 - eta, share, total = 0.0
-    cdef Py_ssize_t q
-    for q in range(sweep.m):
-        total += part[q] * (mean[q] * mean[q] + variance[q])
-        share = eta * z[q] / (eta * z[q] + left)
-        mean[q] += share
-        variance[q] += share * (1.0 - share)
+        total += sweep.part[q] * (mean[q] * mean[q] + sweep.rest[q])
     return total
