@@ -8,6 +8,7 @@ import contextlib
 import copy
 import math
 import pickle
+import sys
 import threading
 from itertools import product
 from pathlib import Path
@@ -187,6 +188,59 @@ def test_best_thresholds_are_what_they_were_on_numba():
                 metric, int(window) or None, float(half_life) or None, recorded[f"asked{at}"]
             )
             assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
+
+
+@pytest.mark.parametrize("half_life", [None, 0.5])
+@pytest.mark.parametrize("window", [1, 6, 40])
+@pytest.mark.parametrize("decades", [0, 3, 55])
+def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
+    """Whatever heavy samples have come and gone, and across copies of any kind."""
+    rng = np.random.default_rng(window)
+    eum, samples = EUMThreshold("f1", window=window, half_life=half_life), []
+    for _ in range(4 * window + 90):
+        sample = rng.integers(0, 9) / 9, rng.integers(2), 10.0 ** rng.uniform(-decades, decades)
+        eum.learn_one(*sample)
+        samples.append(sample)
+        eum = rng.choice([eum, copy.deepcopy(eum), pickle.loads(pickle.dumps(eum))])
+        eum = rng.choice([eum, EUMThreshold.from_bytes(eum.to_bytes())])
+        eum._index.check()
+        held = {}
+        for age, (score, y, w) in enumerate(reversed(samples[-window:])):
+            fading = 1.0 if half_life is None else 0.5 ** (age / half_life)
+            held.setdefault(score, ([], []))[1 - y].append(w * fading)
+        scores, positive, negative, growth, _ = eum._index.walk()
+        assert scores.tolist() == sorted(held, reverse=True)
+        for found, which in ((positive, 0), (negative, 1)):
+            sums = [math.fsum(held[score][which]) for score in scores]
+            assert_allclose(found / growth, sums, rtol=1e-14, atol=1e-200)
+
+
+def test_a_window_takes_no_more_memory_than_it_did():
+    """What rounding leaves out is dropped with the samples it belongs to."""
+    eum, rng = EUMThreshold("f1", window=50), np.random.default_rng(1)
+    scores, labels = rng.integers(0, 20, 3000) / 20, rng.integers(0, 2, 3000)
+    eum.learn_many(scores, labels, 10.0 ** rng.uniform(-9, 9, 3000))
+    eum.learn_many(np.arange(500.0), np.ones(500))
+    fresh = EUMThreshold("f1", window=50)
+    fresh.learn_many(np.arange(500.0), np.ones(500))
+    assert sys.getsizeof(eum._index) < 2 * sys.getsizeof(fresh._index) + 4_000
+
+
+def test_trees_of_thresholds_keep_their_order():
+    """Scores come up, down and at random, and leave by age: chunks split, join and are dropped."""
+    rng = np.random.default_rng(5)
+    scores = np.concatenate([np.arange(2000.0), -np.arange(2000.0), rng.normal(size=4000) * 1e3])
+    labels = rng.integers(0, 2, len(scores)).astype(float)
+    for window in (None, 1500):
+        eum = EUMThreshold("jaccard", window=window)
+        for part in np.array_split(np.arange(len(scores)), 40):
+            eum.learn_many(scores[part], labels[part])
+            eum._index.check()
+            curve = eum.curve()
+            assert eum.utility == curve.utilities.max()
+            assert eum.threshold in curve.thresholds[curve.utilities == eum.utility]
+        live = scores[-(window or len(scores)) :]
+        assert_array_equal(curve.thresholds[1:], np.unique(live)[::-1])
 
 
 @pytest.mark.parametrize("seed", range(20))

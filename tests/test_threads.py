@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import HedgedCalibrator, HistogramCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    EUMThreshold,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+)
+from streamcal.decision import Metric
 from tests.invariants import Structure
 
 N_THREADS, N_CALLS = 8, 300
@@ -128,3 +135,40 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
     together(serve)
     assert calibrator.n_learned == N_THREADS * N_CALLS
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
+
+
+def jaccard(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    return tp / (tp + fp + fn)
+
+
+@pytest.mark.parametrize("metric", ["f1", Metric(jaccard)], ids=["coded", "function"])
+@pytest.mark.parametrize("window", [None, 300])
+def test_thresholds_are_those_of_some_order(metric: Any, window: int | None) -> None:
+    eum, alone = EUMThreshold(metric, window=window), EUMThreshold(metric)
+
+    def work(number: int) -> None:
+        scores, labels = batch(number)
+        if number % 2:
+            eum.learn_many(scores, labels)
+        for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
+            if not number % 2:
+                eum.learn_one(score, label)
+            assert 0.0 <= eum.utility <= 1.0
+            assert isinstance(eum.predict_one(score), bool)
+        curve = eum.curve()
+        assert len(curve.thresholds) == len(curve.utilities)
+        if isinstance(metric, str):
+            eum.to_bytes()
+
+    together(work)
+    eum._index.check()
+    if window is None:
+        for number in range(N_THREADS):
+            alone.learn_many(*batch(number))
+    else:  # what the window holds says which order it was
+        queue = eum._index.state()[1]["queue"]
+        assert len(queue) == window
+        alone.learn_many(queue[:, 0], (queue[:, 1] > 0).astype(float))
+    for mine, other in zip(eum.curve(), alone.curve(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert eum.utility == alone.utility
