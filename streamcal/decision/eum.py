@@ -187,8 +187,8 @@ class EUMThreshold(Stateful, Cloned):
         queue = read_queue(arrays, "queue", self.window)
         growth = as_float(fields["growth"], "growth", 1.0, LARGEST_GROWTH)
         check_slots(scores, sums, counts)
-        for held in (sums, queue[:, 1:]):
-            require(((held >= 0.0) & (held < MOST_WEIGHT)).all(), "sums must not be negative")
+        for part in (sums, queue[:, 1:]):
+            require(((part >= 0.0) & (part < MOST_WEIGHT)).all(), "sums must not be negative")
         check_tree(Tree(shape, keys), scores)
         require(np.isin(queue[:, 0], scores).all(), "the window must hold scores that are known")
         if self.window:
