@@ -176,7 +176,7 @@ cdef void drop_negligible(Sweep *sweep) noexcept nogil:
         sweep.m -= 1
 
 
-# ---------------------------------------------------------------------------- ratios of linear forms
+# -------------------------------------------------------------------------- ratios of linear forms
 
 
 def fractions(
