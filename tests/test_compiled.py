@@ -4,10 +4,13 @@ Random programs run through the kernels and through the oracles; what the last r
 answered is recorded in `recorded/`, with what it was asked.
 """
 
+import contextlib
 import copy
 import math
 import pickle
+import sys
 import threading
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,17 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.stack import PAVStack
 from streamcal.calibration.staircase import isotonic_fit
 from streamcal.calibration.temperature import TemperatureCalibrator
+from streamcal.decision import (
+    AM,
+    METRIC_NAMES,
+    EUMThreshold,
+    GMean,
+    Tversky,
+    expected_utility,
+    get_metric,
+    maximize,
+    utility_curve,
+)
 from streamcal.kernels import pav
 from streamcal.losses import CostTable, get_task
 from streamcal.ordinal import (
@@ -293,6 +307,120 @@ def test_histograms_have_copies():
         twin.learn_one(0.5, 1)
         assert twin._freeze()[1]["cells"].tolist() != original._freeze()[1]["cells"].tolist()
     assert len({twin.predict_one(0.4) for twin in twins}) == 1
+
+
+METRICS = (*METRIC_NAMES, AM(zero_division=1), GMean(zero_division="present"), Tversky(0.25, 3.0))
+# Methods of sums, products, quotients, roots and comparisons; all others take exponentials, too.
+EXACT = ("closed-form", "windows", "leave-one-out", "algorithm-2", "algorithm-1")
+NEAR = ("exponential-sums", "branch-and-bound")
+
+
+def decision_answers(p, history, methods):
+    """Ask for the curve, by each method that applies, and the optimum of every metric."""
+    found = []
+    for metric, method in product(METRICS, methods):
+        with contextlib.suppress(ValueError):
+            curve = utility_curve(p, metric, history=history, method=method)
+            decision = maximize(p, metric, history=history, method=method)
+            found += [curve, [decision.k, decision.expected]]
+    return np.concatenate(found)
+
+
+def table_answers(p, history):
+    """Ask for metrics of tables, of one sample, and of labels that don't follow probabilities."""
+    found = []
+    for metric in METRICS:
+        formula = get_metric(metric)
+        found += [formula(*table) for table in (history, history[::-1], [0.0] * 4, 97.0 * p[:4])]
+        found += [maximize(p[:1], metric, history=history).expected]
+        found += [expected_utility(p, np.arange(len(p)) % 2, metric, history=history)]
+    return np.array(found)
+
+
+def test_decisions_answer_as_they_did_on_numba():
+    with np.load(RECORDED / "decisions.npz") as recorded:
+        for at in range(len(recorded.files) // 5):
+            p, history = recorded[f"p{at}"], recorded[f"history{at}"]
+            assert_array_equal(bits(table_answers(p, history)), bits(recorded[f"tables{at}"]))
+            exact = decision_answers(p, history, EXACT if len(p) < 100 else EXACT[:3])
+            assert_array_equal(bits(exact), bits(recorded[f"exact{at}"]))
+            near = decision_answers(p, history, NEAR)
+            assert_allclose(near, recorded[f"near{at}"], rtol=1e-12, atol=1e-15)
+
+
+def eum_answers(metric, window, half_life, samples):
+    """Learn samples (score, label, weight); ask for the best threshold now and then."""
+    eum = EUMThreshold(metric, window=window, half_life=half_life)
+    found = []
+    for at, sample in enumerate(samples):
+        eum.learn_one(*sample)
+        if at % 7 == 0:
+            found += [eum.threshold, eum.utility]
+    curve = eum.curve()
+    return np.concatenate([found, curve.thresholds, curve.utilities])
+
+
+def test_best_thresholds_are_what_they_were_on_numba():
+    with np.load(RECORDED / "best_thresholds.npz") as recorded:
+        for at in range(len(recorded.files) // 3):
+            metric, window, half_life = recorded[f"parameters{at}"].tolist()
+            answers = eum_answers(
+                metric, int(window) or None, float(half_life) or None, recorded[f"asked{at}"]
+            )
+            assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
+
+
+@pytest.mark.parametrize("half_life", [None, 0.5])
+@pytest.mark.parametrize("window", [1, 6, 40])
+@pytest.mark.parametrize("decades", [0, 3, 55])
+def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
+    """Whatever heavy samples have come and gone, and across copies of any kind."""
+    rng = np.random.default_rng(window)
+    eum, samples = EUMThreshold("f1", window=window, half_life=half_life), []
+    for _ in range(4 * window + 90):
+        sample = rng.integers(0, 9) / 9, rng.integers(2), 10.0 ** rng.uniform(-decades, decades)
+        eum.learn_one(*sample)
+        samples.append(sample)
+        eum = rng.choice([eum, copy.deepcopy(eum), pickle.loads(pickle.dumps(eum))])
+        eum = rng.choice([eum, EUMThreshold.from_bytes(eum.to_bytes())])
+        eum._index.check()
+        held = {}
+        for age, (score, y, w) in enumerate(reversed(samples[-window:])):
+            fading = 1.0 if half_life is None else 0.5 ** (age / half_life)
+            held.setdefault(score, ([], []))[1 - y].append(w * fading)
+        scores, positive, negative, growth, _ = eum._index.walk()
+        assert scores.tolist() == sorted(held, reverse=True)
+        for found, which in ((positive, 0), (negative, 1)):
+            sums = [math.fsum(held[score][which]) for score in scores]
+            assert_allclose(found / growth, sums, rtol=1e-14, atol=1e-200)
+
+
+def test_a_window_takes_no_more_memory_than_it_did():
+    """What rounding leaves out is dropped with the samples it belongs to."""
+    eum, rng = EUMThreshold("f1", window=50), np.random.default_rng(1)
+    scores, labels = rng.integers(0, 20, 3000) / 20, rng.integers(0, 2, 3000)
+    eum.learn_many(scores, labels, 10.0 ** rng.uniform(-9, 9, 3000))
+    eum.learn_many(np.arange(500.0), np.ones(500))
+    fresh = EUMThreshold("f1", window=50)
+    fresh.learn_many(np.arange(500.0), np.ones(500))
+    assert sys.getsizeof(eum._index) < 2 * sys.getsizeof(fresh._index) + 4_000
+
+
+def test_trees_of_thresholds_keep_their_order():
+    """Scores come up, down and at random, and leave by age: chunks split, join and are dropped."""
+    rng = np.random.default_rng(5)
+    scores = np.concatenate([np.arange(2000.0), -np.arange(2000.0), rng.normal(size=4000) * 1e3])
+    labels = rng.integers(0, 2, len(scores)).astype(float)
+    for window in (None, 1500):
+        eum = EUMThreshold("jaccard", window=window)
+        for part in np.array_split(np.arange(len(scores)), 40):
+            eum.learn_many(scores[part], labels[part])
+            eum._index.check()
+            curve = eum.curve()
+            assert eum.utility == curve.utilities.max()
+            assert eum.threshold in curve.thresholds[curve.utilities == eum.utility]
+        live = scores[-(window or len(scores)) :]
+        assert_array_equal(curve.thresholds[1:], np.unique(live)[::-1])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -186,6 +186,15 @@ def test_trees_that_lean_are_refused() -> None:
             restore(changed(learner, shape=leaning, keys=keys))
 
 
+def test_trees_of_best_thresholds_that_lean_are_refused() -> None:
+    n = 300
+    shape = np.array([index.INNER, 1] * (n - 1) + [1])
+    learner = EUMThreshold()
+    learner.learn_many(np.arange(float(n)), np.arange(n) % 2)
+    with pytest.raises(ValueError, match="the tree must be balanced"):
+        restore(changed(learner, shape=shape, keys=np.arange(1.0, n)))
+
+
 @pytest.mark.parametrize(
     ("fields", "arrays"),
     [

@@ -118,6 +118,16 @@ def test_the_first_ordinal_learner_is_compiled_already():
     assert done.stdout.splitlines() == ["True", "[]"]
 
 
+def test_the_first_decision_loads_nothing_heavy():
+    code = (
+        "import sys, streamcal\n"
+        "print(streamcal.maximize([0.1, 0.7, 0.4], 'f1').k)\n"
+        f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["2", "[]"]
+
+
 def test_import_is_light():
     heavy = [
         "jax",

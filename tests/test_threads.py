@@ -11,6 +11,7 @@ import pytest
 
 from streamcal import (
     BetaCalibrator,
+    EUMThreshold,
     HedgedCalibrator,
     HistogramCalibrator,
     IsotonicCalibrator,
@@ -18,6 +19,7 @@ from streamcal import (
     StreamingThresholds,
     TemperatureCalibrator,
 )
+from streamcal.decision import Metric
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests.invariants import Structure
 
@@ -259,3 +261,40 @@ def test_samples_of_thresholds_are_taken_back_while_others_come(n_labels: int, l
     thresholds._index.check()
     assert thresholds.n_samples == thresholds.n_scores == 0
     assert thresholds.to_bytes() == StreamingThresholds(n_labels, loss).to_bytes()
+
+
+def jaccard(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    return tp / (tp + fp + fn)
+
+
+@pytest.mark.parametrize("metric", ["f1", Metric(jaccard)], ids=["coded", "function"])
+@pytest.mark.parametrize("window", [None, 300])
+def test_thresholds_are_those_of_some_order(metric: Any, window: int | None) -> None:
+    eum, alone = EUMThreshold(metric, window=window), EUMThreshold(metric)
+
+    def work(number: int) -> None:
+        scores, labels = batch(number)
+        if number % 2:
+            eum.learn_many(scores, labels)
+        for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
+            if not number % 2:
+                eum.learn_one(score, label)
+            assert 0.0 <= eum.utility <= 1.0
+            assert isinstance(eum.predict_one(score), bool)
+        curve = eum.curve()
+        assert len(curve.thresholds) == len(curve.utilities)
+        if isinstance(metric, str):
+            eum.to_bytes()
+
+    together(work)
+    eum._index.check()
+    if window is None:
+        for number in range(N_THREADS):
+            alone.learn_many(*batch(number))
+    else:  # what the window holds says which order it was
+        queue = eum._index.state()[1]["queue"]
+        assert len(queue) == window
+        alone.learn_many(queue[:, 0], (queue[:, 1] > 0).astype(float))
+    for mine, other in zip(eum.curve(), alone.curve(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert eum.utility == alone.utility

@@ -1,7 +1,8 @@
 """From calibrated probabilities to decisions that maximise a metric."""
 
-from streamcal.decision.classifier import DecisionClassifier, claim_gap
-from streamcal.decision.eum import EUMThreshold, ThresholdCurve
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from streamcal.decision.maximize import (
     METHODS,
     Counts,
@@ -28,7 +29,11 @@ from streamcal.decision.metrics import (
     Tversky,
     get_metric,
 )
-from streamcal.decision.stream import MicroBatcher, Released, evaluate
+
+if TYPE_CHECKING:
+    from streamcal.decision.classifier import DecisionClassifier, claim_gap
+    from streamcal.decision.eum import EUMThreshold, ThresholdCurve
+    from streamcal.decision.stream import MicroBatcher, Released, evaluate
 
 __all__ = [
     "AM",
@@ -61,3 +66,26 @@ __all__ = [
     "maximize",
     "utility_curve",
 ]
+
+# What imports river is loaded when it is first touched.
+_HOME = {
+    "DecisionClassifier": "classifier",
+    "EUMThreshold": "eum",
+    "MicroBatcher": "stream",
+    "Released": "stream",
+    "ThresholdCurve": "eum",
+    "claim_gap": "classifier",
+    "evaluate": "stream",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

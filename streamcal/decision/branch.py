@@ -54,19 +54,9 @@ class Evaluator:
     def __call__(self, k: int, slacks: tuple[int, ...] = (0,)) -> list[float]:
         """Return E of the mean of TPR and TNR + slack/N at k, for each slack; 0 gives Ψ_k."""
         C, D = self.laws(k)
-        at = np.array(
-            [self.n, C.offset, 0, len(C.mass) - 1, D.offset, 0, len(D.mass) - 1], np.int64
-        )
         return [
             expectation_of_rates(
-                self._spec,
-                self._history,
-                at,
-                C.mass,
-                D.mass,
-                k,
-                float(slack),
-                self._interpolation,
+                self._spec, self._history, self.n, k, C, D, float(slack), self._interpolation
             )
             for slack in slacks
         ]

@@ -21,7 +21,7 @@ from streamcal.decision.exponentials import exponential_sum
 from streamcal.decision.metrics import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
-from streamcal.kernels.quadratic import algorithm_2 as algorithm_2_kernel
+from streamcal.kernels.quadratic import Reciprocals
 
 Vector = NDArray[np.float64]
 Curve = tuple[Vector, float]
@@ -54,22 +54,14 @@ NOTHING = Law(0, np.ones(1))
 
 def extended(law: Law, p: Vector, tau: float) -> tuple[Law, float]:
     """Return the law with more labels, end slots below ``tau`` dropped, and the mass in these."""
-    mass = np.zeros(len(law.mass) + len(p))
-    mass[: len(law.mass)] = law.mass
-    bounds = np.array([0, len(law.mass) - 1])
-    lost = poisson_binomial.extend(p, tau, mass, bounds)
-    low, high = bounds.tolist()
-    return Law(law.offset + low, mass[low : high + 1].copy()), lost
+    longer, lost = poisson_binomial.extend(law, p, tau)
+    return Law(*longer), lost
 
 
 def extended_rows(law: Law, p: Vector, tau: float) -> tuple[Laws, float]:
     """Return the laws while labels are added one by one, the first without any of them."""
-    rows = np.zeros((len(p) + 1, len(law.mass) + len(p)))
-    rows[0, : len(law.mass)] = law.mass
-    bounds = np.empty((len(p) + 1, 2), np.int64)
-    bounds[0] = 0, len(law.mass) - 1
-    lost = poisson_binomial.extend_rows(p, tau, rows, bounds)
-    return Laws(law.offset, rows, bounds), lost
+    laws, lost = poisson_binomial.extend_rows(law, p, tau)
+    return Laws(*laws), lost
 
 
 def block_size(n: int) -> int:
@@ -112,8 +104,7 @@ def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
     """Algorithm 1 on windows of the laws, O(n σ_U σ_V log(n/tol)): for any metric."""
     n = len(p)
     if n <= FEW and metric.spec is not None:
-        psi = np.empty(n + 1)
-        poisson_binomial.few(p, metric.spec, history, psi)
+        psi = poisson_binomial.few(metric.spec, history, p)
         return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, history, n)
     tau = tol / (8 * (n + 1))
     step = block_size(n)
@@ -142,10 +133,7 @@ def _expectations(
     """Write Ψ from ``first`` on, one value per row; return the largest absolute value met."""
     out = psi[first : first + len(C.rows)]
     if metric.spec is not None:
-        place = np.array([n, first, C.offset, D.offset])
-        poisson_binomial.expectations(
-            metric.spec, history, place, C.rows, C.bounds, D.rows, D.bounds, out
-        )
+        poisson_binomial.expectations(metric.spec, history, n, first, C, D, out)
         return 0.0
     largest = 0.0
     for r in range(len(out)):
@@ -166,18 +154,7 @@ def expectation(metric: Metric, history: Vector, n: int, k: int, C: Law, D: Law)
     """Return Ψ of one labelling from the laws of U and V."""
     if metric.spec is None:
         return _function_expectation(metric, history, n, k, C, D)[0]
-    out = np.empty(1)
-    poisson_binomial.expectations(
-        metric.spec,
-        history,
-        np.array([n, k, C.offset, D.offset]),
-        C.mass[None, :],
-        np.array([[0, len(C.mass) - 1]]),
-        D.mass[None, :],
-        np.array([[0, len(D.mass) - 1]]),
-        out,
-    )
-    return float(out[0])
+    return poisson_binomial.expectation(metric.spec, history, n, k, C, D)
 
 
 def _function_expectation(
@@ -222,9 +199,8 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
     scale, den = _as_integers(spec[DENOMINATOR:])
     num = spec[NUMERATOR:DENOMINATOR]
     shift = float(spec[DENOMINATOR:] @ history)
-    below = shift + np.arange(int(den.max()) * n + 1) / scale
-    grid = np.divide(1.0, below, out=np.zeros(len(below)), where=below > 0.0)
-    form = np.array([shift, scale, float(num @ history), 0.0])
+    carried = float(num @ history)
+    reciprocals = Reciprocals(p, num.tolist(), den.tolist(), shift, scale, carried)
     psi = np.empty(n + 1)
     step, tau = block_size(n), 1e-290  # smaller numbers would make the processor slow
     starts, _ = checkpoints(p, tau, step)
@@ -233,9 +209,7 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
         C, _ = extended_rows(starts[first // step], p[first:last], tau)
         if last < n:  # the next block has done its first row
             C = Laws(C.offset, C.rows[:-1], C.bounds[:-1])
-        rows = np.zeros((len(C.rows), n + 1))
-        rows[:, C.offset : C.offset + C.rows.shape[1]] = C.rows[:, : n + 1 - C.offset]
-        algorithm_2_kernel(p, first, rows, C.bounds + C.offset, den, num.copy(), form, grid, psi)
+        reciprocals.take(C, psi)
         last = first
     vanishing = _vanishing(p, spec, shift)
     if den[2] != den[3]:
@@ -278,8 +252,7 @@ def exponential_fractions(p: Vector, metric: Metric, history: Vector, tol: float
     shift = sum(map(mul, cells, history.tolist()))
     least = shift if shift > 0.0 else min(cell for cell in cells if cell > 0.0)
     sums = exponential_sum(1.0, (shift + max(cells) * n) / least, _share(tol))
-    psi = np.empty(n + 1)
-    exponential_sums.fractions(p, spec, history, sums.terms, least, psi)
+    psi = exponential_sums.fractions(p, spec, history, sums.terms, least)
     if shift <= 0.0 and spec[ZERO] != 0.0:
         psi += spec[ZERO] * _vanishing(p, spec, shift)
     bound = sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
@@ -367,8 +340,7 @@ def _moments(
     n = len(p)
     least = all_carried if all_carried > 0.0 else 1.0
     sums = exponential_sum(power, (all_carried + n) / least, share)
-    out = np.empty(n + 1)
-    exponential_sums.moments(p, sums.terms, power, least, carried, all_carried, degree, out)
+    out = exponential_sums.moments(p, sums.terms, power, least, carried, all_carried, degree)
     return out, sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
 
 
@@ -379,10 +351,7 @@ def _with_and_without(spec: Vector, cells: tuple[Vector, ...]) -> Vector | float
     tables = np.array(cells)
     ones = spec.copy()
     ones[ZERO] = 1.0
-    mine, theirs = np.empty(tables.shape[1]), np.empty(tables.shape[1])
-    utilities(spec, tables, mine)
-    utilities(ones, tables, theirs)
-    return mine - theirs
+    return utilities(spec, tables) - utilities(ones, tables)
 
 
 # ------------------------------------------------------------------------------ linear in u
@@ -410,24 +379,10 @@ def leave_one_out(p: Vector, metric: Metric, history: Vector, tol: float) -> Cur
     spec, n = metric.spec, len(p)
     assert spec is not None
     law, lost = extended(NOTHING, p, min(tol, 1e-12) * 1e-4 / (n + 1))
-    width = len(law.mass)
-    sums = np.zeros(width)
-    step = block_size(n)
-    place = np.array([n, 0, law.offset])
-    parts = []
-    for first in range(0, n + 1, step):
-        items = p[first : min(first + step, n)]
-        rows = np.empty((len(items) + 1, width))
-        rows[0] = sums
-        poisson_binomial.leave_one_out(items, law.mass, sums, rows[1:])
-        out = np.empty((3, min(step, n + 1 - first)))
-        place[1] = first
-        poisson_binomial.linear_expectations(spec, history, place, law.mass, rows, out)
-        parts.append(out)
-    psi, level, steepest = np.concatenate(parts, axis=1)
+    psi, level, steepest = poisson_binomial.linear_expectations(spec, history, p, law)
     # Taking a label out multiplies the error of the law by 1/|1 - 2η| at most, or by twice the
     # width: the recursion's own factor is η/(1 - η), or its inverse, whichever is less than 1.
     error = lost + _LAWS_ROUNDING * (n + 2) * _UNIT
-    growth = np.minimum(1.0 / np.maximum(np.abs(1.0 - 2.0 * p), 1e-300), 2.0 * width)
+    growth = np.minimum(1.0 / np.maximum(np.abs(1.0 - 2.0 * p), 1e-300), 2.0 * len(law.mass))
     moments = np.concatenate([[0.0], np.cumsum(p * growth)]) * error
     return psi, float((level * error + steepest * moments).max()) + 4.0 * _UNIT

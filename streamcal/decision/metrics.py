@@ -21,16 +21,18 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from river import metrics as river_metrics
 
 from streamcal._state import Arrays, Fields, Stateful
 from streamcal._validation import as_number
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import SPEC, utilities
+
+if TYPE_CHECKING:
+    from river import metrics as river_metrics
 
 Vector = NDArray[np.float64]
 ZeroDivision = float | Literal["present"]
@@ -173,9 +175,7 @@ class _Coded(Metric):
         return {**self._own, "zero_division": self.zero_division}
 
     def _values(self, tables: Vector) -> Vector:
-        values = np.empty(tables.shape[1])
-        utilities(self.spec, np.ascontiguousarray(tables), values)
-        return values
+        return utilities(self.spec, np.ascontiguousarray(tables))
 
 
 class _Fraction(_Coded):
@@ -475,6 +475,8 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
         return metric
     if isinstance(metric, str):
         return _named(metric)
+    from river import metrics as river_metrics  # it takes its time, and names do without
+
     if isinstance(metric, river_metrics.base.Metric):
         return _from_river(metric)
     raise TypeError(f"`metric` must be a name, a Metric or a metric of river's, got {metric!r}")
@@ -493,6 +495,8 @@ def _named(name: str) -> Metric:
 
 
 def _from_river(metric: Any) -> Metric:
+    from river import metrics as river_metrics
+
     recall = ((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
     same: dict[type, Callable[[], Metric]] = {
         river_metrics.F1: FBeta,

@@ -1,0 +1,360 @@
+"""All expected utilities of a metric in one sweep, by sums of exponentials.
+
+A power of a positive count is nearly a short sum, x^-a ≈ Σ_q w_q exp(-t_q x) with w_q > 0
+(`streamcal.decision.exponentials` makes them, with a bound on the relative error). The expectation
+of exp(-t x) over independent labels is a product over labels, and weighting by it *tilts* each
+label to an independent one of another probability. So E[X/D] is Σ_q w_q E[exp(-t_q D)] times the
+tilted mean of X, and going from the k likeliest labels to k + 1 changes one factor and one summand
+of it: O(nQ) for all k. As all weights are positive, errors stay relative.
+
+    k = 0       part_q = w_q Π_i E[exp(-t_q d_i)], no label chosen
+    k → k + 1   part_q times the ratio of label k's two factors; chosen_q plus its tilted hit
+    Ψ_k         Σ_q part_q chosen_q
+
+An exponential whose part has fallen below `NEGLIGIBLE` of the largest is dropped; it never comes
+back, since what multiplies it is no larger for a larger exponent.
+"""
+
+from libc.math cimport exp, pow
+from libc.stdlib cimport free, malloc
+
+from streamcal.kernels.confusion cimport Formula, formula_of
+
+import numpy as np
+
+# The inner loops, over exponentials. Each element is the same at any width, and sums keep their
+# order. So GCC makes a second copy for AVX2, and the dynamic linker of glibc chooses of the two.
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
+        && !defined(__SANITIZE_ADDRESS__)
+    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
+    #else
+    #define AT_ANY_WIDTH
+    #endif
+    #if defined(_MSC_VER)
+    #define RESTRICT __restrict
+    #else
+    #define RESTRICT __restrict__
+    #endif
+
+    /* part times E[exp(-t d)] of a label that is positive with probability eta */
+    AT_ANY_WIDTH static void times_label(
+        double *RESTRICT part, const double *RESTRICT yes, const double *RESTRICT no,
+        double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * yes[q] + left * no[q];
+    }
+
+    /* the same where exp(-t d) is 1 for a negative label */
+    AT_ANY_WIDTH static void times_event(
+        double *RESTRICT part, const double *RESTRICT z, double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * z[q] + left;
+    }
+
+    /* a label becomes a true or false positive instead of a false or true negative */
+    AT_ANY_WIDTH static void choose_label(
+        double *RESTRICT part, double *RESTRICT chosen,
+        const double *RESTRICT tp, const double *RESTRICT fp,
+        const double *RESTRICT fn, const double *RESTRICT tn,
+        double for_tp, double for_fp, double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) {
+            double a = eta * tp[q], b = left * fp[q];
+            chosen[q] += (for_tp * a + for_fp * b) / (a + b);
+            part[q] *= (a + b) / (eta * fn[q] + left * tn[q]);
+        }
+    }
+
+    /* the same where that multiplies part by `step`, whatever the label: one division less */
+    AT_ANY_WIDTH static void choose_label_alike(
+        double *RESTRICT part, double *RESTRICT chosen,
+        const double *RESTRICT fn, const double *RESTRICT tn, const double *RESTRICT step,
+        double gain, double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) {
+            chosen[q] += gain * fn[q] / (eta * fn[q] + left * tn[q]);
+            part[q] *= step[q];
+        }
+    }
+
+    /* the mean and the variance of a number of hits, with an event more */
+    AT_ANY_WIDTH static void count_event(
+        double *RESTRICT mean, double *RESTRICT variance, const double *RESTRICT z,
+        double eta, double left, Py_ssize_t m
+    ) {
+        for (Py_ssize_t q = 0; q < m; q++) {
+            double share = eta * z[q] / (eta * z[q] + left);
+            mean[q] += share;
+            variance[q] += share * (1.0 - share);
+        }
+    }
+
+    /* sum of part z / (left + eta z), in two independent chains */
+    AT_ANY_WIDTH static double tilted(
+        const double *RESTRICT part, const double *RESTRICT z, double eta, double left,
+        Py_ssize_t m
+    ) {
+        double s0 = 0.0, s1 = 0.0;
+        Py_ssize_t q = 0;
+        for (; q + 3 < m; q += 4) {  /* the quotients of four at once */
+            double x[4];
+            for (int i = 0; i < 4; i++) x[i] = part[q + i] * z[q + i] / (eta * z[q + i] + left);
+            s0 += x[0];
+            s1 += x[1];
+            s0 += x[2];
+            s1 += x[3];
+        }
+        for (; q + 1 < m; q += 2) {
+            s0 += part[q] * z[q] / (eta * z[q] + left);
+            s1 += part[q + 1] * z[q + 1] / (eta * z[q + 1] + left);
+        }
+        if (q < m) s0 += part[q] * z[q] / (eta * z[q] + left);
+        return s0 + s1;
+    }
+    """
+    void times_label(
+        double *part, const double *yes, const double *no, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void times_event(
+        double *part, const double *z, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void choose_label(
+        double *part, double *chosen, const double *tp, const double *fp, const double *fn,
+        const double *tn, double for_tp, double for_fp, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void choose_label_alike(
+        double *part, double *chosen, const double *fn, const double *tn, const double *step,
+        double gain, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    void count_event(
+        double *mean, double *variance, const double *z, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+    double tilted(
+        const double *part, const double *z, double eta, double left, Py_ssize_t m
+    ) noexcept nogil
+
+cdef double NEGLIGIBLE = 1e-40
+
+cdef enum:
+    ROWS = 8  # of buffers, each with a number for each exponential
+
+
+cdef struct Sweep:
+    Py_ssize_t m  # exponentials that still count, those of the smallest exponents
+    double *part
+    double *chosen  # the tilted mean of what the labels chosen so far add to the numerator
+    double *rest  # that of what all others add to it
+    double *tp  # exp(-t d) for each cell's d
+    double *fp
+    double *fn
+    double *tn
+    double *step  # what a chosen label multiplies its part by, where that is all the same
+
+
+cdef double *buffers(Sweep *sweep, Py_ssize_t m) except NULL:
+    """Give a sweep its buffers; return what is to be freed."""
+    cdef double *memory = <double *> malloc(ROWS * m * sizeof(double))
+    if memory == NULL:
+        raise MemoryError
+    sweep.m = m
+    sweep.part, sweep.chosen, sweep.rest = memory, memory + m, memory + 2 * m
+    sweep.tp, sweep.fp = memory + 3 * m, memory + 4 * m
+    sweep.fn, sweep.tn = memory + 5 * m, memory + 6 * m
+    sweep.step = memory + 7 * m
+    return memory
+
+
+cdef void drop_negligible(Sweep *sweep) noexcept nogil:
+    """Bring the number of exponentials that count up to date."""
+    cdef double largest = 0.0
+    cdef Py_ssize_t q
+    for q in range(sweep.m):
+        largest = max(largest, sweep.part[q])
+    while sweep.m > 1 and sweep.part[sweep.m - 1] < NEGLIGIBLE * largest:
+        sweep.m -= 1
+
+
+# -------------------------------------------------------------------------- ratios of linear forms
+
+
+def fractions(
+    const double[::1] p, const double[::1] spec, const double[::1] history,
+    const double[:, ::1] sums, double least,
+):
+    """Return Ψ_0..Ψ_n of a ratio of linear forms of the counts; 0/0 counts as 0.
+
+    ``sums`` has the rows t and w for 1/x on x >= 1; the denominator, where positive, is at least
+    ``least``.
+    """
+    cdef Formula formula = formula_of(spec)
+    cdef Py_ssize_t n = p.shape[0], k
+    values = np.empty(n + 1)
+    cdef double[::1] psi = values
+    cdef Sweep sweep
+    cdef double *memory = buffers(&sweep, sums.shape[1])
+    cdef bint scores_rest = formula.above[2] != 0.0 or formula.above[3] != 0.0
+    # For F_β a label costs the denominator the same whether or not it is positive.
+    cdef bint alike = (
+        formula.above[1] == 0.0
+        and formula.below[0] - formula.below[2] == formula.below[1] - formula.below[3]
+    )
+    with nogil:
+        start(&sweep, &formula, &history[0], &sums[0, 0], &sums[1, 0], least)
+        for k in range(n):
+            if k & 15 == 0:
+                drop_negligible(&sweep)
+            leave(&sweep, &formula, p[k], scores_rest)
+        for k in range(n + 1):
+            if k & 15 == 0:
+                drop_negligible(&sweep)
+            psi[k] = ratio(&sweep, scores_rest)
+            if k == n:
+                break
+            choose(&sweep, &formula, p[k], alike)
+            if scores_rest:
+                leave_no_longer(&sweep, &formula, p[k])
+    free(memory)
+    return values
+
+
+cdef void start(
+    Sweep *sweep, const Formula *formula, const double *history, const double *t,
+    const double *w, double least,
+) noexcept nogil:
+    """Fill the buffers as long as there are no labels but those carried."""
+    cdef double carried = 0.0, shift = 0.0, rate
+    cdef const double *d = formula.below
+    cdef Py_ssize_t q
+    cdef int j
+    for j in range(4):
+        carried += formula.above[j] * history[j]
+        shift += d[j] * history[j]
+    for q in range(sweep.m):
+        rate = t[q] / least
+        sweep.tp[q], sweep.fp[q] = exp(-rate * d[0]), exp(-rate * d[1])
+        sweep.fn[q], sweep.tn[q] = exp(-rate * d[2]), exp(-rate * d[3])
+        sweep.step[q] = exp(-rate * (d[1] - d[3]))
+        sweep.part[q] = w[q] / least * exp(-rate * shift)
+        sweep.chosen[q], sweep.rest[q] = carried, 0.0
+
+
+cdef void leave(
+    Sweep *sweep, const Formula *formula, double eta, bint scores_rest
+) noexcept nogil:
+    """Take in a label that is not chosen: it is a false or a true negative."""
+    cdef double left = 1.0 - eta, a, b
+    cdef Py_ssize_t q
+    times_label(sweep.part, sweep.fn, sweep.tn, eta, left, sweep.m)
+    if scores_rest:
+        for q in range(sweep.m):
+            a, b = eta * sweep.fn[q], left * sweep.tn[q]
+            sweep.rest[q] += (formula.above[2] * a + formula.above[3] * b) / (a + b)
+
+
+cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
+    """Take what a label has added to the rest away again."""
+    cdef double left = 1.0 - eta, a, b
+    cdef double fn = formula.above[2], tn = formula.above[3]
+    cdef Py_ssize_t q
+    for q in range(sweep.m):
+        a, b = eta * sweep.fn[q], left * sweep.tn[q]
+        sweep.rest[q] -= (fn * a + tn * b) / (a + b)
+
+
+cdef void choose(Sweep *sweep, const Formula *formula, double eta, bint alike) noexcept nogil:
+    """Choose a label: it is a true or a false positive from now on."""
+    if alike:
+        choose_label_alike(
+            sweep.part, sweep.chosen, sweep.fn, sweep.tn, sweep.step,
+            formula.above[0] * eta, eta, 1.0 - eta, sweep.m,
+        )
+    else:
+        choose_label(
+            sweep.part, sweep.chosen, sweep.tp, sweep.fp, sweep.fn, sweep.tn,
+            formula.above[0], formula.above[1], eta, 1.0 - eta, sweep.m,
+        )
+
+
+cdef double ratio(const Sweep *sweep, bint scores_rest) noexcept nogil:
+    """Return E[X/D] of the labels chosen so far, summed up in four independent chains."""
+    cdef const double *a = sweep.part
+    cdef const double *b = sweep.chosen
+    cdef double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0
+    cdef Py_ssize_t q = 0, m = sweep.m
+    if scores_rest:
+        for q in range(m):
+            s0 += a[q] * (b[q] + sweep.rest[q])
+        return s0
+    while q + 3 < m:
+        s0 += a[q] * b[q]
+        s1 += a[q + 1] * b[q + 1]
+        s2 += a[q + 2] * b[q + 2]
+        s3 += a[q + 3] * b[q + 3]
+        q += 4
+    while q < m:
+        s0 += a[q] * b[q]
+        q += 1
+    return (s0 + s1) + (s2 + s3)
+
+
+# ---------------------------------------------------------------------------- moments of a share
+
+
+def moments(
+    const double[::1] p, const double[:, ::1] sums, double power, double least, double carried,
+    double all_carried, int degree,
+):
+    """Return E[(X_0 + X_k)^degree / (S_0 + S)^power] for k = 0..n; 0/0 counts as 0.
+
+    X_k is the number of hits among the first ``k`` events, S among all of them; ``carried`` is X_0,
+    ``all_carried`` S_0, and S_0 + S, where positive, is at least ``least``. ``sums`` is for
+    x^-power.
+    """
+    cdef Py_ssize_t n = p.shape[0], k, q
+    values = np.empty(n + 1)
+    cdef double[::1] out = values
+    cdef Sweep sweep
+    cdef double *memory = buffers(&sweep, sums.shape[1])
+    # Per event and exponential: exp(-t), and the tilted mean and variance of X_k.
+    cdef double *z = sweep.tp
+    cdef double *mean = sweep.chosen
+    cdef double *variance = sweep.rest
+    cdef double rate, total = 0.0
+    with nogil:
+        for q in range(sweep.m):
+            rate = sums[0, q] / least
+            z[q] = exp(-rate)
+            sweep.part[q] = sums[1, q] * pow(least, -power) * exp(-rate * all_carried)
+            mean[q], variance[q] = carried, 0.0
+        for k in range(n):
+            if k & 15 == 0:
+                drop_negligible(&sweep)
+            times_event(sweep.part, z, p[k], 1.0 - p[k], sweep.m)
+        drop_negligible(&sweep)
+        if degree == 1:
+            for q in range(sweep.m):
+                total += sweep.part[q] * carried
+            out[0] = total
+            for k in range(n):
+                if p[k] > 0.0:
+                    total += p[k] * tilted(sweep.part, z, p[k], 1.0 - p[k], sweep.m)
+                out[k + 1] = total
+        else:
+            for k in range(n):
+                out[k] = second_moment(&sweep)
+                count_event(mean, variance, z, p[k], 1.0 - p[k], sweep.m)
+            out[n] = second_moment(&sweep)
+    free(memory)
+    return values
+
+
+cdef double second_moment(const Sweep *sweep) noexcept nogil:
+    """Return Σ_q part_q (mean_q² + variance_q)."""
+    cdef double total = 0.0
+    cdef double *mean = sweep.chosen
+    cdef Py_ssize_t q
+    for q in range(sweep.m):
+        total += sweep.part[q] * (mean[q] * mean[q] + sweep.rest[q])
+    return total

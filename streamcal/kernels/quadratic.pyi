@@ -1,0 +1,18 @@
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+class Reciprocals:
+    def __init__(
+        self,
+        p: Vector,
+        num: Sequence[float],
+        den: Sequence[int],
+        shift: float,
+        scale: float,
+        carried: float,
+    ) -> None: ...
+    def take(self, laws: tuple[int, Vector, NDArray[np.int64]], psi: Vector) -> None: ...

@@ -1,0 +1,2 @@
+class Remainders:
+    size: int
