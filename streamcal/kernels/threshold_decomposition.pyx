@@ -119,7 +119,7 @@ cdef int resize(void **memory, Py_ssize_t n, size_t size) except -1 nogil:
 
 
 cpdef Py_ssize_t room_for(Py_ssize_t n):
-    """Return ``n`` with the last chunk padded to a power of two, 64 at least: few sizes are compiled.
+    """Return ``n`` with its last chunk padded to a power of two ≥ 64: few sizes are compiled.
     """
     cdef Py_ssize_t rest = n % CHUNK, power = 64
     while power < rest:
@@ -424,7 +424,7 @@ cdef class Cells:
     cdef double move_sides(
         self, const double[::1] slopes, int moved, Py_ssize_t begin, Py_ssize_t end
     ) noexcept nogil:
-        """Take over the derivatives at the bound that has moved; return the sum at the other one."""
+        """Take over derivatives at the bound that has moved; return the sum at the other one."""
         cdef double total = 0.0
         cdef Py_ssize_t i
         for i in range(begin, end):
@@ -671,7 +671,7 @@ cdef class Guess:
     cdef inline void line(
         self, const Block *block, Py_ssize_t i, double *weight, double *sum
     ) noexcept nogil:
-        """Write the slope of the line through both derivatives of a sample, and that times its zero.
+        """Write the slope of the line through a sample's derivatives, and that times its zero.
 
         Lines that are next to flat are given some slope, so that they have a zero.
         """
