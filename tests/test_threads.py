@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import HedgedCalibrator, HistogramCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    AnytimeCalibrator,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+)
 from tests.invariants import Structure
 
 N_THREADS, N_CALLS = 8, 300
@@ -128,3 +134,13 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
     together(serve)
     assert calibrator.n_learned == N_THREADS * N_CALLS
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
+
+
+def test_a_window_that_is_solved_anew_holds_the_last_of_all_samples() -> None:
+    calibrator = AnytimeCalibrator("absolute", window=10_000, every=500)
+    together(lambda number: use(calibrator, number))
+    scores, labels, _ = calibrator._freeze()[1]["samples"].T
+    expected = [np.concatenate(part) for part in zip(*map(batch, range(N_THREADS)), strict=True)]
+    assert sorted(zip(scores, labels, strict=True)) == sorted(zip(*expected, strict=True))
+    calibrator.solve()
+    assert calibrator.half_width == 0.0
