@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from scipy.optimize import brentq, isotonic_regression
 
 from streamcal import (
     AnytimeStaircase,
+    PAVStack,
     anytime_isotonic,
     anytime_isotonic_refinements,
     isotonic_fit,
@@ -101,6 +103,43 @@ def test_both_places_answer_to_the_last_cell(loss):
     for name in ("lower", "upper", "floors", "ceilings", "weights", "values"):
         np.testing.assert_array_equal(getattr(host, name), getattr(device, name))
     assert host.rounds == device.rounds
+
+
+RECORDED = [
+    losses.Squared(),
+    losses.Expectile(tau=0.8),
+    losses.Huber(delta=0.7),
+    losses.LogCosh(),
+    losses.Logistic(),
+    losses.Absolute(),
+    losses.Absolute(ties="upper"),
+    losses.Pinball(tau=0.8),
+    losses.Pinball(tau=0.3, ties="lower"),
+]
+
+
+def answers(loss, rounds, asked):
+    """Solve samples (score, label, weight) in some rounds, or to the end; return all there is."""
+    stairs = anytime_isotonic(*asked, loss=loss, rounds=rounds or None)
+    found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
+    found += [stairs.floors, stairs.ceilings]
+    if isinstance(loss, losses.Absolute | losses.Pinball):
+        stack = PAVStack(loss)
+        stack.push_many(*asked[:, np.argsort(asked[0], kind="stable")])
+        found.append(stack.staircase().values)
+    else:
+        found.append([stairs.rounds])
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("which", range(len(RECORDED)), ids=lambda k: RECORDED[k].name)
+def test_answers_are_those_of_the_last_revision_on_numba(which):
+    with np.load(Path(__file__).parent / "recorded" / "anytime.npz") as recorded:
+        for at in range(len(recorded.files) // 3):
+            of, rounds = recorded[f"case{at}"].tolist()
+            if of == which:
+                found = answers(RECORDED[which], rounds, recorded[f"asked{at}"])
+                np.testing.assert_array_equal(found, recorded[f"answered{at}"])
 
 
 # ------------------------------------------------------------------------------ other solvers
@@ -266,6 +305,51 @@ def test_a_good_start_needs_fewer_rounds(loss):
         assert np.abs(values - at_samples(cold, scores)[0]).max() <= 2e-9 * np.ptp(y)
     if loss in (losses.Squared(), losses.LogCosh(), losses.PseudoHuber(delta=2.0)):
         assert warm.rounds <= 0.75 * cold.rounds
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=lambda x: getattr(x, "name", x))
+@pytest.mark.parametrize("kind", ["far", "flat", "steps"])
+def test_a_start_that_is_far_off_costs_rounds_alone(loss, kind):
+    rng = np.random.default_rng(8)
+    scores = np.repeat(np.arange(400), rng.integers(1, 4, 400))
+    y = rng.normal(size=len(scores)) + scores / 100
+    wrong = {"far": -y, "flat": np.full(len(y), y.max() + 5.0), "steps": scores / 7.0}[kind]
+    start = isotonic_fit(scores, wrong, loss="squared")
+    cold, warm = (anytime_isotonic(scores, y, loss=loss, start=start) for start in (None, start))
+    _, floors, ceilings = at_samples(warm, scores)
+    assert warm.half_width <= 1e-9 * np.ptp(y)
+    if loss != losses.Huber(delta=0.7):
+        assert (at_samples(cold, scores)[1] <= ceilings).all()
+        assert (floors <= at_samples(cold, scores)[2]).all()
+    else:
+        best, total = (np.sum(np.asarray(loss(at_samples(s, scores)[0], y))) for s in (cold, warm))
+        assert total == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("rounds", [1, 3, None])
+def test_a_start_and_offsets_and_a_range(rounds):
+    rng = np.random.default_rng(9)
+    scores, offset = np.arange(300), rng.normal(size=300)
+    y = rng.normal(size=300) + scores / 100 + offset
+    loss, ends = losses.LogCosh(), {"lower": 0.5, "upper": 2.0}
+    exact = anytime_isotonic(scores, y, loss=loss, offset=offset, **ends)
+    start = isotonic_fit(scores, y - offset, loss="squared")
+    warm = anytime_isotonic(scores, y, loss=loss, offset=offset, rounds=rounds, start=start, **ends)
+    _, floors, ceilings = at_samples(warm, scores)
+    assert floors.min() >= 0.5
+    assert ceilings.max() <= 2.0
+    assert (floors <= at_samples(exact, scores)[2]).all()
+    assert (at_samples(exact, scores)[1] <= ceilings).all()
+
+
+def test_a_start_that_is_the_answer_needs_no_rounds():
+    rng = np.random.default_rng(10)
+    scores, y = np.arange(3_000), rng.normal(size=3_000) + np.arange(3_000) / 700
+    before = anytime_isotonic(scores, y, loss="squared")
+    again = anytime_isotonic(scores, y, loss="squared", start=before)
+    assert again.rounds == 0
+    assert again.half_width <= 1e-9 * np.ptp(y)
+    np.testing.assert_allclose(again.values, before.values, atol=2e-9 * np.ptp(y))
 
 
 def test_refinements_are_nested_and_end_at_the_last_double():

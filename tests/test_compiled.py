@@ -37,6 +37,13 @@ from streamcal.decision import (
     utility_curve,
 )
 from streamcal.kernels import pav
+from streamcal.kernels.threshold_decomposition import (
+    Cells,
+    Guess,
+    Quantiles,
+    greatest_quantiles,
+    room_for,
+)
 from streamcal.losses import CostTable, get_task
 from streamcal.ordinal import (
     CuSumRank,
@@ -48,7 +55,7 @@ from streamcal.ordinal import (
     summarise,
 )
 from streamcal.ordinal.thresholds import Samples, find_cuts
-from tests import oracles
+from tests import oracles, oracles_convex
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -488,3 +495,140 @@ def test_a_stack_takes_samples_from_many_threads():
     rows, weight, magnitude = stack.state()
     assert rows[:, 2:4].tolist() == [[8 * 40 * 501.0, 8 * 40 * 250.5]]
     assert (weight, magnitude) == (8 * 40 * 501.0, 8 * 40 * 250.5)
+
+
+def squares(seed):
+    """Return labels and weights in score order, the last sample of each score, and the best map."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 80))
+    x = np.sort(rng.integers(0, rng.choice([3, 30, 1000]), n)).astype(float)
+    y, w = rng.integers(-9, 10, n) + x // 10, rng.integers(1, 4, n).astype(float)
+    ends = np.append(x[1:] != x[:-1], True).astype(np.uint8)
+    stairs = isotonic_fit(x, y, w)
+    return y, w, ends, stairs(x, interpolation="step")
+
+
+def solved(cells, y, w, offset):
+    """Run rounds for the squared loss to the end; return the bounds of each sample."""
+    at_hand = np.arange(len(y))
+    while cells.n_open:
+        if cells.n_open < len(at_hand) // 2:
+            at_hand = cells.put_aside()
+            assert cells.n_samples == len(at_hand) == cells.n_open
+        z = cells.aims()
+        assert z.shape == (1, room_for(len(at_hand)))
+        z = z[0, : len(at_hand)] - offset[at_hand]
+        assert cells.split(w[at_hand] * (z - y[at_hand])) == -1
+    begins, low, high = cells.bounds()
+    counts = np.diff(begins, append=len(y))
+    assert begins[0] == 0
+    assert (counts > 0).all()
+    assert len(cells) == len(begins)
+    return np.repeat(low, counts), np.repeat(high, counts)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("seed", range(25))
+def test_cells_close_in_on_the_best_map(seed, shifted):
+    y, w, ends, best = squares(seed)
+    offset = np.random.default_rng(seed).normal(size=len(y)) if shifted else np.zeros(len(y))
+    cells = Cells(ends, offset if shifted else None, y.min(), y.max(), 1e-7, 0.0)
+    low, high = solved(cells, y, w, offset)
+    assert (low - 1e-12 <= best).all()
+    assert (best <= high + 1e-12).all()
+    assert (high - low).max() <= 2e-7 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["near", "far", "random", "one", "infinite"])
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_was_guessed_bounds_hold(seed, kind):
+    y, w, ends, best = squares(seed)
+    rng = np.random.default_rng(seed)
+    begins = np.append(0, np.flatnonzero(ends)[:-1] + 1)
+    values = {
+        "near": best[begins] + np.sort(rng.normal(size=len(begins))) / 50,
+        "far": 1e300 + np.arange(len(begins)),
+        "random": np.sort(rng.normal(size=len(begins)) * 9),
+        "one": np.zeros(len(begins)),
+        "infinite": np.where(np.arange(len(begins)) < 2, -math.inf, math.inf),
+    }[kind]
+    offset = rng.normal(size=len(y))
+    low, high = y.min() - 1.0, y.max() + 1.0
+    guess = Guess(begins, values, ends, offset, low, high, 1e-2)
+    for step in range(3):
+        guess.sides[:] = w * (guess.z[:, : len(y)] - offset - y)
+        if step < 2:
+            assert guess.improve(1e-7)
+    wrong = guess.n_wrong()
+    assert kind != "near" or not wrong
+    again = guess.join()
+    assert (wrong > 0) == (len(again) > 0)
+    while len(again):
+        guess.sides[:, again] = w[again] * (guess.z[:, again] - offset[again] - y[again])
+        again = guess.join()
+    assert not guess.n_wrong()
+    floors, ceilings = solved(guess.cells(1e-7, 0.0), y, w, offset)
+    assert (floors - 1e-12 <= best).all()
+    assert (best <= ceilings + 1e-12).all()
+    assert (ceilings - floors).max() <= 2e-7 * (1 + 1e-9)
+
+
+def test_a_guess_without_curvature_stays():
+    ends = np.ones(4, np.uint8)
+    guess = Guess(np.array([0, 2]), np.array([1.0, 2.0]), ends, None, 0.0, 3.0, 0.1)
+    asked = guess.z.copy()
+    guess.sides[:] = [-1.0, 1.0, -1.0, 1.0]
+    assert not guess.improve(0.01)
+    assert_array_equal(guess.z, asked)
+    guess.sides[:] = math.nan
+    assert not guess.improve(0.01)
+    assert guess.n_wrong() == 4
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("tau", [0.2, 0.5])
+def test_quantiles_are_the_least_and_the_greatest(seed, tau):
+    y, w, ends, _ = squares(seed)
+    maps = []
+    for greatest in (False, True):
+        cells = Quantiles(y, w, ends, tau, greatest)
+        threads = [threading.Thread(target=cells.run, args=(1000,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        begins, low, high = cells.bounds()
+        assert_array_equal(low, high)
+        assert (cells.n_open, len(cells)) == (0, len(low))
+        maps.append(np.repeat(low, np.diff(begins, append=len(y))))
+    groups = np.split(np.arange(len(y)), np.flatnonzero(ends)[:-1] + 1)
+    groups = [(y[k].tolist(), w[k].tolist()) for k in groups]
+    least, _, greatest = oracles_convex.quantile_maps(groups, tau)
+    lasts = np.flatnonzero(ends)
+    assert_array_equal(maps[0][lasts], least)
+    assert_array_equal(maps[1][lasts], greatest)
+
+
+def test_cells_refuse_what_does_not_fit():
+    ends, y = np.ones(3, np.uint8), np.zeros(3)
+    cells = Cells(ends, None, 0.0, 1.0, 0.1, 0.0)
+    for wrong in (
+        lambda: cells.split(np.zeros(2)),
+        lambda: Cells(ends, np.zeros(2), 0.0, 1.0, 0.1, 0.0),
+        lambda: Guess(np.array([0, 3]), np.zeros(2), ends, None, 0.0, 1.0, 0.1),
+        lambda: Guess(np.array([1]), np.zeros(1), ends, None, 0.0, 1.0, 0.1),
+        lambda: Guess(np.array([0]), np.zeros(2), ends, None, 0.0, 1.0, 0.1),
+        lambda: Quantiles(y, y[1:], ends, 0.5, False),
+        lambda: Quantiles(y, y, ends[1:], 0.5, False),
+        lambda: greatest_quantiles(y, y, 0.5, np.array([2, 1]), np.zeros(2)),
+        lambda: greatest_quantiles(y, y, 0.5, np.array([-1]), np.zeros(1)),
+        lambda: greatest_quantiles(y, y, 0.5, np.array([0]), np.zeros(2)),
+    ):
+        with pytest.raises(ValueError, match="must"):
+            wrong()
+    assert cells.split(np.array([-1.0, math.nan, 1.0])) == 0
+    assert cells.bounds()[1].tolist() == [0.0]
+    assert sys.getsizeof(cells) > 0
+    none = Cells(ends[:0], None, 0.0, 1.0, 0.1, 0.0)
+    assert (none.n_open, len(none)) == (0, 0)
+    assert Quantiles(y[:0], y[:0], ends[:0], 0.5, True).run(3) == 0

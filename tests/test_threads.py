@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from streamcal import (
+    AnytimeCalibrator,
     BetaCalibrator,
     EUMThreshold,
     HedgedCalibrator,
@@ -298,3 +299,13 @@ def test_thresholds_are_those_of_some_order(metric: Any, window: int | None) -> 
     for mine, other in zip(eum.curve(), alone.curve(), strict=True):
         np.testing.assert_array_equal(mine, other)
     assert eum.utility == alone.utility
+
+
+def test_a_window_that_is_solved_anew_holds_the_last_of_all_samples() -> None:
+    calibrator = AnytimeCalibrator("absolute", window=10_000, every=500)
+    together(lambda number: use(calibrator, number))
+    scores, labels, _ = calibrator._freeze()[1]["samples"].T
+    expected = [np.concatenate(part) for part in zip(*map(batch, range(N_THREADS)), strict=True)]
+    assert sorted(zip(scores, labels, strict=True)) == sorted(zip(*expected, strict=True))
+    calibrator.solve()
+    assert calibrator.half_width == 0.0

@@ -40,9 +40,11 @@ Floats = NDArray[np.float64]
 
 BACKENDS = ("auto", "host", "device")
 _RELATIVE = 1e-9  # half-width at which a solve ends where nothing else is said
-_PARTS = 32  # cells that a guess is cut into at first
+_INSIDE = 1.0 - 1e-6  # of a half-width, so that rounding does not leave it open
+_AROUND = 1e-3  # of the range: how far from a guess its derivatives are asked for at first
+_STEPS = 6  # by which a guess is improved at most
+_FEW = 32  # the part of the samples that may be left to rounds
 _LEAST = 1 << 12  # samples worth going on with fewer
-_CHUNK = 1 << 16  # samples in one call of a derivative: its arrays stay in cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,9 +131,9 @@ def anytime_isotonic(
         Seconds from now after which no round but the first is begun; positive.
     start : Staircase, optional
         A map that should be close, such as that of most of these samples. Values are then sought
-        near its own, in fewer rounds; bounds are as certain as without it, for it is verified first
-        (two evaluations or more, also beyond a deadline). It is not used on a device, for quantiles
-        or where the range is infinite.
+        near its own, in fewer rounds; bounds are as certain as without it. It is improved and
+        verified first: four evaluations or more, also beyond a deadline, which are not counted as
+        rounds. It is not used on a device, for quantiles or where the range is infinite.
     interpolation, outside : str
         See `Staircase`.
     backend : {"auto", "host", "device"}
@@ -256,12 +258,13 @@ class Problem:
     loss: losses.Loss
     y: Floats
     w: Floats
-    offset: Floats  # or empty
+    offset: Floats | None
     ends: NDArray[np.uint8]  # 1 at the last sample of each score
     low: float
     high: float
-    rules: Floats
-    guess: Floats  # or empty
+    tolerance: float  # the half-width to stop at
+    relative: float  # the same, as a share of the value
+    start: tuple[NDArray[np.int64], Floats] | None  # blocks of a map that should be close
 
 
 class Backend(Protocol):
@@ -302,42 +305,48 @@ def _begin(
     check_same_length(labels, len(x), "y")
     found.check_labels(labels)
     weights = as_weights(w, len(x))
-    shifts = np.empty(0) if offset is None else as_vector(offset, "offset")
-    if offset is not None:
+    shifts = None if offset is None else as_vector(offset, "offset")
+    if shifts is not None:
         check_same_length(shifts, len(x), "offset")
     if not len(x):
         raise ValueError("`scores` must hold at least one score, got none")
-    if len(shifts):
+    if shifts is not None:
         if not math.isinf(found.z_range.low) or not math.isinf(found.z_range.high):
             raise ValueError(
                 f"`offset` needs a loss that is defined for all values, got {found.name}, whose"
                 f" values lie in {found.z_range}"
             )
         if isinstance(found, losses.Pinball | losses.Absolute):  # l(z + o, y) is l(z, y - o)
-            labels, shifts = as_vector(labels - shifts, "y"), shifts[:0]
-    low, high = _range(found, labels - shifts if len(shifts) else labels, *ends)
+            labels, shifts = as_vector(labels - shifts, "y"), None
+    low, high = _range(found, labels if shifts is None else labels - shifts, *ends)
 
     order = pav.order_of(x)
     if order == pav.UNSORTED:
         by_score = np.argsort(as_vector(x, "scores"), kind="stable")
         x, labels, weights = x[by_score], labels[by_score], weights[by_score]
-        shifts = shifts[by_score] if len(shifts) else shifts
+        shifts = None if shifts is None else shifts[by_score]
     last = np.ones(len(x), np.uint8)
     if order != pav.INCREASING:
         np.not_equal(x[:-1], x[1:], out=last[:-1])
 
-    rules = np.zeros(kernels.RULES)
-    if limits.tol is not None:
-        rules[kernels.TOLERANCE] = limits.tol
-    elif math.isinf(high - low):
-        rules[kernels.RELATIVE] = _RELATIVE
-    else:
-        rules[kernels.TOLERANCE] = _RELATIVE * (high - low)
-    guess = np.empty(0)
-    if start is not None:
-        guess = start(x, interpolation="step", outside="clip")
-    problem = Problem(found, labels, weights, shifts, last, low, high, rules, guess)
+    tolerance, relative = limits.tol or 0.0, 0.0
+    if limits.tol is None and math.isinf(high - low):
+        relative = _RELATIVE
+    elif limits.tol is None:
+        tolerance = _RELATIVE * (high - low)
+    blocks = None
+    if start is not None and high - low < math.inf:
+        blocks = _blocks_at(start, x)
+    rules = tolerance, relative
+    problem = Problem(found, labels, weights, shifts, last, low, high, *rules, blocks)
     return _Run(_backend(backend, problem), x, weights, limits, interpolation, outside)
+
+
+def _blocks_at(start: Staircase, x: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return where the steps of a staircase begin among sorted scores, and their values."""
+    begins = np.append(0, np.searchsorted(x, start.lower[1:]))
+    used = np.diff(begins, append=len(x)) > 0
+    return begins[used], start.values[used]
 
 
 def _range(
@@ -384,84 +393,44 @@ def _backend(name: str, problem: Problem) -> Backend:
 
 
 class Host:
-    """Rounds by one derivative call per 65,536 samples and one compiled pass over all of them."""
+    """Rounds by derivatives of JAX's and one compiled pass over all samples."""
 
     def __init__(self, problem: Problem):
-        from streamcal.losses._derivative import weighted_derivative
-
         self._problem = problem
-        self._program = weighted_derivative(problem.loss)
+        self._samples = np.arange(len(problem.y))  # those at hand: all, later those of open cells
+        self._slopes = np.empty(len(problem.y))
+        self._derivatives = _Derivatives(problem.loss, problem.y, problem.w)
         self._n_rounds = 0
-        self._load(np.arange(len(problem.y)))
-        self._starts = np.array([0, len(problem.y)])
-        self._cells = np.full((1, kernels.COLUMNS), np.nan)
-        self._cells[0, : kernels.HIGH + 1] = problem.low, problem.high
-        self._sides = np.empty((2, 0))
-        # Settled cells that have been put aside: first samples, and rows of two bounds.
-        self._aside: list[tuple[NDArray[np.int64], Floats]] = []
-        if len(problem.guess) and problem.high - problem.low < math.inf:
-            self._adopt(problem.guess)
-        self._report = np.zeros(kernels.REPORT, np.int64)
-        self._aim()
+        if problem.start is None:
+            ends = problem.low, problem.high, problem.tolerance, problem.relative
+            self._cells = kernels.Cells(problem.ends, problem.offset, *ends)
+        else:
+            self._cells = self._verified(problem.start)
+            self._put_aside()
 
-    def _load(self, samples: NDArray[np.int64]) -> None:
-        """Take up samples: all of the problem at first, later those of cells that are open."""
-        import jax
-
-        from streamcal.losses._derivative import padded
-
-        problem, n = self._problem, len(samples)
-        whole = n == len(problem.y)
-        y, w, self._offset = (
-            part if whole or not len(part) else part[samples]
-            for part in (problem.y, problem.w, problem.offset)
-        )
-        self._ends = problem.ends if whole else problem.ends[samples]
-        self._samples = samples
-        self._slopes = np.empty(n)
-        room = n // _CHUNK * _CHUNK + (padded(n % _CHUNK) if n % _CHUNK else 0)
-        self._z = np.zeros(room)
-        self._chunks: list[tuple[slice, slice, Any, Any]] = []
-        with jax.enable_x64(True):
-            for begin in range(0, n, _CHUNK):
-                stop, end = min(begin + _CHUNK, n), min(begin + _CHUNK, room)
-                pad = (0, end - stop)
-                columns = (
-                    jax.device_put(np.pad(part[begin:stop], pad, mode="edge")) for part in (y, w)
-                )
-                self._chunks.append((slice(begin, stop), slice(begin, end), *columns))
-
-    def _adopt(self, guess: Floats) -> None:
-        """Begin with cells cut where a guess rises, as far as derivatives at their bounds allow."""
-        guess = guess.clip(self._problem.low, self._problem.high)
-        rises = np.diff(guess)  # within equal scores it does not
-        firsts = np.unique(np.linspace(0, len(rises), _PARTS + 1).astype(np.int64)[:-1])
-        parts = np.split(rises, firsts[1:]) if len(rises) else []
-        cuts = np.array(
-            [first + part.argmax() for first, part in zip(firsts, parts, strict=False)], np.int64
-        )
-        values = 0.5 * guess[cuts] + 0.5 * guess[cuts + 1]
-        good = (rises[cuts] > 0.0) & (self._problem.low < values) & (values < self._problem.high)
-        cuts, values = cuts[good], values[good]
-        self._starts = np.r_[0, cuts + 1, len(guess)]
-        self._cells = np.full((len(cuts) + 1, kernels.COLUMNS), np.nan)
-        self._cells[:, kernels.LOW] = np.r_[self._problem.low, values]
-        self._cells[:, kernels.HIGH] = np.r_[values, self._problem.high]
-        self._sides = np.empty((2, len(guess)))
-        while True:
-            n_cells = len(self._cells)
-            for side, bound in zip(self._sides, (kernels.LOW, kernels.HIGH), strict=True):
-                z = np.repeat(self._cells[:, bound], np.diff(self._starts))
-                self._z[: len(z)] = z + self._offset if len(self._offset) else z
-                self._evaluate(side)
-            left = kernels.join_all(self._cells, self._starts, n_cells, self._sides, self._ends)
-            self._cells, self._starts = self._cells[:left], self._starts[: left + 1]
-            if left == n_cells:
-                return
+    def _verified(self, start: tuple[NDArray[np.int64], Floats]) -> kernels.Cells:
+        """Return cells around the values of a map that is improved and verified first."""
+        problem = self._problem
+        low, high = problem.low, problem.high
+        near = max(_INSIDE * problem.tolerance, _INSIDE * _RELATIVE * (high - low))
+        far = max(near, _AROUND * (high - low))
+        guess = kernels.Guess(*start, problem.ends, problem.offset, low, high, far)
+        self._derivatives(guess.z, guess.sides)
+        for _ in range(_STEPS):
+            if not guess.improve(near):
+                break
+            self._derivatives(guess.z, guess.sides)
+            if guess.n_wrong() * _FEW <= len(problem.y):
+                break
+        while len(again := guess.join()):
+            z, sides = kernels.padded(guess.z[:, again]), np.empty((2, len(again)))
+            _Derivatives(problem.loss, problem.y[again], problem.w[again])(z, sides)
+            guess.sides[:, again] = sides
+        return guess.cells(problem.tolerance, problem.relative)
 
     def open(self) -> bool:
         """Whether a round would do anything."""
-        return bool(self._report[kernels.N_OPEN])
+        return self._cells.n_open > 0
 
     def advance(self, n_rounds: int) -> int:
         """Run rounds, fewer if nothing is open any more; return how many."""
@@ -470,81 +439,60 @@ class Host:
             self._round()
         return self._n_rounds - before
 
-    def _aim(self) -> None:
-        kernels.aim_all(
-            self._cells,
-            self._starts,
-            len(self._cells),
-            self._problem.rules,
-            self._offset,
-            self._z,
-            self._report,
-        )
-
-    def _evaluate(self, out: Floats) -> None:
-        """Write the weighted derivatives at all of ``z``."""
-        import jax
-
-        with jax.enable_x64(True):
-            parts = [self._program(self._z[wide], y, w) for _, wide, y, w in self._chunks]
-        for (narrow, _, _, _), part in zip(self._chunks, parts, strict=True):
-            out[narrow] = np.asarray(part)[: narrow.stop - narrow.start]
-
     def _round(self) -> None:
-        self._evaluate(self._slopes)
-        n_cells = len(self._cells)
-        room = min(3 * n_cells, len(self._slopes))
-        cells, starts = np.empty((room, kernels.COLUMNS)), np.empty(room + 1, np.int64)
-        kernels.split_all(
-            self._cells,
-            self._starts,
-            n_cells,
-            self._problem.rules,
-            self._offset,
-            self._slopes,
-            self._sides,
-            self._ends,
-            self._z,
-            cells,
-            starts,
-            self._report,
-        )
-        if (bad := int(self._report[kernels.BAD])) >= 0:
+        z, slopes = self._cells.aims(), self._slopes
+        self._derivatives(z, slopes[None])
+        if (bad := self._cells.split(slopes)) >= 0:
             y, w = self._problem.y[self._samples], self._problem.w[self._samples]
-            raise not_a_number(self._problem.loss, self._slopes, self._z, y, w, bad)
-        n_cells = int(self._report[kernels.N_CELLS])
-        self._cells, self._starts = cells[:n_cells], starts[: n_cells + 1]
+            raise not_a_number(self._problem.loss, slopes, z[0], y, w, bad)
         self._n_rounds += 1
-        if 0 < self._report[kernels.N_OPEN] < len(self._slopes) // 4 >= _LEAST // 4:
-            self._put_aside()
+        self._put_aside()
 
     def _put_aside(self) -> None:
-        """Go on with the samples of open cells alone."""
-        open_cells = np.empty(len(self._cells), np.bool_)
-        counts = np.diff(self._starts)
-        kernels.which_are_open(self._cells, self._problem.rules, open_cells)
-        self._aside.append(
-            (
-                self._samples[self._starts[:-1][~open_cells]],
-                self._cells[~open_cells, : kernels.HIGH + 1],
-            )
-        )
-        stay = np.repeat(open_cells, counts)
-        if self._sides.shape[1]:
-            self._sides = np.ascontiguousarray(self._sides[:, stay])
-        self._load(self._samples[stay])
-        self._cells = np.ascontiguousarray(self._cells[open_cells])
-        self._starts = np.append(0, np.cumsum(counts[open_cells]))
-        self._aim()
+        """Go on with the samples of open cells alone, where that saves work."""
+        n = len(self._samples)
+        if 0 < self._cells.n_open < n // 4 and n >= _LEAST:
+            self._samples = again = self._cells.put_aside()
+            self._slopes = np.empty(len(again))
+            problem = self._problem
+            self._derivatives = _Derivatives(problem.loss, problem.y[again], problem.w[again])
 
     def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
         """Return the first sample of each cell, and its bounds."""
-        here = self._samples[self._starts[:-1]], self._cells[:, : kernels.HIGH + 1]
-        starts, bounds = zip(*self._aside, here, strict=True)
-        first, rows = np.concatenate(starts), np.concatenate(bounds)
-        order = np.argsort(first)
-        low, high = np.ascontiguousarray(rows[order].T)
-        return first[order], low, high
+        return self._cells.bounds()
+
+
+class _Derivatives:
+    """The weighted derivatives of samples, whose labels and weights stay on JAX's side."""
+
+    def __init__(self, loss: losses.Loss, y: Floats, w: Floats):
+        import jax
+
+        from streamcal.losses._derivative import weighted_derivative
+
+        self._program = weighted_derivative(loss)
+        room = kernels.room_for(len(y))
+        begins = range(0, room, kernels.CHUNK)
+        self._chunks = [slice(begin, min(begin + kernels.CHUNK, room)) for begin in begins]
+        with jax.enable_x64(True):
+            columns = kernels.padded((y, w))
+            self._columns = [jax.device_put([c[part] for part in self._chunks]) for c in columns]
+
+    def __call__(self, z: Floats, out: Floats) -> None:
+        """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
+        import jax
+
+        with jax.enable_x64(True):  # all are under way before the first is waited for
+            found = [
+                [self._program(row[chunk], y, w) for chunk, y, w in self._samples()] for row in z
+            ]
+        for parts, row in zip(found, out, strict=True):
+            for part, chunk in zip(parts, self._chunks, strict=True):
+                own = row[chunk]
+                own[:] = np.asarray(part)[: len(own)]
+
+    def _samples(self) -> Iterator[tuple[slice, Any, Any]]:
+        return zip(self._chunks, *self._columns, strict=True)
 
 
 def not_a_number(
@@ -567,48 +515,26 @@ class Quantiles:
         self._problem = problem
         self._ties = problem.loss.ties
         self._tau = getattr(problem.loss, "tau", 0.5)
-        low, high = float(problem.y.min()), float(problem.y.max())
-        self._bounds, self._starts = np.array([[low, high]]), np.array([0, len(problem.y)])
-        self._report = np.array([1, low < high, 0])
+        greatest = self._ties == "upper"
+        self._cells = kernels.Quantiles(problem.y, problem.w, problem.ends, self._tau, greatest)
 
     def open(self) -> bool:
         """Whether a round would do anything."""
-        return bool(self._report[kernels.N_OPEN])
+        return self._cells.n_open > 0
 
     def advance(self, n_rounds: int) -> int:
         """Run rounds, fewer if nothing is open any more; return how many."""
-        done = 0
-        while self.open() and done < n_rounds:
-            n_cells = len(self._bounds)
-            room = max(64, 8 * n_cells)
-            cells, starts = np.empty((2, room, 2)), np.empty((2, room + 1), np.int64)
-            cells[0, :n_cells], starts[0, : n_cells + 1] = self._bounds, self._starts
-            kernels.split_quantiles(
-                self._problem.y,
-                self._problem.w,
-                self._problem.ends,
-                self._tau,
-                self._ties == "upper",
-                n_rounds - done,
-                cells,
-                starts,
-                self._report,
-            )
-            n_cells, run = int(self._report[kernels.N_CELLS]), int(self._report[kernels.N_ROUNDS])
-            self._bounds = cells[run % 2, :n_cells]
-            self._starts = starts[run % 2, : n_cells + 1]
-            done += run
-        return done
+        return self._cells.run(n_rounds)
 
     def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
         """Return the first sample of each cell, and its bounds."""
         problem = self._problem
-        low, high = np.ascontiguousarray(self._bounds.T)
+        starts, low, high = self._cells.bounds()
         if self._ties == "midpoint" and not self.open():
-            kernels.raise_quantiles(problem.y, problem.w, self._tau, self._starts, low, high)
+            high = kernels.greatest_quantiles(problem.y, problem.w, self._tau, starts, low)
             low = high = 0.5 * low + 0.5 * high
         ends = problem.low, problem.high
-        return self._starts[:-1], low.clip(*ends), high.clip(*ends)
+        return starts, low.clip(*ends), high.clip(*ends)
 
 
 def _values(low: Floats, high: Floats) -> Floats:

@@ -7,6 +7,7 @@ process of its own, so that no sample ever waits.
 """
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -31,6 +32,8 @@ from streamcal.calibration.anytime import AnytimeStaircase, anytime_isotonic, ch
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.staircase import INTERPOLATIONS
 from streamcal.kernels import pav
+
+Floats = NDArray[np.float64]
 
 _FIRST_ROOM = 64
 _EARLY = 4  # while the window fills, it is solved again for each fourth of what it holds
@@ -121,6 +124,7 @@ class AnytimeCalibrator(Calibrator):
         self._lookup: tuple[NDArray[np.float64], ...] = ()
         solve = partial(_solve, self._loss, interpolation, tol, deadline)
         self._worker = Worker(solve) if background else None
+        self._mutex = threading.RLock()  # held by what changes samples or map
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -149,13 +153,14 @@ class AnytimeCalibrator(Calibrator):
         """
         score, y, w = as_score(score), as_number(y, "y"), as_weight(w)
         self._loss.check_labels(y)
-        at = self._n_learned % self.window
-        if at == len(self._samples):
-            self._make_room(1)
-        self._samples[at] = score, y, w
-        self._n_learned += 1
-        self._due -= 1
-        self._renew()
+        with self._mutex:
+            at = self._n_learned % self.window
+            if at == len(self._samples):
+                self._make_room(1)
+            self._samples[at] = score, y, w
+            self._n_learned += 1
+            self._due -= 1
+            self._renew()
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given; solves fall where they would one by one."""
@@ -204,9 +209,11 @@ class AnytimeCalibrator(Calibrator):
         if not self._n_learned:
             raise ValueError("`solve` needs at least one learned sample, got none")
         self._due = self._pause()
-        window, start = self._samples[: self.n_samples], self._staircase
-        self._serve(_solve(self._loss, self.interpolation, self.tol, self.deadline, window, start))
-        return self.staircase()
+        settings = self._loss, self.interpolation, self.tol, self.deadline
+        with self._mutex:
+            window = self._samples[: self.n_samples]
+            self._serve(_solve(*settings, window, self._staircase))
+            return self.staircase()
 
     def close(self) -> None:
         """End the background process, if there is one; a solve that comes due starts another."""
@@ -219,12 +226,23 @@ class AnytimeCalibrator(Calibrator):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._mutex:
+            state = {**self.__dict__, "_samples": self._samples.copy()}
+        del state["_mutex"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _mutex=threading.RLock())
+
     def _freeze(self) -> tuple[Fields, Arrays]:
-        arrays = {"samples": self._samples[: self.n_samples]}
-        if self._staircase is not None:
-            arrays |= {name: getattr(self._staircase, name) for name in _BLOCKS}
-        rounds = None if self._staircase is None else self._staircase.rounds
-        return {"n_learned": self._n_learned, "due": self._due, "rounds": rounds}, arrays
+        with self._mutex:
+            arrays = {"samples": self._samples[: self.n_samples].copy()}
+            n_learned, due, stairs = self._n_learned, self._due, self._staircase
+        if stairs is not None:
+            arrays |= {name: getattr(stairs, name) for name in _BLOCKS}
+        rounds = None if stairs is None else stairs.rounds
+        return {"n_learned": n_learned, "due": due, "rounds": rounds}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n_learned = as_int(fields["n_learned"], "n_learned")
@@ -260,6 +278,11 @@ class AnytimeCalibrator(Calibrator):
     ) -> NDArray[np.float64]:
         """Take samples up to the next solve at once, again and again."""
         x, labels, weights = self._check_samples(scores, y, w)
+        with self._mutex:
+            return self._take(x, labels, weights, predict)
+
+    def _take(self, x: Floats, labels: Floats, weights: Floats, predict: bool) -> Floats:
+        """Learn samples that have been checked."""
         predictions = np.empty(len(x) if predict else 0)
         begin = 0
         while begin < len(x):
@@ -303,11 +326,11 @@ class AnytimeCalibrator(Calibrator):
         return max(1, min(self.every, self.n_samples // _EARLY))
 
     def _serve(self, stairs: AnytimeStaircase) -> None:
-        self._staircase = stairs
         if self.interpolation == "centered":
             self._lookup = stairs.centers, stairs.centers, stairs.values
         else:
             self._lookup = stairs.lower, stairs.upper, stairs.values
+        self._staircase = stairs  # last: who finds it finds the lookup, whatever the thread
 
     def _predict(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._staircase is None:
@@ -321,7 +344,7 @@ class AnytimeCalibrator(Calibrator):
         samples[: len(self._samples)] = self._samples
         self._samples = samples
 
-    def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
+    def _check_labels(self, y: ArrayLike) -> Floats:
         labels = as_vector(y, "y", finite=False)
         self._loss.check_labels(labels)
         return labels

@@ -19,7 +19,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from streamcal import losses
-from streamcal.kernels import threshold_decomposition as kernels
+from streamcal.kernels.threshold_decomposition import midpoint
 from streamcal.losses._derivative import padded, pointwise
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Device:
         self._problem = problem
         self._n = n = len(problem.y)
         pad = (0, padded(n) - n)
-        offset = problem.offset if len(problem.offset) else np.zeros(n)
+        offset = np.zeros(n) if problem.offset is None else problem.offset
         valid = np.pad(np.ones(n, np.bool_), pad)
         with jax.enable_x64(True):
             self._samples = tuple(
@@ -45,7 +45,7 @@ class Device:
             self._low = jnp.where(valid, problem.low, problem.high)
             self._high = jnp.full(len(valid), problem.high)
             self._valid = jax.device_put(valid)
-            self._rules = jax.device_put(problem.rules)
+            self._rules = jax.device_put(np.array([problem.tolerance, problem.relative]))
         self._open = True
         self.advance(0)
 
@@ -77,8 +77,8 @@ class Device:
         from streamcal.calibration.anytime import not_a_number
 
         problem = self._problem
-        at = float(kernels.midpoint(float(self._low[begin]), float(self._high[begin])))
-        z = at + (problem.offset if len(problem.offset) else np.zeros(self._n))
+        at = float(midpoint(float(self._low[begin]), float(self._high[begin])))
+        z = at + (np.zeros(self._n) if problem.offset is None else problem.offset)
         slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
         return not_a_number(problem.loss, slopes, z, problem.y, problem.w, begin)
 
@@ -102,8 +102,9 @@ def _program(loss: losses.Loss) -> Callable[..., Any]:
         def is_open(low: Array, high: Array) -> Array:
             middle = _midpoint(low, high)
             half = 0.5 * high - 0.5 * low
-            near = rules[kernels.RELATIVE] * jnp.maximum(jnp.abs(low), jnp.abs(high))
-            close = (half <= rules[kernels.TOLERANCE]) | ((half <= near) & (half < jnp.inf))
+            tolerance, relative = rules
+            near = relative * jnp.maximum(jnp.abs(low), jnp.abs(high))
+            close = (half <= tolerance) | ((half <= near) & (half < jnp.inf))
             return valid & ~close & (low < middle) & (middle < high)
 
         def go_on(state: Any) -> Array:

@@ -33,7 +33,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration.stack import PAVStack, check_order, refuse_late, refuse_overflow
 from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase
-from streamcal.kernels import threshold_decomposition as kernels
+from streamcal.kernels.threshold_decomposition import greatest_quantiles
 from streamcal.losses._minimiser import Minimiser, find_minimiser
 
 _FIRST_ROOM = 64
@@ -184,10 +184,8 @@ class ConvexPAVStack(PAVStack):
         starts, values = np.array(blocks.starts), np.array(blocks.values)
         if isinstance(self._convex, losses.Pinball | losses.Absolute):
             if self._convex.ties == "midpoint":
-                tau, greatest = getattr(self._convex, "tau", 0.5), np.empty(len(values))
-                places = np.append(starts, self._size)
-                kernels.raise_quantiles(y, w, tau, places, values, greatest)
-                values = 0.5 * values + 0.5 * greatest
+                tau = getattr(self._convex, "tau", 0.5)
+                values = 0.5 * values + 0.5 * greatest_quantiles(y, w, tau, starts, values)
         lower, upper = x[starts], x[np.append(starts[1:], self._size) - 1]
         weights = np.add.reduceat(w, starts)
         with np.errstate(over="ignore"):

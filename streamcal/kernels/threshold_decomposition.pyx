@@ -1,0 +1,988 @@
+"""Splitting cells: the compiled half of a round of anytime isotonic regression.
+
+For a number c let d be the weighted derivatives of the losses at c, one per sample in score order,
+and G their running sum. Samples up to the greatest G have an optimal value of at most c, those
+after it of at least c; between the first and the last place where G is greatest, c is optimal.
+Within a run of samples that is known to lie between two numbers, only that run has to be looked at
+(Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under
+Strictly Convex Losses*, section VI, whose pairwise joins lead to the same groups).
+
+`Cells` are such runs. A cell has bounds for its value and an *aim* between them; it is *settled*
+when its bounds are close enough, and nothing is asked about it any more. A round evaluates all
+derivatives, each at the aim of its own cell, and splits every cell there into the samples below,
+those fixed at it, and those above. Six samples with the labels 3 1 2 6 4 5, the squared loss and
+half of its derivative, in two rounds:
+
+    labels      3      1      2   |   6      4      5
+    d at 3.5     .5    2.5    1.5 |  -2.5    -.5   -1.5      bounds 1, 6: one cell
+    G            .5    3      4.5 |   2      1.5    0        greatest after three samples: cut
+    d at 2.25  - .75   1.25    .25                           bounds 1, 3.5
+    G          - .75    .5     .75                           greatest at the end: 1, 2.25 is left
+    d at 4.75                         -1.25    .75   -.25    bounds 3.5, 6
+    G                                 -1.25   -.5    -.75    greatest at the start: 4.75, 6 is left
+
+Aims are midpoints, unless derivatives at the bounds are kept as well. Their sums over a cell say
+where its samples' common value would be, and there it is split or, if it is one block, closed in on
+(Dowell & Jarratt, *A Modified Regula Falsi Method*, BIT 1971).
+
+A `Guess` makes cells of a map that should be close. It asks for the derivatives at both sides of
+each block's value. They tell whether the value is right, and a line through both is a model of each
+sample's derivative. Pooling adjacent violators on these models gives the next map (Jongbloed,
+*The Iterative Convex Minorant Algorithm for Nonparametric Estimation*, Journal of Computational and
+Graphical Statistics 1998), which is far closer: this is Newton's method.
+
+`Quantiles` need no derivatives, only to be compared with labels.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.math cimport INFINITY, NAN, fabs, isfinite, nextafter
+from libc.stdint cimport int64_t
+
+import numpy as np
+
+CHUNK = 1 << 15  # samples whose derivatives are computed at once: their arrays stay in cache
+
+cdef double PATIENCE = 3.0  # moves of the same bound after which the middle is tried
+cdef double SLACK = 1e-12  # what rounding may add to a sum of weights, of its size
+cdef double FLATTEST = 1e-3  # the least curvature of a model, of the mean of all
+
+ctypedef const unsigned char[::1] Flags
+
+
+cdef struct Cell:
+    Py_ssize_t begin  # its first sample
+    double low, high  # the bounds of its value
+    double aim
+    double slope_low, slope_high  # sums of derivatives at the bounds, NaN where not known
+    double streak  # how often in a row the high (+) or the low (-) bound has moved
+
+
+cdef struct Bounds:
+    Py_ssize_t begin
+    double low, high
+
+
+cdef struct Block:
+    Py_ssize_t begin
+    double low, high  # where derivatives are asked for; between them is the block's value
+    double weight, sum  # of the models: Σ slope and Σ slope · zero
+    double value
+    double slope_low, slope_high  # sums of the derivatives at the bounds
+    bint sinks, rises  # whether the low and the high bound do not hold
+    bint fresh  # whether derivatives at the bounds have yet to be looked at
+
+
+cdef struct Blocks:
+    Block *at
+    Py_ssize_t size, room
+
+
+cdef struct Sum:
+    double total, lost
+
+
+# What cells, guesses and quantiles share ----------------------------------------------------------
+
+
+cdef inline void add(Sum *sum, double x) noexcept nogil:
+    """Add to a sum, and what rounding takes from it to what it has lost (Knuth's two-sum).
+
+    Heavy samples would else swallow what light ones after them say. Infinite sums lose nothing.
+    """
+    cdef double new = sum.total + x
+    cdef double part = new - sum.total
+    cdef double error = (sum.total - (new - part)) + (x - part)
+    sum.total = new
+    if fabs(error) < INFINITY:
+        sum.lost += error
+
+
+cpdef double midpoint(double low, double high) noexcept nogil:
+    """Return the middle of two bounds, or the next probe of 0, ±1, ±2, ±4, … towards infinity."""
+    if low == -INFINITY:
+        if high == INFINITY:
+            return 0.0
+        return min(2.0 * high, -1.0) if high <= 0.0 else 0.0
+    if high == INFINITY:
+        return max(2.0 * low, 1.0) if low >= 0.0 else 0.0
+    return 0.5 * low + 0.5 * high
+
+
+cdef int resize(void **memory, Py_ssize_t n, size_t size) except -1 nogil:
+    """Have memory for ``n`` things of a size; what there was stays as far as it fits."""
+    cdef void *found = PyMem_RawRealloc(memory[0], max(n, 1) * size)
+    if found == NULL:
+        raise MemoryError
+    memory[0] = found
+    return 0
+
+
+cpdef Py_ssize_t room_for(Py_ssize_t n):
+    """Return ``n`` with its last chunk padded to a power of two ≥ 64: few sizes are compiled.
+    """
+    cdef Py_ssize_t rest = n % CHUNK, power = 64
+    while power < rest:
+        power *= 2
+    return n - rest + (power if rest else 0)
+
+
+cdef aligned(Py_ssize_t n_rows, Py_ssize_t n):
+    """Return rows of zeros that begin at multiples of 64 bytes: JAX reads these without a copy."""
+    cdef double[::1] zeros = np.zeros(n_rows * n + 8)
+    cdef Py_ssize_t ahead = (8 - <size_t> &zeros[0] // 8 % 8) % 8
+    return np.asarray(zeros)[ahead : ahead + n_rows * n].reshape(n_rows, n)
+
+
+def padded(rows):
+    """Return a copy of rows, padded to `room_for` their length with the last of each."""
+    cdef Py_ssize_t n = len(rows[0])
+    out = aligned(len(rows), room_for(n))
+    for row, padded_row in zip(rows, out):
+        padded_row[:n] = row
+        padded_row[n:] = row[n - 1]
+    return out
+
+
+cdef int check_length(Py_ssize_t n, Py_ssize_t expected) except -1:
+    if n != expected:
+        raise ValueError(f"derivatives must be {expected}, got {n}")
+    return 0
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class Cells:
+    """Runs of samples in score order that cover all of them, the bounds of their values, and aims.
+
+    Parameters
+    ----------
+    ends : ndarray of shape (n_samples,)
+        1 at the last sample of each run of equal scores: only after it a cell may be cut.
+    offset : ndarray of shape (n_samples,) or None
+        What is added to an aim to get where the derivative is wanted.
+    low, high : float
+        The bounds of all values.
+    tolerance, relative : float
+        The half-width at which a cell is settled, and that as a share of its greater bound.
+
+    Attributes
+    ----------
+    n_open : int
+        How many samples are in cells that are not settled.
+    """
+
+    cdef Cell *cells
+    cdef Cell *spare  # as large; a split writes there
+    cdef Py_ssize_t size, room
+    cdef Bounds *aside  # settled cells that have been put aside
+    cdef Py_ssize_t n_aside
+    cdef readonly Py_ssize_t n_open
+    cdef object z  # aims, sample by sample; None before they are asked for
+    cdef double tolerance, relative
+    cdef Flags ends
+    cdef const double[::1] offset
+    cdef int64_t[::1] samples  # which of all samples are at hand
+    cdef double[:, ::1] sides  # derivatives at both bounds, or no rows
+    cdef cython.pymutex lock
+
+    def __init__(
+        self,
+        Flags ends not None,
+        const double[::1] offset,
+        double low,
+        double high,
+        double tolerance,
+        double relative,
+    ):
+        cdef Py_ssize_t n = len(ends)
+        if offset is not None:
+            check_length(len(offset), n)
+        self.tolerance, self.relative = tolerance, relative
+        self.make_room(1)
+        self.take(np.arange(n), ends, offset, np.empty((0, n)))
+        if n:
+            self.cells[0] = Cell(0, low, high, 0.0, NAN, NAN, 0.0)
+            self.size = 1
+        self.aim_all()
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.cells)
+        PyMem_RawFree(self.spare)
+        PyMem_RawFree(self.aside)
+
+    def __len__(self):
+        """Return the number of cells, those put aside too."""
+        return self.size + self.n_aside
+
+    def __sizeof__(self):
+        cells = 2 * self.room * sizeof(Cell) + self.n_aside * sizeof(Bounds)
+        return object.__sizeof__(self) + cells
+
+    @property
+    def n_samples(self):
+        """How many samples are at hand."""
+        return len(self.samples)
+
+    def aims(self):
+        """Return where derivatives are wanted, shape (1, room_for(n_samples at hand)), padded."""
+        cdef double[:, ::1] z
+        cdef Py_ssize_t k, i
+        cdef double aim
+        with self.lock:
+            if self.z is None:
+                self.z = aligned(1, room_for(len(self.samples)))
+            z = self.z
+            for k in range(self.size):
+                if not self.is_settled(self.cells[k].low, self.cells[k].high):
+                    aim = self.cells[k].aim
+                    for i in range(self.cells[k].begin, self.end_of(self.cells, k, self.size)):
+                        z[0, i] = aim if self.offset is None else aim + self.offset[i]
+            return self.z
+
+    def split(self, const double[::1] slopes not None):
+        """Split each open cell at its aim, given the derivatives there, and aim anew.
+
+        A sum that is not a number ends the round; the first sample of its cell is returned, or -1.
+        """
+        cdef Py_ssize_t bad
+        check_length(len(slopes), len(self.samples))
+        with nogil, self.lock:
+            bad = self.split_all(slopes)
+        return bad
+
+    def put_aside(self):
+        """Keep at hand the samples of open cells alone, and return which these are."""
+        cdef Py_ssize_t k, size, begin = 0
+        cdef Cell cell
+        with self.lock:
+            stay = np.empty(self.n_open, np.int64)
+            self.choose(stay)
+            resize(<void **> &self.aside, self.n_aside + self.size, sizeof(Bounds))
+            size, self.size = self.size, 0
+            for k in range(size):
+                cell = self.cells[k]
+                if self.is_settled(cell.low, cell.high):
+                    self.aside[self.n_aside] = Bounds(
+                        self.samples[cell.begin], cell.low, cell.high
+                    )
+                    self.n_aside += 1
+                else:
+                    self.cells[self.size] = cell
+                    self.size += 1
+                    self.cells[self.size - 1].begin = begin
+                    begin += self.end_of(self.cells, k, size) - cell.begin
+            samples = np.asarray(self.samples)[stay]
+            self.take(
+                samples,
+                np.asarray(self.ends)[stay],
+                None if self.offset is None else np.asarray(self.offset)[stay],
+                np.ascontiguousarray(np.asarray(self.sides)[:, stay]),
+            )
+            self.aim_all()
+        return samples
+
+    def bounds(self):
+        """Return of all cells, in score order, the first sample, the low and the high bound."""
+        cdef Py_ssize_t k, at = 0
+        with self.lock:
+            begins = np.empty(self.size + self.n_aside, np.int64)
+            bounds = np.empty((2, self.size + self.n_aside))
+            for k in range(self.n_aside):
+                begins[k] = self.aside[k].begin
+                bounds[0, k], bounds[1, k] = self.aside[k].low, self.aside[k].high
+            for k in range(self.size):
+                at = self.n_aside + k
+                begins[at] = self.samples[self.cells[k].begin]
+                bounds[0, at], bounds[1, at] = self.cells[k].low, self.cells[k].high
+        order = np.argsort(begins)
+        return begins[order], *np.ascontiguousarray(bounds[:, order])
+
+    cdef int make_room(self, Py_ssize_t room) except -1 nogil:
+        if room > self.room:
+            resize(<void **> &self.cells, room, sizeof(Cell))
+            resize(<void **> &self.spare, room, sizeof(Cell))
+            self.room = room
+        return 0
+
+    cdef int take(self, samples, ends, offset, sides) except -1:
+        """Take up samples: all at first, later those of cells that are open."""
+        self.samples, self.ends, self.offset, self.sides = samples, ends, offset, sides
+        self.z = None
+        return 0
+
+    cdef int choose(self, int64_t[::1] out) except -1 nogil:
+        """Write which samples at hand are in open cells."""
+        cdef Py_ssize_t k, i, at = 0
+        for k in range(self.size):
+            if not self.is_settled(self.cells[k].low, self.cells[k].high):
+                for i in range(self.cells[k].begin, self.end_of(self.cells, k, self.size)):
+                    out[at] = i
+                    at += 1
+        return 0
+
+    cdef inline Py_ssize_t end_of(self, Cell *cells, Py_ssize_t k, Py_ssize_t size) noexcept nogil:
+        return cells[k + 1].begin if k + 1 < size else len(self.samples)
+
+    cdef bint is_settled(self, double low, double high) noexcept nogil:
+        """Return whether a value is known well enough, or no number lies between its bounds."""
+        cdef double half = 0.5 * high - 0.5 * low
+        if half <= self.tolerance:
+            return True
+        if half < INFINITY and half <= self.relative * max(fabs(low), fabs(high)):
+            return True
+        return not low < midpoint(low, high) < high
+
+    cdef void aim_all(self) noexcept nogil:
+        cdef Py_ssize_t k
+        self.n_open = 0
+        for k in range(self.size):
+            self.aim(&self.cells[k], self.end_of(self.cells, k, self.size))
+
+    cdef void aim(self, Cell *cell, Py_ssize_t end) noexcept nogil:
+        """Choose where the derivatives of a cell are wanted, unless it is settled."""
+        cdef double share, step, crossing, low = cell.low, high = cell.high
+        if self.is_settled(low, high):
+            return
+        self.n_open += end - cell.begin
+        cell.aim = midpoint(low, high)
+        if cell.slope_low < 0.0 and cell.slope_high > 0.0 and fabs(cell.streak) < PATIENCE:
+            share = -cell.slope_low / (cell.slope_high - cell.slope_low)
+            # One tolerance inside: a value next to a bound is then settled by this round.
+            step = max(self.tolerance, self.relative * max(fabs(low), fabs(high)))
+            crossing = min(max(low + share * (high - low), low + step), high - step)
+            if low < crossing < high:
+                cell.aim = crossing
+
+    cdef Py_ssize_t split_all(self, const double[::1] slopes) except -2 nogil:
+        cdef Py_ssize_t k, begin, end, size = 0
+        cdef Cell *cell
+        self.make_room(3 * self.size)
+        for k in range(self.size):
+            cell = &self.cells[k]
+            begin, end = cell.begin, self.end_of(self.cells, k, self.size)
+            if self.is_settled(cell.low, cell.high):
+                self.spare[size] = cell[0]
+                size += 1
+            elif not self.split_cell(cell, end, slopes, &size):
+                return begin
+        self.cells, self.spare, self.size = self.spare, self.cells, size
+        self.aim_all()
+        self.check()
+        return -1
+
+    cdef bint split_cell(
+        self, const Cell *cell, Py_ssize_t end, const double[::1] slopes, Py_ssize_t *size
+    ) noexcept nogil:
+        """Write what a cell is split into; False if its sum is not a number."""
+        cdef Py_ssize_t i, begin = cell.begin, first = begin, last = begin
+        cdef Sum run = Sum(0.0, 0.0)
+        cdef double so_far, best = 0.0, other = NAN
+        cdef bint whole
+        cdef Cell *part
+        for i in range(begin, end):  # the sum begins anew at each new best
+            add(&run, slopes[i])
+            if self.ends[i] != 0:
+                so_far = run.total + run.lost
+                if so_far >= 0.0:
+                    last = i + 1
+                    if so_far > 0.0:
+                        best, first = best + so_far, last
+                    run = Sum(0.0, 0.0)
+        if not fabs(best + run.total) <= INFINITY:
+            return False
+        whole = first == end or last == begin
+        if first > begin:
+            part = self.part(cell, begin, size)
+            if len(self.sides):
+                other = self.move_sides(slopes, 1, begin, first)
+                other = cell.slope_low if whole else other
+            move_high(part, best, other, whole)
+        if last > first:
+            part = self.part(cell, first, size)
+            part.low = part.high = cell.aim
+        if end > last:
+            part = self.part(cell, last, size)
+            if len(self.sides):
+                other = self.move_sides(slopes, 0, last, end)
+                other = cell.slope_high if whole else other
+            move_low(part, run.total + run.lost, other, whole)
+        return True
+
+    cdef inline Cell *part(
+        self, const Cell *cell, Py_ssize_t begin, Py_ssize_t *size
+    ) noexcept nogil:
+        """Return a copy of a cell, written where splits go, that begins elsewhere."""
+        cdef Cell *part = &self.spare[size[0]]
+        part[0] = cell[0]
+        part.begin = begin
+        size[0] += 1
+        return part
+
+    cdef double move_sides(
+        self, const double[::1] slopes, int moved, Py_ssize_t begin, Py_ssize_t end
+    ) noexcept nogil:
+        """Take over derivatives at the bound that has moved; return the sum at the other one."""
+        cdef double total = 0.0
+        cdef Py_ssize_t i
+        for i in range(begin, end):
+            self.sides[moved, i] = slopes[i]
+            total += self.sides[1 - moved, i]
+        return total
+
+    cdef int check(self) except -1 nogil:
+        """Assert, in the checked build, what holds after each change."""
+        cdef Py_ssize_t k
+        for k in range(self.size):
+            assert self.cells[k].begin < self.end_of(self.cells, k, self.size)
+            assert self.cells[k].low <= self.cells[k].high
+            assert k == 0 or self.cells[k - 1].high <= self.cells[k].low or self.n_aside
+        return 0
+
+
+# A bound becomes the aim. Of a cell that is whole the other bound has stayed again; its slope then
+# counts half, or the crossing would creep up to the value from one side.
+
+
+cdef inline void move_high(Cell *cell, double slope, double other, bint whole) noexcept nogil:
+    cell.streak = max(1.0, cell.streak + 1.0) if whole else 0.0
+    cell.high, cell.slope_high = cell.aim, slope
+    cell.slope_low = 0.5 * other if cell.streak > 1.0 else other
+
+
+cdef inline void move_low(Cell *cell, double slope, double other, bint whole) noexcept nogil:
+    cell.streak = -max(1.0, -cell.streak + 1.0) if whole else 0.0
+    cell.low, cell.slope_low = cell.aim, slope
+    cell.slope_high = 0.5 * other if cell.streak < -1.0 else other
+
+
+# A guess ------------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class Guess:
+    """Blocks of a map that should be close to the best one, and derivatives beside their values.
+
+    The bounds of a block hold if none of the sums of derivatives over its first samples is positive
+    at the low bound, and none over its last samples negative at the high one: raising the first
+    samples of any map to the low bound, or lowering the last ones to the high bound, then costs
+    nothing, because derivatives rise.
+
+    Parameters
+    ----------
+    begins : ndarray of shape (n_blocks,)
+        The first sample of each block: 0, then where a new score begins.
+    values : ndarray of shape (n_blocks,)
+        Their values, not decreasing.
+    ends, offset, low, high
+        See `Cells`; ``low`` and ``high`` are finite.
+    reach : float
+        How far from its value the bounds of a block are, at most.
+
+    Attributes
+    ----------
+    z : ndarray of shape (2, room_for(n_samples))
+        Where derivatives are wanted, padded: at the low bounds and at the high ones.
+    sides : ndarray of shape (2, n_samples)
+        These derivatives, for the caller to write.
+    """
+
+    cdef Blocks blocks
+    cdef Blocks pooled  # blocks that are being made
+    cdef Py_ssize_t n_joined  # how many neighbours a block is joined with
+    cdef double low, high, reach
+    cdef double flattest  # the least slope that the line of a sample is given
+    cdef Flags ends
+    cdef const double[::1] offset
+    cdef readonly object z, sides
+    cdef double[:, ::1] asked, answered  # the same
+    cdef cython.pymutex lock
+
+    def __init__(
+        self,
+        const int64_t[::1] begins not None,
+        const double[::1] values not None,
+        Flags ends not None,
+        const double[::1] offset,
+        double low,
+        double high,
+        double reach,
+    ):
+        cdef Py_ssize_t k, n = len(ends)
+        check_length(len(begins), len(values))
+        if offset is not None:
+            check_length(len(offset), n)
+        self.z, self.sides = aligned(2, room_for(n)), np.empty((2, n))
+        self.asked, self.answered = self.z, self.sides
+        self.ends, self.offset = ends, offset
+        self.low, self.high, self.reach, self.n_joined = low, high, reach, 1
+        for k in range(len(begins)):
+            if k == 0 and begins[0] != 0 or k and not begins[k - 1] < begins[k] < n:
+                raise ValueError("blocks must begin at samples, in order")
+            push(&self.blocks, begins[k], 1.0, values[k])
+        self.evaluate()
+        self.bound()
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.blocks.at)
+        PyMem_RawFree(self.pooled.at)
+
+    def __len__(self):
+        return self.blocks.size
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + (self.blocks.room + self.pooled.room) * sizeof(Block)
+
+    def n_wrong(self):
+        """Return how many samples are in blocks with a bound that does not hold."""
+        cdef Py_ssize_t k, n = 0
+        with nogil, self.lock:
+            self.judge_all()
+            for k in range(self.blocks.size):
+                if self.blocks.at[k].sinks or self.blocks.at[k].rises:
+                    n += self.end_of(k) - self.blocks.at[k].begin
+        return n
+
+    def improve(self, double reach):
+        """Take one of Newton's steps; False, and nothing has changed, if no sample has curvature.
+
+        ``reach`` is how far from their values the new bounds are.
+        """
+        cdef bint improved
+        with nogil, self.lock:
+            improved = self.pool(reach)
+        return improved
+
+    def join(self):
+        """Join blocks whose bounds do not hold with their neighbours; return what is to be asked.
+
+        These are samples, by number; where there are none, all bounds hold. With each call more
+        neighbours are joined at once.
+        """
+        cdef Py_ssize_t k, i, at = 0, n = 0
+        cdef int64_t[::1] out
+        with self.lock:
+            self.judge_all()
+            self.join_all()
+            for k in range(self.blocks.size):
+                n += self.end_of(k) - self.blocks.at[k].begin if self.blocks.at[k].fresh else 0
+            samples = np.empty(n, np.int64)
+            out = samples
+            for k in range(self.blocks.size):
+                if self.blocks.at[k].fresh:
+                    for i in range(self.blocks.at[k].begin, self.end_of(k)):
+                        out[at] = i
+                        at += 1
+        return samples
+
+    def cells(self, double tolerance, double relative):
+        """Return the cells that these blocks are once all bounds hold."""
+        cdef Cells cells = Cells.__new__(Cells)
+        cdef Py_ssize_t k
+        cdef Block *block
+        with self.lock:
+            self.judge_all()
+            cells.make_room(self.blocks.size)
+            cells.tolerance, cells.relative = tolerance, relative
+            cells.take(np.arange(len(self.ends)), self.ends, self.offset, self.answered)
+            cells.size = self.blocks.size
+            for k in range(self.blocks.size):
+                block = &self.blocks.at[k]
+                cells.cells[k] = Cell(
+                    block.begin,
+                    block.low,
+                    block.high,
+                    0.0,
+                    block.slope_low,
+                    block.slope_high,
+                    0.0,
+                )
+            cells.aim_all()
+            cells.check()
+        return cells
+
+    cdef inline Py_ssize_t end_of(self, Py_ssize_t k) noexcept nogil:
+        return self.blocks.at[k + 1].begin if k + 1 < self.blocks.size else len(self.ends)
+
+    cdef void judge_all(self) noexcept nogil:
+        """Look at the derivatives of all blocks for which they are new."""
+        cdef Py_ssize_t k
+        for k in range(self.blocks.size):
+            if self.blocks.at[k].fresh:
+                self.judge(&self.blocks.at[k], self.end_of(k))
+
+    cdef void judge(self, Block *block, Py_ssize_t end) noexcept nogil:
+        """Find out whether the bounds of a block hold."""
+        cdef Sum low = Sum(0.0, 0.0), high = Sum(0.0, 0.0)
+        cdef double greatest = 0.0, last = 0.0
+        cdef bint sinks = False
+        cdef Py_ssize_t i
+        for i in range(block.begin, end):
+            add(&low, self.answered[0, i])
+            add(&high, self.answered[1, i])
+            if self.ends[i] != 0:
+                sinks |= not low.total + low.lost <= 0.0
+                greatest = max(greatest, last)
+                last = high.total + high.lost
+        block.sinks = sinks and block.low > self.low
+        block.rises = not last >= greatest and block.high < self.high
+        block.slope_low, block.slope_high = low.total + low.lost, last
+        block.fresh = False
+
+    cdef void evaluate(self) noexcept nogil:
+        """Write the values of blocks that have been pooled."""
+        cdef Py_ssize_t k
+        for k in range(self.blocks.size):
+            self.blocks.at[k].value = self.blocks.at[k].sum / self.blocks.at[k].weight
+
+    cdef void bound(self) noexcept nogil:
+        """Put the bounds of all blocks around their values, and ask for derivatives there."""
+        cdef Py_ssize_t k, size = 0
+        cdef double value, middle
+        cdef Block *block
+        for k in range(self.blocks.size):
+            value = min(max(self.blocks.at[k].value, self.low), self.high)
+            if size and not self.blocks.at[size - 1].value < value:
+                continue  # out of range, as the block before: they are one
+            block = &self.blocks.at[size]
+            block.begin, block.value, block.fresh = self.blocks.at[k].begin, value, True
+            block.low = max(value - self.reach, self.low)
+            block.high = min(value + self.reach, self.high)
+            if size and self.blocks.at[size - 1].high > block.low:
+                middle = 0.5 * self.blocks.at[size - 1].value + 0.5 * value
+                self.blocks.at[size - 1].high = block.low = middle
+            size += 1
+        self.blocks.size = size
+        for k in range(size):
+            self.ask(k)
+
+    cdef void ask(self, Py_ssize_t k) noexcept nogil:
+        """Write where the derivatives of a block are wanted."""
+        cdef Py_ssize_t i
+        for i in range(self.blocks.at[k].begin, self.end_of(k)):
+            self.asked[0, i], self.asked[1, i] = self.blocks.at[k].low, self.blocks.at[k].high
+        if self.offset is not None:
+            for i in range(self.blocks.at[k].begin, self.end_of(k)):
+                self.asked[0, i] += self.offset[i]
+                self.asked[1, i] += self.offset[i]
+
+    cdef inline void line(
+        self, const Block *block, Py_ssize_t i, double *weight, double *sum
+    ) noexcept nogil:
+        """Write the slope of the line through a sample's derivatives, and that times its zero.
+
+        Lines that are next to flat are given some slope, so that they have a zero.
+        """
+        cdef double rise = self.answered[1, i] - self.answered[0, i]
+        cdef double middle = 0.5 * self.answered[0, i] + 0.5 * self.answered[1, i]
+        cdef double slope = rise / (block.high - block.low)
+        slope = slope if self.flattest < slope < INFINITY else self.flattest
+        weight[0] = slope
+        sum[0] = slope * (0.5 * block.low + 0.5 * block.high)
+        sum[0] -= middle if fabs(middle) < INFINITY else 0.0
+
+    cdef double mean_slope(self) noexcept nogil:
+        cdef double slope, total = 0.0
+        cdef Py_ssize_t i, k
+        for k in range(self.blocks.size):
+            for i in range(self.blocks.at[k].begin, self.end_of(k)):
+                slope = self.answered[1, i] - self.answered[0, i]
+                slope /= self.blocks.at[k].high - self.blocks.at[k].low
+                total += slope if 0.0 < slope < INFINITY else 0.0
+        return total / len(self.ends)
+
+    cdef bint pool(self, double reach) except -1 nogil:
+        """Replace the blocks by those that the lines of all samples lead to."""
+        cdef Py_ssize_t i, k, begin, end
+        cdef double weight, sum, more, more_sum
+        cdef const Block *block
+        if self.flattest == 0.0:
+            self.flattest = FLATTEST * self.mean_slope()
+        if not 0.0 < self.flattest < INFINITY:
+            return False
+        self.reach = reach
+        self.pooled.size = 0
+        for k in range(self.blocks.size):
+            block, end = &self.blocks.at[k], self.end_of(k)
+            if self.stays(block, end, &weight, &sum):
+                push(&self.pooled, block.begin, weight, sum)
+                continue
+            begin, weight, sum = block.begin, 0.0, 0.0
+            for i in range(begin, end):
+                self.line(block, i, &more, &more_sum)
+                weight += more
+                sum += more_sum
+                if self.ends[i] != 0:
+                    push(&self.pooled, begin, weight, sum)
+                    begin, weight, sum = i + 1, 0.0, 0.0
+        self.blocks, self.pooled = self.pooled, self.blocks
+        self.evaluate()
+        self.bound()
+        return True
+
+    cdef bint stays(
+        self, const Block *block, Py_ssize_t end, double *weight, double *sum
+    ) noexcept nogil:
+        """Return whether a block stays one, and write its sums.
+
+        It does if the lines of its first samples have their zeros, on the whole, above its new
+        value. To look at that first is faster than to pool sample by sample.
+        """
+        cdef double more, more_sum, value, excess = 0.0, before = 0.0
+        cdef Py_ssize_t i
+        weight[0] = sum[0] = 0.0
+        for i in range(block.begin, end):
+            self.line(block, i, &more, &more_sum)
+            weight[0] += more
+            sum[0] += more_sum
+        value = sum[0] / weight[0]
+        for i in range(block.begin, end):
+            self.line(block, i, &more, &more_sum)
+            excess += more_sum - value * more
+            before += more
+            if self.ends[i] != 0 and excess < -0.5 * self.reach * min(before, weight[0] - before):
+                return i + 1 == end  # where only rounding can speak
+        return True
+
+    cdef int join_all(self) except -1 nogil:
+        cdef Py_ssize_t k, size = 0, old_size = self.blocks.size, n_ahead = 0
+        cdef Block block
+        for k in range(old_size):
+            block = self.blocks.at[k]
+            if block.sinks and size == 0:
+                block.low, block.fresh = self.low, True
+            if size and (block.sinks or n_ahead):
+                size = max(size - self.n_joined, 0) if block.sinks else size - 1
+                block.begin, block.low = self.blocks.at[size].begin, self.blocks.at[size].low
+                block.fresh = True
+            n_ahead = self.n_joined if block.rises else max(n_ahead - 1, 0)
+            if block.rises and k == old_size - 1:
+                block.high, block.fresh = self.high, True
+            self.blocks.at[size] = block
+            size += 1
+        self.blocks.size = size
+        self.n_joined *= 2
+        for k in range(size):
+            if self.blocks.at[k].fresh:
+                self.ask(k)
+        return 0
+
+
+cdef inline int push(
+    Blocks *blocks, Py_ssize_t begin, double weight, double sum
+) except -1 nogil:
+    """Add a block, and pool it with those before as long as values do not increase."""
+    cdef Py_ssize_t room, last = blocks.size - 1
+    while last >= 0 and not blocks.at[last].sum * weight < sum * blocks.at[last].weight:
+        begin = blocks.at[last].begin
+        weight += blocks.at[last].weight
+        sum += blocks.at[last].sum
+        last -= 1
+    blocks.size = last + 2
+    if blocks.size > blocks.room:
+        blocks.size -= 1
+        room = max(16, 2 * blocks.room)
+        resize(<void **> &blocks.at, room, sizeof(Block))
+        blocks.room = room
+        blocks.size += 1
+    blocks.at[last + 1].begin = begin
+    blocks.at[last + 1].weight, blocks.at[last + 1].sum = weight, sum
+    return 0
+
+
+# Quantiles ----------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class Quantiles:
+    """Rounds for the pinball loss, whose derivatives are w (1 - tau) above a label and -w tau.
+
+    The value of a cell is one of its own labels, so that bounds are labels and meet in the end.
+    Sums that differ by rounding alone are equal. Samples for which both sides of an aim are as good
+    go up if the ``greatest`` quantile is meant, else down.
+
+    Parameters
+    ----------
+    y, w, ends : ndarray of shape (n_samples,)
+        Labels and weights in score order; see `Cells` for the last.
+    tau : float
+        The level of the quantile.
+    greatest : bool
+        Which of several quantiles is meant, the greatest or the least.
+
+    Attributes
+    ----------
+    n_open : int
+        How many cells have bounds that have not met.
+    """
+
+    cdef Bounds *cells
+    cdef Bounds *spare  # as large; a round writes there
+    cdef Py_ssize_t size, room, n_rounds
+    cdef readonly Py_ssize_t n_open
+    cdef const double[::1] y, w
+    cdef Flags ends
+    cdef double tau
+    cdef bint greatest
+    cdef double[::1] sums
+    cdef cython.pymutex lock
+
+    def __init__(
+        self,
+        const double[::1] y not None,
+        const double[::1] w not None,
+        Flags ends not None,
+        double tau,
+        bint greatest,
+    ):
+        check_length(len(w), len(y))
+        check_length(len(ends), len(y))
+        self.y, self.w, self.ends, self.tau, self.greatest = y, w, ends, tau, greatest
+        self.sums = np.empty(len(y))
+        self.make_room(1)
+        if len(y):
+            self.cells[0] = self.among_labels(0, len(y), -INFINITY, INFINITY)
+            self.size, self.n_open = 1, self.cells[0].low < self.cells[0].high
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.cells)
+        PyMem_RawFree(self.spare)
+
+    def __len__(self):
+        return self.size
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + 2 * self.room * sizeof(Bounds)
+
+    def run(self, Py_ssize_t n_rounds):
+        """Run rounds, fewer if nothing is open any more; return how many; O(n_samples) each."""
+        cdef Py_ssize_t done = 0
+        with nogil, self.lock:
+            while self.n_open and done < n_rounds:
+                self.split_all()
+                done += 1
+        return done
+
+    def bounds(self):
+        """Return of all cells the first sample, the low and the high bound."""
+        cdef Py_ssize_t k
+        with self.lock:
+            begins, bounds = np.empty(self.size, np.int64), np.empty((2, self.size))
+            for k in range(self.size):
+                begins[k] = self.cells[k].begin
+                bounds[0, k], bounds[1, k] = self.cells[k].low, self.cells[k].high
+        return begins, *bounds
+
+    cdef int make_room(self, Py_ssize_t room) except -1 nogil:
+        if room > self.room:
+            resize(<void **> &self.cells, room, sizeof(Bounds))
+            resize(<void **> &self.spare, room, sizeof(Bounds))
+            self.room = room
+        return 0
+
+    cdef Bounds among_labels(
+        self, Py_ssize_t begin, Py_ssize_t end, double low, double high
+    ) noexcept nogil:
+        """Return a cell whose value is one of its own labels from low to high."""
+        cdef double label, lowest = high, highest = low
+        cdef Py_ssize_t i
+        for i in range(begin, end):
+            label = self.y[i]
+            lowest = min(lowest, label if label >= low else high)
+            highest = max(highest, label if label <= high else low)
+        return Bounds(begin, lowest, max(lowest, highest))
+
+    cdef int split_all(self) except -1 nogil:
+        """Split each cell that is open."""
+        cdef Py_ssize_t k, place, end, size = 0
+        cdef double at
+        cdef Bounds cell
+        self.make_room(2 * self.size)
+        self.n_open = 0
+        for k in range(self.size):
+            cell = self.cells[k]
+            end = self.cells[k + 1].begin if k + 1 < self.size else len(self.y)
+            if cell.low == cell.high:
+                self.write(cell, &size)
+                continue
+            at = 0.5 * cell.low + 0.5 * cell.high
+            if self.n_rounds % 3 == 2:  # labels may lie on a scale where middles take many rounds
+                at = max(cell.low, self.y[(cell.begin + end) // 2])
+            if at >= cell.high:
+                at = cell.low
+            place = self.cut(cell.begin, end, at)
+            if place > cell.begin:
+                self.write(self.among_labels(cell.begin, place, cell.low, at), &size)
+            if end > place:
+                at = nextafter(at, cell.high)
+                self.write(self.among_labels(place, end, at, cell.high), &size)
+        self.cells, self.spare, self.size = self.spare, self.cells, size
+        self.n_rounds += 1
+        return 0
+
+    cdef inline void write(self, Bounds cell, Py_ssize_t *size) noexcept nogil:
+        self.spare[size[0]] = cell
+        self.n_open += cell.low < cell.high
+        size[0] += 1
+
+    cdef Py_ssize_t cut(self, Py_ssize_t begin, Py_ssize_t end, double at) noexcept nogil:
+        """Return the first sample of a cell whose value is above ``at``."""
+        # Two sums that are exact where weights are whole numbers, rather than one of shares.
+        cdef double below = 0.0, size = 0.0, best = 0.0, enough
+        cdef Py_ssize_t i, place
+        for i in range(begin, end):
+            below += self.w[i] if self.y[i] <= at else 0.0
+            size += self.w[i]
+            self.sums[i] = below - self.tau * size if self.ends[i] != 0 else -INFINITY
+            best = max(best, self.sums[i])
+        enough = best - SLACK * size
+        if self.greatest:
+            place = begin
+            if enough > 0.0:
+                while self.sums[place] < enough:
+                    place += 1
+                place += 1
+        else:
+            place = end
+            while place > begin and self.sums[place - 1] < enough:
+                place -= 1
+        return place
+
+
+def greatest_quantiles(
+    const double[::1] y not None,
+    const double[::1] w not None,
+    double tau,
+    const int64_t[::1] starts not None,
+    const double[::1] values not None,
+):
+    """Return the greatest value that each block of the least best map could have as a whole.
+
+    That is its upper quantile: the next label in the block where the weight up to its value is a
+    share of exactly tau. A block to the right whose own is less holds it down.
+    """
+    cdef double upto, total, after, ceiling = INFINITY
+    cdef Py_ssize_t i, k, end = len(y)
+    array = np.empty(len(values))
+    cdef double[::1] out = array
+    check_length(len(w), len(y))
+    check_length(len(starts), len(values))
+    for k in range(len(starts)):
+        if not (0 if k == 0 else starts[k - 1]) <= starts[k] <= end:
+            raise ValueError("blocks must start at samples, in order")
+    with nogil:
+        for k in range(len(values) - 1, -1, -1):
+            upto, total, after = 0.0, 0.0, INFINITY
+            for i in range(starts[k], end):
+                total += w[i]
+                if y[i] <= values[k]:
+                    upto += w[i]
+                else:
+                    after = min(after, y[i])
+            if upto > tau * total + SLACK * total:
+                after = values[k]
+            ceiling = min(ceiling, after)
+            out[k], end = ceiling, starts[k]
+    return array
