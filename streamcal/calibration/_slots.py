@@ -18,19 +18,6 @@ class Tree(NamedTuple):
     keys: NDArray[np.float64]
 
 
-def read_tree(
-    data: NDArray[np.float64], links: NDArray[np.int64]
-) -> tuple[Tree, NDArray[np.float64]]:
-    """Return the tree of an index, and all that its nodes hold, a row each."""
-    from streamcal.kernels import transfer
-    from streamcal.kernels.array_index import CAPACITY, N_FREE, NODE, NODE_KEY
-
-    n_chunks = int(links[CAPACITY] - links[N_FREE])
-    shape, nodes = np.empty(2 * n_chunks - 1, np.int64), np.empty((n_chunks - 1, NODE))
-    transfer.dump_tree(data, links, shape, nodes)
-    return Tree(shape, nodes[:, NODE_KEY].copy()), nodes
-
-
 def check_edges(tree: Tree, lengths: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
     """Raise unless these are edges that cover the chunks of a tree."""
     require(len(lengths) == len(sums), "each edge must have sums")

@@ -1,1 +1,1 @@
-"""Compiled kernels: pure functions on arrays, no classes, no input checks."""
+"""What is compiled: structures and algorithms that know scores, labels and weights, not river."""
