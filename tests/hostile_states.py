@@ -1,8 +1,9 @@
 """States whose checksum is right and whose content is not: refused, or fully working.
 
 A program of its own, for it runs under limits: of time (a case that computes for longer than
-`SECONDS`, or waits for minutes, ends the process, and the last line printed says which one it was), of address space, and of what a
-restore may allocate for the bytes it is given. It prints a JSON line for each case that fails::
+`SECONDS`, or waits for minutes, ends the process, and the last line printed says which one it
+was), of address space, and of what a restore may allocate for the bytes it is given. It prints a
+JSON line for each case that fails::
 
     python -m tests.hostile_states N_CASES [CLASS [FIRST_CASE]]
 """
