@@ -1,6 +1,6 @@
 """Use every public name once, where streamcal is installed from its wheel and nothing else is.
 
-``python smoke.py`` fails unless streamcal lies where the interpreter has its packages, and each name
+``python smoke.py`` fails unless streamcal lies where the interpreter has its packages and each name
 of ``streamcal.__all__`` does what it is for.
 """
 
