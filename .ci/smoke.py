@@ -1,10 +1,11 @@
 """Use every public name once, where streamcal is installed from its wheel and nothing else is.
 
-``python smoke.py SITE`` fails unless streamcal lies in SITE and each name of ``streamcal.__all__``
-does what it is for.
+``python smoke.py`` fails unless streamcal lies where the interpreter has its packages and each name
+of ``streamcal.__all__`` does what it is for.
 """
 
 import sys
+import sysconfig
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,7 @@ import streamcal
 SCORES, LABELS = [0.1, 0.9, 0.4, 0.6], [0, 1, 1, 0]
 
 home = Path(streamcal.__file__).parent
-assert home.parent == Path(sys.argv[1]), home
+assert home.parent.samefile(sysconfig.get_path("platlib")), home
 assert files("streamcal").joinpath("py.typed").is_file()
 assert version("streamcal-river") == streamcal.__version__
 

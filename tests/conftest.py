@@ -1,5 +1,6 @@
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline: the first example of a test may compile, and shared machines stall. In the gates each
@@ -12,3 +13,14 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
 )
+
+# What takes long to make, and is made once for all tests of a file that use it.
+_MADE_ONCE = {"browser", "folder", "pool", "root", "rows", "spark"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that share something in one process, if there are many (`--dist loadgroup`)."""
+    for item in items:
+        if _MADE_ONCE & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -1,8 +1,9 @@
 """States whose checksum is right and whose content is not: refused, or fully working.
 
-A program of its own, for it runs under limits: of time (a case that takes longer than `SECONDS`
-ends the process, and the last line printed says which one it was), of address space, and of what a
-restore may allocate for the bytes it is given. It prints a JSON line for each case that fails::
+A program of its own, for it runs under limits: of time (a case that computes for longer than
+`SECONDS`, or waits for minutes, ends the process, and the last line printed says which one it
+was), of address space, and of what a restore may allocate for the bytes it is given. It prints a
+JSON line for each case that fails::
 
     python -m tests.hostile_states N_CASES [CLASS [FIRST_CASE]]
 """
@@ -839,7 +840,8 @@ def run(name: str, first: int, n_cases: int) -> dict[str, int]:
         data = mutant.mutate(base)
         note = {"class": name, "case": case, "example": label, "mutation": mutant.done}
         print(json.dumps({"trying": [name, case, label, mutant.done]}), end="\r\n", flush=True)
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.alarm(30 * SECONDS)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -852,6 +854,7 @@ def run(name: str, first: int, n_cases: int) -> dict[str, int]:
             where = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[-4:]]
             text = f"{type(error).__name__}: {str(error)[:300]}"
             print(json.dumps({"failed": {**note, "error": text, "at": where}}), flush=True)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
     return found
 

@@ -41,6 +41,7 @@ from streamcal.losses import (
 )
 from streamcal.losses._convex import _grid
 from streamcal.losses._derivative import padded
+from tests import named
 from tests.test_losses import ALL as MEAN_TYPE
 from tests.test_losses import some_labels, some_values
 
@@ -79,8 +80,8 @@ OWN = [
 ALL = [*MEAN_TYPE, *CONVEX, *OWN]
 NOT_CONVEX = (Gamma, Tweedie)  # their minimiser is a mean all the same
 
-all_losses = pytest.mark.parametrize("loss", ALL, ids=repr)
-convex_losses = pytest.mark.parametrize("loss", CONVEX, ids=repr)
+all_losses = pytest.mark.parametrize("loss", ALL, ids=named)
+convex_losses = pytest.mark.parametrize("loss", CONVEX, ids=named)
 
 
 # values
@@ -113,7 +114,7 @@ convex_losses = pytest.mark.parametrize("loss", CONVEX, ids=repr)
         (Huber(delta=1e-200), 3.0, 0.0, 3e-200),
         (Huber(delta=1e200), 3.0, 0.0, 4.5),
     ],
-    ids=str,
+    ids=named,
 )
 def test_known_values(loss, z, y, value):
     assert_allclose(loss(z, y), value, rtol=1e-14)
@@ -163,7 +164,7 @@ def test_any_finite_label_will_do(loss):
             loss.check_labels(bad)
 
 
-@pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=repr)
+@pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=named)
 def test_arguments_broadcast(loss):
     rng = np.random.default_rng(2)
     y, z = some_labels(loss, rng, 4), some_values(loss, rng, 3)
@@ -183,7 +184,7 @@ def test_arguments_broadcast(loss):
 # shape
 
 
-@pytest.mark.parametrize("loss", [x for x in ALL if not isinstance(x, NOT_CONVEX)], ids=repr)
+@pytest.mark.parametrize("loss", [x for x in ALL if not isinstance(x, NOT_CONVEX)], ids=named)
 @given(seed=st.integers(0, 10_000), t=st.floats(0.0, 1.0))
 def test_convex_along_z(loss, seed, t):
     """No value between two others lies above their chord."""
@@ -249,7 +250,7 @@ def test_derivative_equals_numerical_differences(loss, seed):
         (Linex(), [-1e300, 0.0, 1e300], 0.0, [-1.0, 0.0, math.inf]),
         (Linex(a=4.0), [1.7e308], 0.0, [math.inf]),
     ],
-    ids=str,
+    ids=named,
 )
 def test_known_derivatives(loss, z, y, slope):
     assert_allclose(losses.derivative(loss, z, y), slope, rtol=1e-14, atol=1e-300)
@@ -338,7 +339,7 @@ def test_values_need_no_jax():
 # names, parameters, identity
 
 
-@pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=repr)
+@pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=named)
 def test_identity_hash_pickle(loss):
     copy = pickle.loads(pickle.dumps(loss))
     assert copy == loss
@@ -369,7 +370,7 @@ def test_names():
     assert losses.get(OWN[0]) is OWN[0]
 
 
-@pytest.mark.parametrize("loss", ["huber", Pinball(tau=0.2), OWN[0]], ids=str)
+@pytest.mark.parametrize("loss", ["huber", Pinball(tau=0.2), OWN[0]], ids=named)
 def test_no_mean_says_what_takes_it(loss):
     with pytest.raises(TypeError, match=r"must be a mean-type loss \(MeanLoss\) here, got .*Anyt"):
         losses.get_mean(loss)
@@ -572,7 +573,7 @@ def test_bad_arguments(arguments, message):
         Interval(-1e308, 1.7e308),
         Interval(0, 1e-300, False, False),
     ],
-    ids=str,
+    ids=named,
 )
 def test_the_grid_of_the_check_lies_inside(interval, n):
     grid = _grid(interval, n)

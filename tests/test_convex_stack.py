@@ -26,6 +26,7 @@ from streamcal.losses import (
     TwoPoint,
     from_function,
 )
+from tests import named
 from tests import oracles_convex as oracles
 
 
@@ -119,7 +120,7 @@ def test_published_numbers(loss, y, expected, many):
 # against slow versions
 
 
-@pytest.mark.parametrize("loss", STRICT, ids=repr)
+@pytest.mark.parametrize("loss", STRICT, ids=named)
 @settings(max_examples=40)
 @given(problem=samples(any_labels, max_size=7))
 def test_equals_max_min_formula(loss, problem):
@@ -128,7 +129,7 @@ def test_equals_max_min_formula(loss, problem):
         assert_allclose(values_of(loss, *problem, many=many), expected, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("loss", QUANTILES, ids=repr)
+@pytest.mark.parametrize("loss", QUANTILES, ids=named)
 @given(problem=samples(few_labels, max_size=6))
 def test_quantiles_equal_brute_force(loss, problem):
     tau = loss.tau if isinstance(loss, Pinball) else 0.5
@@ -139,7 +140,7 @@ def test_quantiles_equal_brute_force(loss, problem):
         assert_array_equal(values_of(ties(loss, "midpoint"), *problem, many=many), middle)
 
 
-@pytest.mark.parametrize("loss", [*QUANTILES, Huber(), from_function(dead_zone)], ids=repr)
+@pytest.mark.parametrize("loss", [*QUANTILES, Huber(), from_function(dead_zone)], ids=named)
 @given(problem=samples(few_labels, max_size=6))
 def test_no_map_on_a_grid_is_better(loss, problem):
     """Also where the best map is not unique."""
@@ -154,7 +155,7 @@ def test_no_map_on_a_grid_is_better(loss, problem):
     assert found <= cost.min() + 1e-9
 
 
-@pytest.mark.parametrize("loss", [Expectile(), Lp(p=2), Huber(delta=1e3)], ids=repr)
+@pytest.mark.parametrize("loss", [Expectile(), Lp(p=2), Huber(delta=1e3)], ids=named)
 def test_squares_equal_the_mean(loss):
     rng = np.random.default_rng(0)
     x = np.sort(rng.integers(0, 900, 1000)).astype(float)
@@ -170,7 +171,7 @@ def test_squares_equal_the_mean(loss):
     assert len(stack) == len(exact)
 
 
-@pytest.mark.parametrize("loss", ALL, ids=repr)
+@pytest.mark.parametrize("loss", ALL, ids=named)
 @settings(max_examples=40)
 @given(problem=samples(any_labels, max_size=12), cuts=st.lists(st.integers(0, 12), max_size=3))
 def test_push_many_equals_push(loss, problem, cuts):
@@ -181,7 +182,7 @@ def test_push_many_equals_push(loss, problem, cuts):
     assert_allclose(many.staircase()(np.unique(problem[0])), values_of(loss, *problem), atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [Huber(), Pinball(tau=0.3), Expectile(tau=0.9)], ids=repr)
+@pytest.mark.parametrize("loss", [Huber(), Pinball(tau=0.3), Expectile(tau=0.9)], ids=named)
 def test_long_streams(loss):
     """Long enough for rounds in which many runs are pooled at once, and for galloping back."""
     rng = np.random.default_rng(1)
@@ -206,7 +207,7 @@ def test_a_tie_splits_a_block_again():
     assert len(stack) == 2
 
 
-@pytest.mark.parametrize("loss", ALL, ids=repr)
+@pytest.mark.parametrize("loss", ALL, ids=named)
 def test_predicting_changes_nothing(loss):
     stack = PAVStack(loss, interpolation="centered")
     assert len(stack) == 0

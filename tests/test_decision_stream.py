@@ -25,6 +25,7 @@ from streamcal.decision import (
     get_metric,
     maximize,
 )
+from tests import named
 from tests import oracles_decision as oracle
 
 
@@ -300,7 +301,7 @@ def best_of(samples, metric):
     return max((at(t), t) for t in [math.inf, *{s for s, _, _ in samples}])
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=str)
+@pytest.mark.parametrize("metric", METRICS, ids=named)
 @settings(max_examples=8)
 @given(data=st.data())
 def test_the_threshold_is_the_best_of_all(metric, data):
@@ -323,7 +324,7 @@ def test_the_threshold_is_the_best_of_all(metric, data):
     assert curve.utilities[at] == pytest.approx(eum.utility, abs=1e-12)
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=str)
+@pytest.mark.parametrize("metric", METRICS, ids=named)
 @pytest.mark.parametrize("kwargs", [{}, {"window": 400}, {"half_life": 30.0}], ids=str)
 def test_thresholds_of_long_streams(metric, kwargs):
     rng = np.random.default_rng(6)

@@ -47,7 +47,7 @@ by_kind = pytest.mark.parametrize("kind", ORACLES, ids=lambda kind: kind.__name_
 
 
 @by_kind
-@given(stream=st.lists(samples, min_size=1, max_size=20))
+@given(stream=st.lists(samples, min_size=1, max_size=12))
 def test_every_update_and_revert_is_the_batch_value(kind, stream):
     metric, words = kind(), kind(labels=WORDS)
     for i, (y, p, w) in enumerate(stream):

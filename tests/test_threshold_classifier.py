@@ -13,6 +13,7 @@ from river import base, checks, dummy, linear_model, naive_bayes, preprocessing,
 
 from streamcal import ThresholdClassifier, losses, optimal_thresholds
 from streamcal.metrics import MAE
+from tests import named
 from tests.contract import BAD, BAD_WEIGHTS, state
 
 WORDS = ("low", "medium", "high", "extreme")
@@ -337,6 +338,6 @@ def test_memory_is_bounded():
 
 
 @pytest.mark.parametrize("background", [False, True])
-@pytest.mark.parametrize("check", list(checks.yield_checks(model())), ids=str)
+@pytest.mark.parametrize("check", list(checks.yield_checks(model())), ids=named)
 def test_river_checks(check, background):
     check(model(background=background))

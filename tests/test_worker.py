@@ -12,8 +12,8 @@ import pytest
 from streamcal._worker import Worker
 
 
-def until(condition, timeout=60.0):
-    """Return the first true answer of ``condition``, asked for a minute at most."""
+def until(condition, timeout=300.0):
+    """Return the first true answer of ``condition``, asked for minutes if the machine is busy."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if answer := condition():
