@@ -5,9 +5,8 @@ bytes and goes on with what it reads back. Whatever happens, what it is asked mu
 that its class promises. `CASES` says for each class how; `public_classes` finds the classes in the
 package, so that one without a case is noticed.
 
-Programs know nothing of how kernels are compiled. Run as a script, ``python -m tests.programs``
-runs them with kernels uncompiled and every index checked, negative ones included; see
-`check_indices`.
+Under `.ci/checked` they run with kernels that check every index. Run as a script, ``python -m
+tests.programs [CLASS ...]`` says how long the programs of each class take.
 """
 
 import atexit
@@ -158,7 +157,7 @@ class Case:
     acts: Sequence[Callable[[Draw, Any, list[Any]], Any]]
     ask: Callable[[Any], Any]
     given: Callable[[Any], dict[str, Any]] = field(default=lambda instance: {})
-    cost: float = 1.0  # of a program, in some 20 ms with kernels uncompiled
+    cost: float = 1.0  # of a program, relative to others
 
 
 CASES: dict[type, Case] = {}
@@ -1240,46 +1239,6 @@ def _add_stores() -> None:
 # Bounds -------------------------------------------------------------------------------------------
 
 
-class Checked(np.ndarray):
-    """An array that takes no index from its end: to a kernel that is a mistake, not a wish."""
-
-    def __getitem__(self, key: Any) -> Any:
-        _check_index(key)
-        return super().__getitem__(key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        _check_index(key)
-        super().__setitem__(key, value)
-
-
-def _check_index(key: Any) -> None:
-    for part in key if isinstance(key, tuple) else (key,):
-        if isinstance(part, slice):
-            if (part.start or 0) < 0 or (part.stop or 0) < 0:
-                raise IndexError(f"a slice of {part}")
-        elif isinstance(part, int | np.integer) and part < 0:
-            raise IndexError(f"an index of {part}")
-
-
-def check_indices() -> None:
-    """Have all kernels that are imported from now on run uncompiled, on arrays that check."""
-    from streamcal.kernels import _compile
-
-    def kernel(signature: str) -> Callable[[Any], Any]:
-        def decorate(function: Any) -> Any:
-            def checked(*arguments: Any) -> Any:
-                return function(
-                    *(a.view(Checked) if isinstance(a, np.ndarray) else a for a in arguments)
-                )
-
-            return checked
-
-        return decorate
-
-    _compile.kernel = kernel
-    _compile.helper = lambda function: function
-
-
 def n_programs(kind: type) -> int:
     """Return how many programs of a class make a round; STREAMCAL_SOAK=10000000 makes an hour."""
     effort = int(os.environ.get("STREAMCAL_SOAK", "10000")) / 1000
@@ -1287,13 +1246,7 @@ def n_programs(kind: type) -> int:
 
 
 def main() -> int:
-    """Run programs of every class, or of those named, with every index checked."""
-    check_indices()
-    from streamcal.kernels import array_index
-
-    with contextlib.suppress(IndexError):  # arrays that are too short; or nothing is checked here
-        array_index.clear(np.zeros(1), np.zeros(1, np.int64), 5)
-        raise SystemExit("indices are not checked")
+    """Run programs of every class, or of those named."""
     faults = 0
     for kind in sorted(cases(), key=lambda kind: kind.__name__):
         if sys.argv[1:] and kind.__name__ not in sys.argv[1:]:
