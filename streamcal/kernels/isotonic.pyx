@@ -72,7 +72,7 @@ cdef class IsotonicRegression(Hull):
         How many distinct scores are kept.
     """
 
-    def __init__(self, window, rate, prior, labels, means, max_scores):
+    def __cinit__(self, window, rate, prior, labels, means, max_scores):
         self.window = window
         self.rate = rate
         self.prior = prior
