@@ -157,7 +157,8 @@ cdef class Hedge:
         try:
             answers = np.empty((len(scores), len(self.experts)))
             for i, calibrator in enumerate(calibrators):
-                np.asarray(answers)[:, i] = checked(calibrator.predict_learn_many(scores, y, w), out)
+                column = calibrator.predict_learn_many(scores, y, w)
+                np.asarray(answers)[:, i] = checked(column, out)
             with nogil:
                 for t in range(answers.shape[0]):
                     mixed_answers[t] = 0.0

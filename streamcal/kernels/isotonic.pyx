@@ -791,7 +791,9 @@ cdef inline double half_gap(Slot *slot) noexcept nogil:
     return 0.5 * slot[1].score - 0.5 * slot.score
 
 
-cdef int64_t merge_pairs(Slot *slots, int64_t n, const Pair *pairs, int64_t n_pairs) noexcept nogil:
+cdef int64_t merge_pairs(
+    Slot *slots, int64_t n, const Pair *pairs, int64_t n_pairs
+) noexcept nogil:
     """Make one slot of each pair, and return how many slots are left."""
     cdef int64_t kept = 0, pair = 0, i = 0
     cdef Slot *left
@@ -843,6 +845,7 @@ cdef int check_rows(const double[::1] scores, double[:, ::1] out) except -1:
     """Raise unless there is a row of three for each score."""
     if out.shape[0] != scores.shape[0] or out.shape[1] != 3:
         raise ValueError(
-            f"`out` must have the shape ({scores.shape[0]}, 3), got ({out.shape[0]}, {out.shape[1]})"
+            f"`out` must have the shape ({scores.shape[0]}, 3),"
+            f" got ({out.shape[0]}, {out.shape[1]})"
         )
     return 0
