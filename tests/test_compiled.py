@@ -20,10 +20,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streamcal.calibration.beta import BetaCalibrator
 from streamcal.calibration.blocks import blocks_of, fit_blocks
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.histogram import HistogramCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.stack import PAVStack
-from streamcal.calibration.staircase import isotonic_fit
+from streamcal.calibration.staircase import Staircase, isotonic_fit
 from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.decision import (
     AM,
@@ -36,7 +38,10 @@ from streamcal.decision import (
     maximize,
     utility_curve,
 )
-from streamcal.kernels import pav
+from streamcal.kernels import histogram, pav
+from streamcal.kernels.hedge import Hedge
+from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
+from streamcal.kernels.score_index import ScoreIndex
 from streamcal.kernels.threshold_decomposition import (
     Cells,
     Guess,
@@ -632,3 +637,106 @@ def test_cells_refuse_what_does_not_fit():
     none = Cells(ends[:0], None, 0.0, 1.0, 0.1, 0.0)
     assert (none.n_open, len(none)) == (0, 0)
     assert Quantiles(y[:0], y[:0], ends[:0], 0.5, True).run(3) == 0
+
+
+# --- what must not get further than an error
+
+
+class Wrong(BetaCalibrator):
+    """Answers to batches with what it is told to."""
+
+    answers = np.empty(0)
+
+    def predict_learn_many(self, scores, y, w=None):
+        return self.answers
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [np.full(100_000, 0.5), np.full(3, 0.5), np.full((50, 2), 0.5), np.full(50, math.nan)],
+    ids=["more", "fewer", "rows", "NaN"],
+)
+def test_a_hedge_takes_one_number_for_each_score(answers):
+    hedged = HedgedCalibrator([Wrong(), PlattCalibrator()])
+    hedged._calibrators[0].answers = answers
+    with pytest.raises(ValueError, match="one number per score"):
+        hedged.predict_learn_many(np.linspace(0, 1, 50), np.ones(50))
+    assert hedged.n_learned == 0
+
+
+def test_a_hedge_that_calls_itself_says_so():
+    class Asking(BetaCalibrator):
+        def learn_one(self, score, y, w=1.0):
+            hedged.predict_one(score)
+
+    hedged = HedgedCalibrator([Asking()])
+    with pytest.raises(RuntimeError, match="same thread"):
+        hedged.learn_one(0.5, 1)
+    assert hedged.predict_one(0.5) == 0.5
+
+
+def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned():
+    platt, alone = (PlattCalibrator(calibeating=7)._platt for _ in range(2))
+    columns = np.array([[0.5, math.nan, 0.2, 0.3, 0.9], [1, 1, math.nan, 7, 0], [1, 1, 1, 1, 1.0]])
+    columns = np.hstack([columns, [[0.4, 0.4, 3.0], [1, 0, 1], [math.inf, math.nan, 1]]])
+    platt.predict_learn_many(*columns, np.empty(8))
+    for i in (0, 4):
+        alone.learn(*columns[:, i])
+    for mine, other in zip(platt.state(), alone.state(), strict=True):
+        assert_array_equal(mine, other)
+    assert math.isnan(platt.predict(math.nan))
+
+
+def test_no_python_runs_under_the_lock_of_a_staircase():
+    """A handler of signals that came in there and asked the same object would wait for good."""
+    regression = IsotonicCalibrator(window=50, max_scores=8, half_life=0.2)._regression
+    called = []
+    sys.setprofile(lambda _, event, what: called.append(event) if event == "call" else None)
+    for i in range(300):
+        regression.learn(i * 0.37 % 1.0, 1.0, 1.0)
+    sys.setprofile(None)
+    assert (regression.n_scores, called) == (8, [])
+    assert regression.n_merged > 0
+    regression.check()
+
+
+def test_columns_of_different_lengths_are_refused():
+    regression = IsotonicCalibrator()._regression
+    long, short = np.ones(9), np.ones(1)
+    for columns in ((long, short, short), (long, long, short)):
+        with pytest.raises(ValueError, match="as many"):
+            regression.predict_learn_many(*columns, False, np.empty((0, 3)))
+        with pytest.raises(ValueError, match="as many"):
+            pav.Stack.of(*columns)
+    for out in (np.empty((1, 3)), np.empty((9, 1))):
+        with pytest.raises(ValueError, match="shape"):
+            regression.bracket_many(long, False, out)
+        with pytest.raises(ValueError, match="shape"):
+            regression.predict_learn_many(long, long, long, False, out)
+    with pytest.raises(ValueError, match="as many"):
+        pav.blend(short, short, long)
+    with pytest.raises(ValueError, match="four"):
+        histogram.Cells.restore(1, 1.0, np.ones((3, 2)), 1.0)
+    with pytest.raises(ValueError, match="six"):
+        pav.Stack.restore(np.ones((3, 2)), 1.0, 1.0)
+
+
+@pytest.mark.parametrize("kind", [Hedge, IsotonicRegression, IsotonicExpert])
+def test_there_are_no_half_made_objects(kind):
+    with pytest.raises(TypeError):
+        kind.__new__(kind)
+
+
+def test_objects_of_nothing_are_refused():
+    with pytest.raises(TypeError):
+        IsotonicExpert(None)
+    with pytest.raises(ValueError, match="bin"):
+        histogram.Cells(0, 1.0)
+    with pytest.raises(AssertionError):
+        ScoreIndex().check()
+
+
+def test_a_staircase_takes_read_only_arrays_of_any_layout():
+    array = np.arange(6.0)
+    array.flags.writeable = False
+    assert Staircase(*(array[::2] for _ in range(5)))([1, 2]).tolist() == [1.0, 2.0]

@@ -184,6 +184,36 @@ def test_ranks_come_up_in_all_threads(model: Any) -> None:
     assert type(model).from_bytes(state).to_bytes() == state
 
 
+def test_what_is_learned_during_a_merge_is_kept() -> None:
+    calibrator = IsotonicCalibrator()
+    others = [IsotonicCalibrator() for _ in range(N_THREADS)]
+    for number, other in enumerate(others):
+        other.learn_many(*batch(number))
+
+    def learn_and_merge(number: int) -> None:
+        for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
+            calibrator.learn_one(score, label)
+        calibrator.merge(others[number])
+        calibrator.learn_many(*batch(number))
+
+    together(learn_and_merge)
+    Structure(calibrator).check()
+    assert calibrator.n_samples == 3 * N_THREADS * N_CALLS
+
+
+def test_weights_are_read_whole() -> None:
+    hedged = HedgedCalibrator()
+
+    def learn_or_look(number: int) -> None:
+        if number < 2:
+            hedged.learn_many(np.tile(batch(number)[0], 50), np.tile(batch(number)[1], 50))
+        for _ in range(500):
+            assert sum(hedged.weights.values()) == pytest.approx(1.0)
+            assert sum(hedged.share_weights.values()) == pytest.approx(1.0)
+
+    together(learn_or_look)
+
+
 def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> None:
     calibrator = HedgedCalibrator()
 

@@ -254,8 +254,8 @@ class IsotonicCalibrator(Calibrator):
         >>> calibrator.samples()
         (array([0.3, 0.4]), array([1., 2.]), array([1., 1.]))
         """
-        scores, sums, _ = self._regression.samples()
-        weights, totals = sums / self._regression.growth
+        scores, sums, _, growth = self._regression.samples()
+        weights, totals = sums / growth
         return scores, weights, totals
 
     def predict_one(self, score: float) -> float:
@@ -396,12 +396,12 @@ class IsotonicCalibrator(Calibrator):
         return self._walk(anchored=True)
 
     def _walk(self, anchored: bool) -> Staircase:
-        blocks, bounds = self._regression.walk(anchored)
+        blocks, bounds, growth = self._regression.walk(anchored)
         if not len(blocks):
             raise ValueError("`staircase` needs at least one learned sample, got none")
         lower, upper, weights, sums, centers = blocks.T
         values = self._loss.link((sums / weights).clip(*bounds))
-        weights = weights / self._regression.growth
+        weights = weights / growth
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 
     def snapshot(self) -> Snapshot:
@@ -435,7 +435,7 @@ class IsotonicCalibrator(Calibrator):
         if not isinstance(self._loss, losses.Log):
             raise ValueError(f"`corp` needs the log loss, got {self._loss}")
         stairs = self._walk(anchored=False)
-        scores, (weights, hits), _ = self._regression.samples()
+        scores, (weights, hits), _, _ = self._regression.samples()
         if scores[0] < 0.0 or scores[-1] > 1.0:
             raise ValueError(f"`corp` needs scores in [0, 1], got {scores[0]} to {scores[-1]}")
         with np.errstate(invalid="ignore"):  # 0 samples x infinite loss are no loss
@@ -477,15 +477,8 @@ class IsotonicCalibrator(Calibrator):
             raise ValueError(
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
-        scores, sums, counts = self._regression.samples()
-        more_scores, more_sums, more_counts = other._regression.samples()
-        more_sums *= self._regression.growth / other._regression.growth
-        every, inverse = np.unique(np.r_[scores, more_scores], return_inverse=True)
-        added = np.zeros((len(every), 2))
-        np.add.at(added, inverse, np.c_[sums, more_sums].T)
-        n = np.zeros(len(every), np.int64)
-        np.add.at(n, inverse, np.r_[counts, more_counts])
-        self._regression.load(every, np.ascontiguousarray(added.T), n, other.n_merged)
+        scores, sums, counts, growth = other._regression.samples()
+        self._regression.absorb(scores, sums, counts, growth, other.n_merged)
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)

@@ -292,7 +292,7 @@ def _rebuild(kind: type[Staircase], values: dict[str, Any]) -> Staircase:
 
 def frozen(values: ArrayLike) -> NDArray[np.float64]:
     """Return a read-only vector, a copy where the one given could still be written to."""
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(values, dtype=np.float64, order="C")
     if array.flags.writeable:
         array = array.copy()
         array.flags.writeable = False

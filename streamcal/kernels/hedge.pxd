@@ -3,7 +3,8 @@ cimport cython
 
 cdef class Hedge:
     cdef cython.pymutex lock
-    cdef readonly list experts
+    cdef unsigned long owner  # the thread that has the lock, 0 if none
+    cdef readonly tuple experts
     cdef readonly Py_ssize_t n_learned
     cdef double clip
     cdef double[::1] shares  # 0: weights under this share are kept as logarithms
@@ -13,6 +14,8 @@ cdef class Hedge:
     cdef double[::1] mixed  # weights of the experts in what is served
     cdef double[::1] answers
 
+    cdef int enter(self) except -1
+    cdef void leave(self) noexcept
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef void weigh(self, double *answers, double y, double power) noexcept nogil
     cdef void mix(self) noexcept nogil

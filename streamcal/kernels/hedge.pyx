@@ -15,8 +15,12 @@ rule mixes them::
 Without sharing a weight may fall below any float and still come back, so where α = 0 weights are
 kept as logarithms. An expert is a compiled one (`Expert`) or any object with ``predict_one`` and
 ``learn_one``.
+
+Experts of Python run while the hedge's lock is held. Should one of them, or a handler of signals
+that comes in there, call the same hedge, that raises: it would wait for itself.
 """
 
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.math cimport INFINITY, exp, log
 
 from streamcal.kernels.expert cimport Expert
@@ -44,9 +48,9 @@ cdef class Hedge:
         Answers count as if they were in [clip, 1 − clip].
     """
 
-    def __init__(self, experts, shares, prior, clip):
+    def __cinit__(self, experts, shares, prior, clip):
         n = len(experts)
-        self.experts = list(experts)
+        self.experts = tuple(experts)
         self.clip = clip
         self.shares = np.array(shares, dtype=np.float64)
         self.log_odds = np.zeros(len(shares))
@@ -56,6 +60,22 @@ cdef class Hedge:
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
 
+    cdef int enter(self) except -1:
+        """Take the lock; raise if this very thread has it."""
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        if self.owner == thread:
+            raise RuntimeError(
+                "a HedgedCalibrator must not be called while the same thread is inside one of its"
+                " calls, as from a signal handler or from one of its calibrators"
+            )
+        self.lock.acquire()
+        self.owner = thread
+        return 0
+
+    cdef void leave(self) noexcept:
+        self.owner = 0
+        self.lock.release()
+
     # ------------------------------------------------------------------ for Python
 
     def learn(self, double score, double y, double w, double step, served=None):
@@ -64,7 +84,8 @@ cdef class Hedge:
         The likelihoods are raised to the power ``step`` times the weight.
         """
         cdef Py_ssize_t i
-        with self.lock:
+        self.enter()
+        try:
             for i in range(self.answers.shape[0]):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
             for expert in self.experts:  # first those that may refuse the sample
@@ -75,38 +96,49 @@ cdef class Hedge:
                     (<Expert> expert).teach(score, y, w)
             self.weigh(&self.answers[0], y, step * w)
             self.n_learned += 1
+        finally:
+            self.leave()
 
     def predict(self, double score):
         """Return the mixture's answer; before anything is learned that is the score itself."""
         cdef Py_ssize_t i
         cdef double mean = 0.0
-        with self.lock:
+        self.enter()
+        try:
             if self.n_learned == 0:
                 return score
             for i in range(self.answers.shape[0]):
                 mean += self.mixed[i] * self.clipped(self.answer_of(i, score))
+        finally:
+            self.leave()
         return mean
 
     def serve(self, double score):
         """Return the mixture's answer, how many samples are learned, and the experts' answers."""
         cdef Py_ssize_t i
         cdef double mean = 0.0
-        with self.lock:
+        self.enter()
+        try:
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
                 mean += self.mixed[i] * self.clipped(answers[i])
             return (mean if self.n_learned else score), self.n_learned, tuple(answers)
+        finally:
+            self.leave()
 
     def predict_many(self, calibrators, scores):
         """Return the mixture's answers; the ``calibrators`` are those of the experts."""
         cdef Py_ssize_t i
-        with self.lock:
+        self.enter()
+        try:
             if self.n_learned == 0:
                 return np.array(scores)
             mixture = np.zeros(len(scores))
             for i in range(self.mixed.shape[0]):  # added one by one, as `predict` does
                 answers = calibrators[i].predict_many(scores)
                 mixture += self.mixed[i] * answers.clip(self.clip, 1.0 - self.clip)
+        finally:
+            self.leave()
         return mixture
 
     def run(self, calibrators, scores, y, w, double step):
@@ -119,9 +151,14 @@ cdef class Hedge:
         cdef const double[::1] labels = y, sample_weights = w
         cdef double[:, ::1] answers
         cdef Py_ssize_t t, i
-        with self.lock:
-            columns = [c.predict_learn_many(scores, y, w) for c in calibrators]
-            answers = np.ascontiguousarray(np.array(columns).T)
+        if not len(labels) == len(sample_weights) == len(scores):
+            raise ValueError("scores, labels and weights must be as many")
+        self.enter()
+        try:
+            answers = np.empty((len(scores), len(self.experts)))
+            for i, calibrator in enumerate(calibrators):
+                column = calibrator.predict_learn_many(scores, y, w)
+                np.asarray(answers)[:, i] = checked(column, out)
             with nogil:
                 for t in range(answers.shape[0]):
                     mixed_answers[t] = 0.0
@@ -131,6 +168,8 @@ cdef class Hedge:
             if self.n_learned == 0:
                 out[:1] = scores[:1]
             self.n_learned += len(scores)
+        finally:
+            self.leave()
         return out
 
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0:
@@ -221,11 +260,19 @@ cdef class Hedge:
 
     def served_weights(self):
         """Return the weights of the experts in what is served, shape ``(n_experts,)``."""
-        return np.array(self.mixed)
+        self.enter()
+        try:
+            return np.array(self.mixed)
+        finally:
+            self.leave()
 
     def share_weights(self):
         """Return the weights of the shares, shape ``(n_shares,)``."""
-        odds = np.exp(np.array(self.log_odds))
+        self.enter()
+        try:
+            odds = np.exp(np.array(self.log_odds))
+        finally:
+            self.leave()
         return odds / odds.sum()
 
     def state(self, calibrators=()):
@@ -233,9 +280,12 @@ cdef class Hedge:
 
         The first is samples learned, log odds, weights and mixed weights.
         """
-        with self.lock:
+        self.enter()
+        try:
             arrays = map(np.array, (self.log_odds, self.weights, self.mixed))
             return (self.n_learned, *arrays), [c.to_bytes() for c in calibrators]
+        finally:
+            self.leave()
 
     def restore(self, n_learned, log_odds, weights, mixed):
         """Take over what `state` returned."""
@@ -248,6 +298,13 @@ cdef class Hedge:
         settings = self.experts, np.array(self.shares), np.array(self.prior), self.clip
         state, _ = self.state()
         return restored, (settings, state)
+
+
+cdef object checked(object answers, object scores):
+    """Return the answers of an expert, which must be numbers, one for each score."""
+    if np.shape(answers) != np.shape(scores) or np.isnan(answers).any():
+        raise ValueError("`calibrators` must answer with one number per score, and not with NaN")
+    return answers
 
 
 cdef inline double log_likelihood(double p, double y) noexcept nogil:

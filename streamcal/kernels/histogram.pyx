@@ -49,6 +49,8 @@ cdef class Cells:
     cdef cython.pymutex lock
 
     def __cinit__(self, int n_bins, double rate):
+        if n_bins < 1:
+            raise ValueError(f"there must be at least one bin, got {n_bins}")
         self.most = CELLS_PER_BIN * <Py_ssize_t> n_bins
         self.n_bins, self.rate, self.growth = n_bins, rate, 1.0
         self.make_room(min(FIRST_CELLS, self.most))
@@ -60,6 +62,8 @@ cdef class Cells:
     def restore(int n_bins, double rate, const double[:, ::1] rows, double growth):
         """Return the cells with this `state`; there may not be more than fit."""
         cdef Cells cells = Cells(n_bins, rate)
+        if rows.shape[1] != 4:
+            raise ValueError(f"a cell must be four numbers, got {rows.shape[1]}")
         if len(rows) > cells.most:
             raise ValueError(f"there must be {cells.most} cells at most, got {len(rows)}")
         cells.make_room(len(rows))
@@ -73,6 +77,8 @@ cdef class Cells:
         cdef Py_ssize_t at
         cdef Cell *cell
         with self.lock:
+            if self.size == self.room and self.room < self.most:
+                self.make_room(min(2 * self.room, self.most))  # what follows cannot fail
             self.growth *= self.rate
             if self.growth > largest_growth:
                 self.shrink()
@@ -80,8 +86,6 @@ cdef class Cells:
             at = self.n_up_to(score) - 1
             if at < 0 or self.cells[at].score != score:
                 at += 1
-                if self.size == self.room and self.room < self.most:
-                    self.make_room(min(2 * self.room, self.most))
                 memmove(&self.cells[at + 1], &self.cells[at], (self.size - at) * sizeof(Cell))
                 self.cells[at] = Cell(score=score, weight=0.0, labels=0.0, scores=0.0)
                 self.size += 1

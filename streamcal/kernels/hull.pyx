@@ -88,15 +88,14 @@ cdef class Hull(ScoreIndex):
         cdef Slot *slot
         # Edges up to `kept` stay before the score, edges from `tail` on stay behind it.
         cdef int kept, tail, n_behind, i = 0, stop = chunk.size, n_made = 0
-        if score == -INFINITY:
-            hull.n = 0
-        tail = hull.n
+        cdef int n = 0 if score == -INFINITY else hull.n  # edges that are looked at
+        tail = n
         while tail > 0 and edges[tail - 1].first > score:
             tail -= 1
         kept = max(tail - 1, 0)
         if tail > 0:
             i = find_slot(chunk, edges[kept].first)
-        if tail < hull.n:
+        if tail < n:
             stop = find_slot(chunk, edges[tail].first)
         top.weight = 0.0
         if pool_all(&chunk.slots[i], stop - i, &top):
@@ -118,7 +117,7 @@ cdef class Hull(ScoreIndex):
                     top.sum += slot.sum
                 top.last = slot.score
                 i += 1
-            elif tail < hull.n:
+            elif tail < n:
                 e = &edges[tail]
                 if top.weight > 0.0 and e.sum * top.weight > top.sum * e.weight:
                     break
@@ -135,8 +134,8 @@ cdef class Hull(ScoreIndex):
         if top.weight > 0.0:
             made[n_made] = top
             n_made += 1
-        n_behind = hull.n - tail
-        self.set_edges(chunk, max(hull.n, kept + n_made + n_behind))
+        n_behind = n - tail
+        self.set_edges(chunk, max(n, kept + n_made + n_behind))
         edges = hull.edges
         memmove(&edges[kept + n_made], &edges[tail], n_behind * sizeof(Edge))
         memcpy(&edges[kept], made, n_made * sizeof(Edge))

@@ -34,8 +34,9 @@ cdef class IsotonicRegression(Hull):
     cdef Bracket bracket(self, double score, bint step) noexcept nogil
     cdef double value(self, double score, bint step) noexcept nogil
     cdef bint refuses(self, double score, double s, double w) noexcept nogil
+    cdef int check_whole(self) except -1 nogil
     cdef int start_change(self) except -1 nogil
-    cdef int hold(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts) except -1
+    cdef int absorb_slots(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts, double factor) except -1
     cdef tuple slots(self)
     cdef dict arrays(self)
     cdef object blocks(self, bint anchored)
@@ -48,7 +49,7 @@ cdef class IsotonicRegression(Hull):
     cdef void finish(self) noexcept nogil
     cdef int scale_down(self) except -1 nogil
     cdef int put(self, Slot *slot, double w, double s, int n) except -1 nogil
-    cdef int make_place(self) except -1 with gil
+    cdef int make_place(self) except -1 nogil
 
 
 cdef class IsotonicExpert(Expert):

@@ -12,12 +12,14 @@ The staircase itself is in `streamcal.kernels.hull`. This file adds what a strea
 * Bounds that labels must keep, and a bound on the number of scores.
 
 Bad input is refused before anything changes. Should memory run out in the middle of a change, the
-object refuses all further use.
+object refuses all further use. No code of Python runs while the lock is held: a handler of signals
+that came in there and asked the same object would wait for good.
 """
 
 from libc.math cimport INFINITY, NAN, fabs, nextafter
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memcpy
 
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport (
@@ -28,8 +30,6 @@ from streamcal.kernels.score_index cimport (
 )
 
 import numpy as np
-
-from streamcal.kernels.merging import nearest_pairs
 
 cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights, and statistics in size
 # Growth is scaled down from here; a score of less than VANISHED is then dropped.
@@ -72,7 +72,7 @@ cdef class IsotonicRegression(Hull):
         How many distinct scores are kept.
     """
 
-    def __init__(self, window, rate, prior, labels, means, max_scores):
+    def __cinit__(self, window, rate, prior, labels, means, max_scores):
         self.window = window
         self.rate = rate
         self.prior = prior
@@ -98,6 +98,7 @@ cdef class IsotonicRegression(Hull):
         """Return the mean at a score, linear between blocks unless ``step``; NaN if there is none.
         """
         with self.lock:
+            self.check_whole()
             return self.value(score, step)
 
     def predict_learn_many(
@@ -111,7 +112,11 @@ cdef class IsotonicRegression(Hull):
         cdef Py_ssize_t i
         cdef Bracket bracket
         cdef bint predicts = out.shape[0] > 0
+        check_lengths(scores, s, w)
+        if predicts:
+            check_rows(scores, out)
         with nogil, self.lock:
+            self.check_whole()
             for i in range(scores.shape[0]):
                 if predicts:
                     bracket = self.bracket(scores[i], step)
@@ -122,7 +127,9 @@ cdef class IsotonicRegression(Hull):
         """Write the means left and right of each score and the share of the way to ``out``."""
         cdef Py_ssize_t i
         cdef Bracket bracket
+        check_rows(scores, out)
         with nogil, self.lock:
+            self.check_whole()
             for i in range(scores.shape[0]):
                 bracket = self.bracket(scores[i], step)
                 out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
@@ -143,11 +150,13 @@ cdef class IsotonicRegression(Hull):
         cdef Edge *right
         cdef double start, stop
         bracket.low, bracket.high, bracket.share = NAN, NAN, 0.0
-        if not (-INFINITY < score < INFINITY) or self.n_scores == 0:
+        if not (-INFINITY < score < INFINITY):
             return bracket
         self.around(score, &left, &right)
         if left == NULL:
             left = right
+        if left == NULL:
+            return bracket
         bracket.low = bracket.high = min(max(left.sum / left.weight, self.floor), self.ceiling)
         if left == right or right == NULL or step:
             return bracket
@@ -170,10 +179,15 @@ cdef class IsotonicRegression(Hull):
             and -LARGEST <= s <= LARGEST
         )
 
-    cdef int start_change(self) except -1 nogil:
-        """Note that a change begins; refuse it where memory ran out in the middle of another."""
+    cdef int check_whole(self) except -1 nogil:
+        """Raise where memory ran out in the middle of a change."""
         if self.changing:
             return out_of_memory()
+        return 0
+
+    cdef int start_change(self) except -1 nogil:
+        """Note that a change begins which can't be undone half-way."""
+        self.check_whole()
         self.changing = True
         return 0
 
@@ -182,16 +196,17 @@ cdef class IsotonicRegression(Hull):
         cdef Queued oldest
         if self.refuses(score, s, w):
             return REFUSED
-        self.start_change()
+        self.check_whole()
         while self.growth * self.rate > _LARGEST_GROWTH:
             self.scale_down()
         if self.n_scores >= self.max_scores and self.find(score) == NULL:
             self.make_place()
-        self.growth *= self.rate
-        w *= self.growth
+        w *= self.growth * self.rate
         s *= w
         if self.window > 0:
             self.push(score, w, s)
+        self.start_change()
+        self.growth *= self.rate
         self.add(score, w, s)
         self.n_samples += 1
         if self.window > 0 and self.queue_size > self.window:
@@ -211,6 +226,7 @@ cdef class IsotonicRegression(Hull):
         cdef int64_t at
         if self.refuses(score, s, w):
             return REFUSED
+        self.check_whole()
         w *= self.growth
         s *= w
         slot = self.find(score)
@@ -319,53 +335,64 @@ cdef class IsotonicRegression(Hull):
         self.ceiling = min(max(self.ceiling, low), high)
 
     cdef int scale_down(self) except -1 nogil:
-        """Divide all weights by what they have grown to, exactly, and drop what has vanished."""
-        cdef int64_t n = self.n_scores, kept = 0, i
+        """Divide all weights by what they have grown to, exactly, and drop what has vanished.
+
+        Where memory runs out, nothing has changed.
+        """
+        cdef int64_t n = self.n_scores, kept = 0, n_samples = 0, i
         cdef Queued *queued
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         if slots == NULL:
-            out_of_memory()
-            return -1
-        self.copy_slots(slots)
-        self.n_samples = 0
-        for i in range(n):
-            slots[i].weight *= 1.0 / _LARGEST_GROWTH
-            slots[i].sum *= 1.0 / _LARGEST_GROWTH
-            if slots[i].weight >= VANISHED:
-                slots[kept] = slots[i]
-                self.n_samples += slots[i].n
-                kept += 1
+            return out_of_memory()
+        try:
+            self.copy_slots(slots)
+            for i in range(n):
+                slots[i].weight *= 1.0 / _LARGEST_GROWTH
+                slots[i].sum *= 1.0 / _LARGEST_GROWTH
+                if slots[i].weight >= VANISHED:
+                    slots[kept] = slots[i]
+                    n_samples += slots[i].n
+                    kept += 1
+            self.rebuild(slots, kept)
+        finally:
+            free(slots)
+        self.n_samples = n_samples
         self.growth /= _LARGEST_GROWTH
-        self.rebuild(slots, kept)
-        free(slots)
         for i in range(self.queue_size):
             queued = self.queued(i)
             queued.weight *= 1.0 / _LARGEST_GROWTH
             queued.sum *= 1.0 / _LARGEST_GROWTH
             if self.find(queued.score) == NULL:
                 queued.weight = queued.sum = 0.0
+        self.finish()
         return 0
 
-    cdef int make_place(self) except -1 with gil:
-        """Merge an eighth of the scores, or at least one, with their nearest neighbours."""
-        scores, sums, counts = self.slots()
-        gone, stays = nearest_pairs(scores, sums[0], max(1, self.max_scores // 8))
-        sums[:, stays] += sums[:, gone]
-        counts[stays] += counts[gone]
-        # Samples that wait in the window to be forgotten move with their scores.
-        old, new = scores[gone], scores[stays]
-        cdef int64_t i
-        cdef Py_ssize_t at
-        cdef Queued *queued
-        for i in range(self.queue_size):
-            queued = self.queued(i)
-            at = np.searchsorted(old, queued.score)
-            if at < len(old) and old[at] == queued.score:
-                queued.score = new[at]
-        self.n_merged += len(gone)
-        keep = np.ones(len(scores), np.bool_)
-        keep[gone] = False
-        return self.hold(scores[keep], np.ascontiguousarray(sums[:, keep]), counts[keep])
+    cdef int make_place(self) except -1 nogil:
+        """Merge an eighth of the scores, or at least one, with their nearest neighbours.
+
+        Where memory runs out, nothing has changed.
+        """
+        cdef int64_t n = self.n_scores, n_pairs, i
+        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
+        cdef Pair *pairs = <Pair *> malloc((n + 1) * sizeof(Pair))
+        if slots == NULL or pairs == NULL:
+            free(slots)
+            free(pairs)
+            return out_of_memory()
+        try:
+            self.copy_slots(slots)
+            n_pairs = nearest_pairs(slots, n, pairs, max(1, self.max_scores // 8))
+            n = merge_pairs(slots, n, pairs, n_pairs)
+            self.rebuild(slots, n)
+            self.n_merged += n_pairs
+            # Samples that wait in the window to be forgotten move with their scores.
+            for i in range(self.queue_size):
+                rename(self.queued(i), pairs, n_pairs)
+        finally:
+            free(slots)
+            free(pairs)
+        self.finish()
+        return 0
 
     # ------------------------------------------------------------------ what if
 
@@ -412,9 +439,11 @@ cdef class IsotonicRegression(Hull):
     # ------------------------------------------------------------------ all at once
 
     def samples(self):
-        """Return the distinct scores in order, their sums (W, S) as two rows, and their counts."""
+        """Return the distinct scores, their sums (W, S) as two rows, their counts, and the growth.
+        """
         with self.lock:
-            return self.slots()
+            self.check_whole()
+            return *self.slots(), self.growth
 
     cdef tuple slots(self):
         scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
@@ -446,51 +475,78 @@ cdef class IsotonicRegression(Hull):
         """
         cdef Py_ssize_t i
         with self.lock:
+            self.check_whole()
             if self.n_samples > 0 or self.queue_size > 0:
                 return False
-            self.hold(scores, sums, counts)
-            if self.window > 0:
-                for i in range(queue.shape[0]):
-                    self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+            try:
+                if self.window > 0:
+                    for i in range(queue.shape[0]):
+                        self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+                self.absorb_slots(scores, sums, counts, 1.0)
+            except MemoryError:
+                self.queue_size = 0
+                raise
         return True
 
-    def load(
+    def absorb(
         self,
         const double[::1] scores,
         const double[:, ::1] sums,
         const int64_t[::1] counts,
+        double growth,
         int64_t n_merged,
     ):
-        """Hold these scores, which ascend, instead; of too many, neighbours are merged."""
+        """Learn what `samples` of another one returned; of too many scores, some are merged."""
         with self.lock:
-            self.hold(scores, sums, counts)
+            self.check_whole()
+            self.absorb_slots(scores, sums, counts, self.growth / growth)
             self.n_merged += n_merged
             while self.n_scores > self.max_scores:
                 self.make_place()
 
-    cdef int hold(
-        self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts
+    cdef int absorb_slots(
+        self,
+        const double[::1] scores,
+        const double[:, ::1] sums,
+        const int64_t[::1] counts,
+        double factor,
     ) except -1:
-        """Hold these scores instead, in a balanced tree."""
-        cdef Py_ssize_t i, n = scores.shape[0]
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
+        """Add sums times ``factor`` to the slots of scores, which ascend, in a balanced tree."""
+        cdef int64_t n_own = self.n_scores, n_other = scores.shape[0], n = 0, own = 0, i
+        cdef Slot *slots = <Slot *> malloc((n_own + n_own + n_other + 1) * sizeof(Slot))
+        cdef Slot *held = slots + n_own + n_other
+        cdef Slot *slot
         if slots == NULL:
             raise MemoryError
         try:
-            self.n_samples = 0
-            for i in range(n):
-                slots[i].score, slots[i].n = scores[i], counts[i]
-                slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
-                self.n_samples += counts[i]
+            self.copy_slots(held)
+            for i in range(n_other):
+                while own < n_own and held[own].score < scores[i]:
+                    slots[n] = held[own]
+                    n, own = n + 1, own + 1
+                slot = &slots[n]
+                n += 1
+                slot.score, slot.n = scores[i], counts[i]
+                slot.weight, slot.sum = sums[0, i] * factor, sums[1, i] * factor
+                if own < n_own and held[own].score == slot.score:
+                    slot.weight += held[own].weight
+                    slot.sum += held[own].sum
+                    slot.n += held[own].n
+                    own += 1
+            memcpy(&slots[n], &held[own], (n_own - own) * sizeof(Slot))
+            n += n_own - own
             self.rebuild(slots, n)
         finally:
             free(slots)
+        for i in range(n_other):
+            self.n_samples += counts[i]
         self.finish()
         return 0
 
     def state(self):
         """Return all that `restore` takes: numbers and arrays by name."""
         with self.lock:
+            self.check_whole()
             return {"growth": self.growth, "n_merged": self.n_merged}, self.arrays()
 
     cdef dict arrays(self):
@@ -547,10 +603,8 @@ cdef class IsotonicRegression(Hull):
         cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
         cdef const int64_t[::1] lengths = arrays["lengths"]
         cdef Py_ssize_t i, n = scores.shape[0], n_edges = 0
-        cdef const int64_t *shape_at = &shape[0]
         cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
         cdef const double *ends = &bridges[0, 0] if bridges.shape[0] else NULL
-        cdef const Slot *slots_at
         cdef Chunk *chunk
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         if slots == NULL:
@@ -559,12 +613,12 @@ cdef class IsotonicRegression(Hull):
             for i in range(n):
                 slots[i].score, slots[i].n = scores[i], counts[i]
                 slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
-                self.n_samples += counts[i]
-            slots_at = slots
-            self.release_all()
-            self.root = self.grow(&shape_at, &keys_at, &slots_at)
+            self.grow(&shape[0], shape.shape[0], keys_at, slots)
         finally:
             free(slots)
+        self.start_change()
+        for i in range(n):
+            self.n_samples += counts[i]
         chunk = self.first
         while chunk != NULL and n > 0:
             n_edges += self.restore_chunk(chunk, &lengths[n_edges], &edges[n_edges, 0])
@@ -575,8 +629,10 @@ cdef class IsotonicRegression(Hull):
         if not restore_bridges(self.root, &ends):
             self.n_samples = 0
             self.clear()
+            self.changing = False
             return False
         self.finish()
+        self.changing = False
         return True
 
     def __reduce__(self):
@@ -591,15 +647,16 @@ cdef class IsotonicRegression(Hull):
         return restored, (settings, *self.state())
 
     def walk(self, bint anchored):
-        """Return the blocks in order, and between which numbers means lie.
+        """Return the blocks in order, between which numbers means lie, and the growth.
 
         A block is a row (first score, last score, W, S, center). If ``anchored``, the prior's
         weight is in W and S of the outermost blocks, whose outer ends are then infinite; else
         there is no prior.
         """
         with self.lock:
+            self.check_whole()
             bounds = (self.floor, self.ceiling) if anchored else (self.least, self.most)
-            return self.blocks(anchored), bounds
+            return self.blocks(anchored), bounds, self.growth
 
     cdef object blocks(self, bint anchored):
         blocks = np.empty((self.n_scores, 5))
@@ -658,7 +715,7 @@ cdef class IsotonicRegression(Hull):
 cdef class IsotonicExpert(Expert):
     """A regression of labels 0 and 1 as a hedge asks and teaches it."""
 
-    def __init__(self, IsotonicRegression regression):
+    def __cinit__(self, IsotonicRegression regression not None):
         self.regression = regression
 
     def __reduce__(self):
@@ -671,3 +728,124 @@ cdef class IsotonicExpert(Expert):
     cdef int teach(self, double score, double y, double w) except -1 nogil:
         self.regression.learn_sample(score, y, w)
         return 0
+
+
+# ---------------------------------------------------------------------- merging scores
+
+
+cdef struct Pair:
+    double gap  # half the distance: the distance itself may overflow
+    int64_t left  # row of the left score
+    double gone  # the score that leaves, and the one that takes it in
+    double stays
+
+
+cdef int by_gap(const void *a, const void *b) noexcept nogil:
+    """Order pairs by their gap, equal ones by their scores."""
+    cdef const Pair *p = <const Pair *> a
+    cdef const Pair *q = <const Pair *> b
+    return compare(p.gap, q.gap) or compare(<double> p.left, <double> q.left)
+
+
+cdef int by_score(const void *a, const void *b) noexcept nogil:
+    """Order pairs by their scores."""
+    return compare(<double> (<const Pair *> a).left, <double> (<const Pair *> b).left)
+
+
+cdef inline int compare(double a, double b) noexcept nogil:
+    return (a > b) - (a < b)
+
+
+cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) noexcept nogil:
+    """Find neighbours to merge, the nearest first, and write them in score order.
+
+    Return how many there are, ``most`` at most. No score is in two pairs, and the heavier score of
+    a pair stays.
+    """
+    cdef int64_t n_pairs = 0, i
+    cdef Pair *pair
+    cdef bint left_closer = False, right_closer
+    for i in range(n - 1):
+        pairs[n_pairs].gap, pairs[n_pairs].left = half_gap(&slots[i]), i
+        # Its gap must be smaller than those on both sides; of equal gaps every other one is.
+        right_closer = i < n - 2 and not (
+            pairs[n_pairs].gap < half_gap(&slots[i + 1])
+            or (pairs[n_pairs].gap == half_gap(&slots[i + 1]) and i % 2 == 0)
+        )
+        n_pairs += not left_closer and not right_closer
+        left_closer = i < n - 2 and not right_closer
+    if n_pairs > most:
+        qsort(pairs, n_pairs, sizeof(Pair), by_gap)
+        qsort(pairs, most, sizeof(Pair), by_score)
+        n_pairs = most
+    for i in range(n_pairs):
+        pair = &pairs[i]
+        pair.gone, pair.stays = slots[pair.left].score, slots[pair.left + 1].score
+        if slots[pair.left].weight >= slots[pair.left + 1].weight:
+            pair.gone, pair.stays = pair.stays, pair.gone
+    return n_pairs
+
+
+cdef inline double half_gap(Slot *slot) noexcept nogil:
+    """Return half the distance of a slot's score to the next one's."""
+    return 0.5 * slot[1].score - 0.5 * slot.score
+
+
+cdef int64_t merge_pairs(
+    Slot *slots, int64_t n, const Pair *pairs, int64_t n_pairs
+) noexcept nogil:
+    """Make one slot of each pair, and return how many slots are left."""
+    cdef int64_t kept = 0, pair = 0, i = 0
+    cdef Slot *left
+    cdef Slot *right
+    while i < n:
+        slots[kept] = slots[i]
+        if pair < n_pairs and pairs[pair].left == i:
+            left, right = &slots[kept], &slots[i + 1]
+            left.score = pairs[pair].stays
+            left.weight += right.weight
+            left.sum += right.sum
+            left.n += right.n
+            pair += 1
+            i += 1
+        kept += 1
+        i += 1
+    return kept
+
+
+cdef void rename(Queued *queued, const Pair *pairs, int64_t n_pairs) noexcept nogil:
+    """Move a queued sample whose score has gone to the one that took it in."""
+    cdef int64_t low = 0, high = n_pairs, middle
+    while low < high:
+        middle = (low + high) // 2
+        if max(pairs[middle].gone, pairs[middle].stays) < queued.score:
+            low = middle + 1
+        else:
+            high = middle
+    if low < n_pairs and pairs[low].gone == queued.score:
+        queued.score = pairs[low].stays
+
+
+# ---------------------------------------------------------------------- checks
+
+
+cdef int check_lengths(
+    const double[::1] scores, const double[::1] s, const double[::1] w
+) except -1:
+    """Raise unless there are as many statistics and weights as scores."""
+    if not scores.shape[0] == s.shape[0] == w.shape[0]:
+        raise ValueError(
+            "scores, statistics and weights must be as many,"
+            f" got {scores.shape[0]}, {s.shape[0]} and {w.shape[0]}"
+        )
+    return 0
+
+
+cdef int check_rows(const double[::1] scores, double[:, ::1] out) except -1:
+    """Raise unless there is a row of three for each score."""
+    if out.shape[0] != scores.shape[0] or out.shape[1] != 3:
+        raise ValueError(
+            f"`out` must have the shape ({scores.shape[0]}, 3),"
+            f" got ({out.shape[0]}, {out.shape[1]})"
+        )
+    return 0

@@ -114,6 +114,7 @@ cdef class Stack:
         """
         cdef Stack stack = Stack()
         cdef int order
+        check_lengths(x, w, s)
         with nogil:
             order = order_of(x)
             if order != UNSORTED:
@@ -143,6 +144,8 @@ cdef class Stack:
     def restore(const double[:, ::1] rows, double weight, double magnitude):
         """Return the stack with this `state`."""
         cdef Stack stack = Stack()
+        if rows.shape[1] != 6:
+            raise ValueError(f"a block must be six numbers, got {rows.shape[1]}")
         stack.resize(len(rows))
         if len(rows):
             memcpy(stack.blocks, &rows[0, 0], len(rows) * sizeof(Block))
@@ -174,6 +177,7 @@ cdef class Stack:
         cdef bint good
         cdef Py_ssize_t i
         cdef int order
+        check_lengths(x, w, s)
         with nogil, self.lock:
             weight, magnitude = self.total_weight, self.magnitude
             for i in range(len(x)):
@@ -313,6 +317,12 @@ cdef class Stack:
         self.blocks, self.room = <Block *> blocks, max(room, 1)
         return 0
 
+    cdef void give_back(self, Py_ssize_t room) noexcept nogil:
+        """Have room for as many blocks, no more, if the memory can be moved."""
+        cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
+        if blocks != NULL:
+            self.blocks, self.room = <Block *> blocks, max(room, 1)
+
     cdef Block top(self, Py_ssize_t *row) noexcept nogil:
         """Return the block that the open sample is in once it is pooled, and its row; -1 if empty."""
         cdef Block block
@@ -379,7 +389,7 @@ cdef class Stack:
             finally:
                 PyMem_RawFree(runs)
         if self.room > 2 * self.size:
-            self.resize(2 * self.size)
+            self.give_back(2 * self.size)
         return 0
 
     cdef int take_increasing(
@@ -422,6 +432,15 @@ cdef class Stack:
         blocks[row] = block
         self.size = row + 1
         return 0
+
+
+cdef int check_lengths(
+    const double[::1] x, const double[::1] w, const double[::1] s
+) except -1:
+    """Raise unless there are as many statistics, and weights if any, as scores."""
+    if len(s) != len(x) or (w is not None and len(w) != len(x)):
+        raise ValueError(f"statistics and weights must be as many as the {len(x)} scores")
+    return 0
 
 
 cdef Py_ssize_t join_ties(
@@ -508,6 +527,8 @@ cpdef double between(double x, double x0, double v0, double x1, double v1) noexc
 def blend(const double[::1] low, const double[::1] high, const double[::1] t):
     """Return the values at share ``t`` of the way from ``low`` to ``high``."""
     cdef Py_ssize_t i
+    if not len(low) == len(high) == len(t):
+        raise ValueError(f"`low` and `high` must be as many as `t`, got {len(low)}, {len(high)}")
     array = np.empty(len(t))
     cdef double[::1] out = array
     with nogil:

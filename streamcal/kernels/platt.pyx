@@ -6,7 +6,7 @@ that leaves the disc of the parameters, the nearest point of the disc in the met
 curvature (Gupta & Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport hypot, log
+from libc.math cimport INFINITY, hypot, log
 from libc.stdlib cimport calloc, free
 
 from streamcal.kernels.newton cimport sigmoid
@@ -22,6 +22,11 @@ cdef inline double log_odds(double p, double clip) noexcept nogil:
     return log(p / (1.0 - p))
 
 
+cdef inline bint is_sample(double p, double y, double w) noexcept nogil:
+    """Return whether this can be learned: another thread may write to the arrays of a batch."""
+    return 0.0 <= p <= 1.0 and 0.0 <= y <= 1.0 and 0.0 < w < INFINITY
+
+
 def restored(settings, numbers, bins):
     """Return the object that was pickled."""
     platt = Platt(*settings)
@@ -32,14 +37,13 @@ def restored(settings, numbers, bins):
 cdef class Platt(Expert):
     """A logistic map of the log odds, learned sample by sample."""
 
-    def __init__(self, gamma, prior, radius, clip, fade, n_bins):
+    def __cinit__(self, gamma, prior, radius, clip, fade, n_bins):
         self.gamma, self.prior, self.radius = gamma, prior, radius
         self.clip, self.fade = clip, fade
         self.slope, self.intercept = 1.0, 0.0
         self.aa = self.bb = prior
         self.n_bins = n_bins
         if n_bins:
-            free(self.bins)
             self.bins = <Bin *> calloc(n_bins, sizeof(Bin))
             if self.bins == NULL:
                 raise MemoryError
@@ -72,10 +76,13 @@ cdef class Platt(Expert):
     ):
         """Predict, then learn each sample."""
         cdef Py_ssize_t i
+        cdef double score, label, weight
         with nogil, self.lock:
             for i in range(scores.shape[0]):
-                out[i] = self.answer(scores[i])
-                self.teach(scores[i], y[i], w[i])
+                score, label, weight = scores[i], y[i], w[i]
+                out[i] = self.answer(score)
+                if is_sample(score, label, weight):
+                    self.teach(score, label, weight)
 
     def state(self):
         """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
@@ -99,7 +106,7 @@ cdef class Platt(Expert):
         return restored, (settings, *self.state())
 
     cdef inline Bin *bin_of(self, double q) noexcept nogil:
-        return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1)]
+        return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1) if q > 0.0 else 0]
 
     cdef double answer(self, double score) noexcept nogil:
         cdef double q

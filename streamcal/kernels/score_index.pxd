@@ -29,6 +29,14 @@ cdef struct Chunk:
     int room
 
 
+cdef struct Content:  # what an index holds, its queue aside
+    Node *root
+    Chunk *first
+    Chunk *last
+    int64_t n_scores
+    int64_t n_chunks
+
+
 cdef struct Queued:
     double score
     double weight
@@ -68,10 +76,14 @@ cdef class ScoreIndex:
     cdef int refold(self, Chunk *chunk) except -1 nogil
     cdef void mark(self, Node *child) noexcept nogil
     cdef void fold_dirty(self) noexcept nogil
-    cdef int rebuild(self, Slot *slots, int64_t n) except -1 nogil
+    cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil
     cdef void copy_slots(self, Slot *out) noexcept nogil
-    cdef Node *grow(self, const int64_t **shape, const double **keys, const Slot **slots) except NULL nogil
-    cdef void append(self, Chunk *chunk) noexcept nogil
+    cdef int grow(self, const int64_t *shape, int64_t n_parts, const double *keys, const Slot *slots) except -1 nogil
+    cdef int append(self, const Slot *slots, int n) except -1 nogil
+    cdef int make_nodes(self, Node **spare, int64_t n) except -1 nogil
+    cdef Content set_aside(self) noexcept nogil
+    cdef void put_back(self, Content held) noexcept nogil
+    cdef void conclude(self, Content held, bint done) noexcept nogil
 
     cdef int push(self, double score, double w, double s) except -1 nogil
     cdef Queued pop(self) noexcept nogil
@@ -91,7 +103,6 @@ cdef class ScoreIndex:
     cdef void rebalance(self, Node *node) noexcept nogil
     cdef Node *rotate_left(self, Node *node) noexcept nogil
     cdef Node *rotate_right(self, Node *node) noexcept nogil
-    cdef Node *build(self, Slot *slots, int64_t n, int64_t n_chunks, int64_t start, int64_t stop) except NULL nogil
 
 
 cdef enum:

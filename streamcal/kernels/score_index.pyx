@@ -58,7 +58,7 @@ cdef class ScoreIndex:
         """Return how many bytes this object and all it owns take."""
         cdef size_t n = (<object> type(self)).__basicsize__
         cdef Chunk *chunk = self.first
-        n += (self.n_chunks - 1) * self.node_bytes + self.n_chunks * self.chunk_bytes
+        n += max(self.n_chunks - 1, 0) * self.node_bytes + self.n_chunks * self.chunk_bytes
         while chunk != NULL:
             n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
             chunk = chunk.next
@@ -71,6 +71,7 @@ cdef class ScoreIndex:
         cdef double last = -INFINITY
         cdef int64_t n_scores = 0, n_chunks = 0
         cdef int i
+        ensure(self.root != NULL, "there is no tree")
         ensure(self.root.parent == NULL, "the root has a parent")
         check_node(self.root, -INFINITY, INFINITY)
         while chunk != NULL:
@@ -112,12 +113,7 @@ cdef class ScoreIndex:
 
     cdef int clear(self) except -1 nogil:
         """Make an empty index: one empty chunk is the root."""
-        cdef Chunk *chunk = self.make_chunk(0)
-        self.release_all()
-        self.root = &chunk.node
-        self.first = self.last = chunk
-        self.n_chunks = 1
-        return 0
+        return self.rebuild(NULL, 0)
 
     cdef void release_all(self) noexcept nogil:
         """Free all nodes and chunks."""
@@ -473,48 +469,62 @@ cdef class ScoreIndex:
             out += chunk.size
             chunk = chunk.next
 
-    cdef int rebuild(self, Slot *slots, int64_t n) except -1 nogil:
+    cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil:
         """Hold these slots, sorted by score, instead, in a balanced tree; O(n)."""
+        cdef Content held = self.set_aside()
         cdef Chunk *chunk
-        cdef int64_t n_chunks = max(1, (n + FILL - 1) // FILL)
-        self.clear()
-        if n == 0:
-            return 0
-        self.release_all()
-        self.root = self.build(slots, n, n_chunks, 0, n_chunks)
-        chunk = self.first
-        while chunk != NULL:
-            self.refold(chunk)
-            chunk = chunk.next
+        cdef Node *spare = NULL
+        cdef int64_t n_chunks = max(1, (n + FILL - 1) // FILL), i, start
+        cdef bint done = False
+        try:
+            for i in range(n_chunks):
+                start = i * n // n_chunks
+                self.append(&slots[start], <int> ((i + 1) * n // n_chunks - start))
+            self.make_nodes(&spare, n_chunks - 1)
+            chunk = self.first
+            self.root = balanced(&chunk, &spare, n_chunks)
+            chunk = self.first if n > 0 else NULL
+            while chunk != NULL:
+                self.refold(chunk)
+                chunk = chunk.next
+            done = True
+        finally:
+            self.conclude(held, done)
         self.fold_dirty()
         return 0
 
-    cdef Node *build(
-        self, Slot *slots, int64_t n, int64_t n_chunks, int64_t start, int64_t stop
-    ) except NULL nogil:
-        """Return a balanced tree of chunks ``start`` to ``stop - 1``, which share out the slots."""
-        cdef Node *node
+    cdef int grow(
+        self,
+        const int64_t *shape,
+        int64_t n_parts,
+        const double *keys,
+        const Slot *slots,
+    ) except -1 nogil:
+        """Hold these slots in the tree that `copy_tree` wrote instead; nothing is folded."""
+        cdef Content held = self.set_aside()
         cdef Chunk *chunk
-        cdef int64_t middle, begin, end
-        if stop - start == 1:
-            begin, end = start * n // n_chunks, stop * n // n_chunks
-            chunk = self.make_chunk(<int> (end - begin))
-            memcpy(chunk.slots, &slots[begin], (end - begin) * sizeof(Slot))
-            chunk.size = <int> (end - begin)
-            self.append(chunk)
-            return &chunk.node
-        middle = (start + stop) // 2
-        node = self.make_node()
-        node.left = self.build(slots, n, n_chunks, start, middle)
-        node.right = self.build(slots, n, n_chunks, middle, stop)
-        node.left.parent = node.right.parent = node
-        node.key = slots[middle * n // n_chunks].score
-        node.leaves = <int> (stop - start)
-        node.dirty = NEW
-        return node
+        cdef Node *spare = NULL
+        cdef int64_t i
+        cdef bint done = False
+        try:
+            for i in range(n_parts):
+                if shape[i] != INNER:
+                    self.append(slots, <int> shape[i])
+                    slots += shape[i]
+            self.make_nodes(&spare, self.n_chunks - 1)
+            chunk = self.first
+            self.root = grown(&shape, &keys, &chunk, &spare)
+            done = True
+        finally:
+            self.conclude(held, done)
+        return 0
 
-    cdef void append(self, Chunk *chunk) noexcept nogil:
-        """Put a chunk behind the last one; the tree is the caller's."""
+    cdef int append(self, const Slot *slots, int n) except -1 nogil:
+        """Put a chunk of these slots behind the last one; the tree is the caller's."""
+        cdef Chunk *chunk = self.make_chunk(n)
+        if n > 0:  # an empty chunk has no slots to copy to
+            memcpy(chunk.slots, slots, n * sizeof(Slot))
+        chunk.size = n
         chunk.previous = self.last
         if self.last == NULL:
             self.first = chunk
@@ -522,32 +532,52 @@ cdef class ScoreIndex:
             self.last.next = chunk
         self.last = chunk
         self.n_chunks += 1
-        self.n_scores += chunk.size
+        self.n_scores += n
+        return 0
 
-    cdef Node *grow(
-        self, const int64_t **shape, const double **keys, const Slot **slots
-    ) except NULL nogil:
-        """Return the tree that `copy_tree` wrote, filled with slots; nothing is folded."""
+    cdef int make_nodes(self, Node **spare, int64_t n) except -1 nogil:
+        """Make a list of ``n`` nodes, linked by ``parent``; all or none."""
+        cdef int64_t i
         cdef Node *node
-        cdef Chunk *chunk
-        cdef int size = <int> shape[0][0]
-        shape[0] += 1
-        if size != INNER:
-            chunk = self.make_chunk(size)
-            if size > 0:  # an empty chunk has no slots to copy to
-                memcpy(chunk.slots, slots[0], size * sizeof(Slot))
-            chunk.size = size
-            slots[0] += size
-            self.append(chunk)
-            return &chunk.node
-        node = self.make_node()
-        node.key = keys[0][0]
-        keys[0] += 1
-        node.left = self.grow(shape, keys, slots)
-        node.right = self.grow(shape, keys, slots)
-        node.left.parent = node.right.parent = node
-        node.leaves = node.left.leaves + node.right.leaves
-        return node
+        for i in range(n):
+            node = <Node *> calloc(1, self.node_bytes)
+            if node == NULL:
+                while spare[0] != NULL:
+                    take(spare, &node)
+                    free(node)
+                return out_of_memory()
+            node.parent = spare[0]
+            spare[0] = node
+        return 0
+
+    cdef Content set_aside(self) noexcept nogil:
+        """Take out the tree and all chunks, and return them."""
+        cdef Content held = Content(
+            root=self.root,
+            first=self.first,
+            last=self.last,
+            n_scores=self.n_scores,
+            n_chunks=self.n_chunks,
+        )
+        self.root = NULL
+        self.first = self.last = NULL
+        self.n_scores = self.n_chunks = 0
+        return held
+
+    cdef void conclude(self, Content held, bint done) noexcept nogil:
+        """Free what was set aside if its successor is ``done``, else put it back."""
+        cdef Content stays = self.set_aside()
+        if not done:
+            held, stays = stays, held
+        self.put_back(held)
+        self.release_all()
+        self.put_back(stays)
+
+    cdef void put_back(self, Content held) noexcept nogil:
+        """Hold what `set_aside` returned."""
+        self.root = held.root
+        self.first, self.last = held.first, held.last
+        self.n_scores, self.n_chunks = held.n_scores, held.n_chunks
 
     # ------------------------------------------------------------------ the window's queue
 
@@ -613,6 +643,52 @@ cdef void free_nodes(Node *node) noexcept nogil:
         free_nodes(node.left)
         free_nodes(node.right)
         free(node)
+
+
+cdef void take(Node **spare, Node **node) noexcept nogil:
+    """Take a node from a list that `make_nodes` made."""
+    node[0] = spare[0]
+    spare[0] = node[0].parent
+
+
+cdef Node *balanced(Chunk **next, Node **spare, int64_t n) noexcept nogil:
+    """Return a balanced tree of the next ``n`` chunks, made of spare nodes; all is to be folded."""
+    cdef Chunk *chunk = next[0]
+    cdef Node *node
+    if n == 1:
+        next[0] = chunk.next
+        return &chunk.node
+    take(spare, &node)
+    node.left = balanced(next, spare, n // 2)
+    node.key = next[0].slots[0].score
+    node.right = balanced(next, spare, n - n // 2)
+    node.parent = NULL
+    node.left.parent = node.right.parent = node
+    node.leaves = <int> n
+    node.dirty = NEW
+    return node
+
+
+cdef Node *grown(
+    const int64_t **shape, const double **keys, Chunk **next, Node **spare
+) noexcept nogil:
+    """Return the tree that `copy_tree` wrote, made of the next chunks and of spare nodes."""
+    cdef Chunk *chunk = next[0]
+    cdef Node *node
+    cdef int64_t part = shape[0][0]
+    shape[0] += 1
+    if part != INNER:
+        next[0] = chunk.next
+        return &chunk.node
+    take(spare, &node)
+    node.key = keys[0][0]
+    keys[0] += 1
+    node.left = grown(shape, keys, next, spare)
+    node.right = grown(shape, keys, next, spare)
+    node.parent = NULL
+    node.left.parent = node.right.parent = node
+    node.leaves = node.left.leaves + node.right.leaves
+    return node
 
 
 cdef void set_key_behind(Chunk *chunk, double key) noexcept nogil:
