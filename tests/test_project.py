@@ -33,8 +33,8 @@ LAYERS = [
     {"keyed"},
     {"engine"},
     {"plot"},
-    {"tables", "demo", "report", "spark"},
-    {"cli", "commands", "resume"},
+    {"tables", "report", "spark"},
+    {"cli"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 

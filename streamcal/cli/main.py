@@ -1,4 +1,4 @@
-"""The console script ``streamcal``; its commands are in `streamcal.commands`."""
+"""The entry point of the console script ``streamcal``."""
 
 import contextlib
 import os
@@ -8,24 +8,9 @@ from importlib.util import find_spec
 _NEEDED = ("typer", "rich", "pyarrow", "matplotlib", "bokeh")
 
 
-def _stand_in() -> None:
-    """Put something in the place of standard streams that are closed.
-
-    The next files to be opened would get their numbers, and whatever is printed would go there.
-    What stands in fails as a closed stream does: the input can't be read, nor the outputs written.
-    """
-    for number, flag in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, flag)  # gets the lowest number that is free
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (nobody hears what is said)
-
-
 def main() -> None:
-    """Run the command line, or say which extra it needs and exit with status 1."""
-    _stand_in()
+    """Run the command line, or say which packages it lacks and exit with status 1."""
+    _replace_closed_streams()
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         print(
@@ -34,7 +19,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(1)
-    from streamcal.commands import app
+    from streamcal.cli.app import app
 
     status = 0
     try:
@@ -45,11 +30,23 @@ def main() -> None:
         with contextlib.suppress(OSError, ValueError):
             if stream is not None:
                 stream.flush()
-    # A thread of pyarrow that lets go of a Python file while the interpreter shuts down aborts the
-    # process, with status 134 after all the work is done (apache/arrow#34314). So it is not shut
-    # down: every file is closed by now.
+    # If a thread of pyarrow releases a Python file while the interpreter shuts down, the process
+    # aborts with status 134 although all work is done (apache/arrow#34314). All files are closed
+    # here, so the process ends without that shutdown.
     os._exit(status)
 
 
-if __name__ == "__main__":
-    main()
+def _replace_closed_streams() -> None:
+    """Open the null device in the place of each standard stream that is closed.
+
+    Otherwise the next files that are opened get the numbers of these streams, and receive what is
+    printed. The null device is opened the wrong way round, so that reading the input and writing
+    the outputs still fail as with a closed stream.
+    """
+    for number, flag in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flag)  # gets the lowest free number, which is this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (messages are discarded)
