@@ -122,6 +122,15 @@ def test_import_is_light():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_command_line_starts_light():
+    heavy = sorted(HEAVY | (OPTIONAL - {"typer"}) | {"sqlite3", "streamcal.losses"})
+    code = (
+        f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_optional_packages_load_only_when_used():
     code = (
         "import sys, streamcal\n"

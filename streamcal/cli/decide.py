@@ -25,6 +25,7 @@ from streamcal.cli.summary import print_skipped
 
 if TYPE_CHECKING:
     from streamcal.decision import Decision, Metric
+    from streamcal.tables import Output, Reader
 
 EXAMPLES = (
     "streamcal decide scores.csv --prob p --metric f1 --out decided.csv",
@@ -76,27 +77,40 @@ def decide(
         if plot is not None:
             check_drawable(plot)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
-    reader, again = RowReader(columns, on_error), RowReader(columns, on_error)
-    n_written = 0
-    with data_errors(table, output, lambda: n_written):
-        with tables.open_table(table, reader.names, new=column, format=kind) as source:
+    reader, writing = RowReader(columns, on_error), _Writing(RowReader(columns, on_error))
+
+    def open_table() -> "Reader":
+        return tables.open_table(table, reader.names, new=column, format=kind)
+
+    with data_errors(table, output, lambda: writing.n_written):
+        with open_table() as source:
             values = _columns_of(reader.iterate(source), len(columns))
         decision = maximize(values[0], goal)
-        with (
-            tables.open_table(table, again.names, new=column, format=kind) as source,
-            output,
-            source.writer(output) as writer,
-        ):
-            for rows in again.iterate(source):
-                end = n_written + len(rows.values[0])
-                chosen = decision.labels[n_written:end].astype(np.float64)
-                writer.write(rows.chunk, chosen, rows.keep)
-                n_written = end
+        with open_table() as source, output:
+            writing.write(source, output, decision.labels)
         _print_decision(reader, decision, metric)
         if label is not None:
             _print_reached(goal, metric, decision.labels, values[1])
         if plot is not None:
             _draw(plot, values[0], metric)
+
+
+class _Writing:
+    """The second reading of the table, with a decision for each row."""
+
+    def __init__(self, reader: RowReader) -> None:
+        self.reader = reader
+        self.n_written = 0
+
+    def write(self, source: "Reader", output: "Output", decisions: NDArray[np.bool_]) -> None:
+        """Write all rows."""
+        with source.writer(output) as writer:
+            for rows in self.reader.iterate(source):
+                end = self.n_written + len(rows.values[0])
+                writer.write(
+                    rows.chunk, decisions[self.n_written : end].astype(np.float64), rows.keep
+                )
+                self.n_written = end
 
 
 def _columns_of(parts: Iterator[Rows], n_columns: int) -> list[Vector]:

@@ -1,7 +1,7 @@
 """``streamcal thresholds``: the thresholds that cut a score into ordinal labels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -66,7 +66,7 @@ def thresholds(
     number of thresholds that are not above it. Their loss is printed on standard error.
     """
     from streamcal import tables
-    from streamcal.ordinal import close_jobs, optimal_thresholds
+    from streamcal.ordinal import optimal_thresholds
 
     with usage_errors():
         check_exists(table)
@@ -80,21 +80,16 @@ def thresholds(
     with data_errors(table):
         tables.standard_output()  # fails now rather than after all the work
         scores, labels, weights = _read(table, kind, reader)
-        try:
-            found = optimal_thresholds(
-                scores,
-                labels,
-                n_labels,
-                loss=loss,
-                w=None if weight is None else weights,
-                class_weight="balanced" if balanced else None,
-                method=method,
-                n_jobs=jobs,
-            )
-        except ValueError as error:
-            raise tables.TableError(str(error)) from None
-        finally:
-            close_jobs()
+        found = _find(
+            scores,
+            labels,
+            n_labels,
+            loss=loss,
+            w=None if weight is None else weights,
+            class_weight="balanced" if balanced else None,
+            method=method,
+            n_jobs=jobs,
+        )
         for threshold in found.thresholds.tolist():
             typer.echo(threshold)
         print_skipped(reader)
@@ -120,6 +115,19 @@ def _read(table: Path, kind: str, reader: RowReader) -> tuple[Vector, Vector, Ve
     if not len(scores):
         raise tables.TableError("has no labelled rows: there is nothing to cut")
     return scores, labels, weights
+
+
+def _find(*samples: Any, **settings: Any) -> "Thresholds":
+    """Return the thresholds; what is wrong with the samples is wrong with the table."""
+    from streamcal.ordinal import close_jobs, optimal_thresholds
+    from streamcal.tables import TableError
+
+    try:
+        return optimal_thresholds(*samples, **settings)
+    except ValueError as error:
+        raise TableError(str(error)) from None
+    finally:
+        close_jobs()
 
 
 def _print_loss(found: "Thresholds", n_rows: int, loss: str, balanced: bool, weight: float) -> None:
