@@ -90,7 +90,7 @@ PARTS = {
     "spark": "Spark",
 }
 # Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "commands", "demo", "kernels", "report", "resume"}
+INTERNAL = {"cli", "kernels", "report"}
 
 
 def exported(module: ModuleType) -> list[str]:

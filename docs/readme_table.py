@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from streamcal import demo
+from streamcal.cli import experiment
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 MARKERS = re.compile(r"(?<=<!-- demo-table -->\n).*?(?=<!-- /demo-table -->)", re.DOTALL)
@@ -11,7 +11,7 @@ MARKERS = re.compile(r"(?<=<!-- demo-table -->\n).*?(?=<!-- /demo-table -->)", r
 
 def main() -> None:
     """Run the experiment and replace what stands between the markers."""
-    table = demo.table_markdown(demo.run())
+    table = experiment.table_markdown(experiment.run())
     text, found = MARKERS.subn(lambda _: f"{table.strip()}\n", README.read_text(encoding="utf-8"))
     if found != 1:
         raise SystemExit(f"{README} must have one pair of demo-table markers, got {found}")

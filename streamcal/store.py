@@ -57,6 +57,7 @@ _BEGINNINGS = {
 _BESIDE = tuple(_BEGINNINGS)
 _PARTIAL = ".partial"  # what a database is called until it is whole
 _LOCK = "-lock"
+# All that may follow the name of a store in the name of another of its files.
 _ENDINGS = tuple(of + rest for of in ("", _LOCK, _PARTIAL) for rest in ("", *_BESIDE))[1:]
 
 
@@ -575,6 +576,18 @@ def is_store(path: Path) -> bool:
             return file.read(16) == _SQLITE
     except OSError:
         return False
+
+
+def files_of_store(path: Path) -> list[Path]:
+    """Return the names of all files that a store may use, whether they exist or not.
+
+    Examples
+    --------
+    >>> [file.name for file in files_of_store(Path("run.db"))][:3]
+    ['run.db', 'run.db-wal', 'run.db-shm']
+    """
+    bases = dict.fromkeys([path, Path(os.path.realpath(path))])  # SQLite follows links
+    return [base.with_name(base.name + ending) for base in bases for ending in ("", *_ENDINGS)]
 
 
 def _connect(path: Path, read_only: bool, still: bool = False) -> sqlite3.Connection:

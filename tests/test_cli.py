@@ -22,15 +22,23 @@ from river import metrics
 from typer.testing import CliRunner
 
 import streamcal
-from streamcal import cli, commands, losses, tables
+from streamcal import cli, losses, tables
 from streamcal.calibration import IsotonicCalibrator
+from streamcal.cli import calibrate as calibrating
+from streamcal.cli import main
+from streamcal.cli.app import app
+from streamcal.cli.console import progress
+from streamcal.cli.demo import demo
+from streamcal.cli.rows import Rows, group_rows
+from streamcal.cli.sample import UniformSample
+from streamcal.cli.thresholds import thresholds
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def run(*arguments, status=0, **options):
     """Run a command in this process; a traceback fails the test."""
-    result = CliRunner().invoke(commands.app, list(map(str, arguments)), **options)
+    result = CliRunner().invoke(app, list(map(str, arguments)), **options)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == status, result.output
@@ -104,7 +112,7 @@ def test_options_reach_the_calibrator(scores_csv, sample, options, parameters):
 
 
 def test_defaults_are_the_calibrator_s(scores_csv):
-    mine = inspect.signature(commands.calibrate).parameters
+    mine = inspect.signature(calibrating.calibrate).parameters
     theirs = dict(inspect.signature(IsotonicCalibrator).parameters)
     del theirs["output"]  # a table has one value a row, that of the map
     for name, parameter in theirs.items():
@@ -285,24 +293,22 @@ def test_summary_of_margins_and_of_other_losses(tmp_path):
     assert "->" not in calibrate(path).stderr
 
 
-def test_report_draws_before_and_after(scores_csv, tmp_path):
-    report = tmp_path / "report.png"
-    result = calibrate(scores_csv, "--out", tmp_path / "out.csv", "--report", report)
-    assert report.read_bytes().startswith(PNG)
-    assert "report.png: drawn from 60 rows" in result.stderr
+def test_plot_draws_before_and_after(scores_csv, tmp_path):
+    picture = tmp_path / "reliability.png"
+    result = calibrate(scores_csv, "--out", tmp_path / "out.csv", "--plot", picture)
+    assert picture.read_bytes().startswith(PNG)
+    assert "reliability.png: drawn from 60 rows" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("body", "curves"), [("0.5,1\n0.2,0\n", ["p", "calibrated"]), ("5,1\n2,0\n", ["calibrated"])]
 )
-def test_report_draws_raw_scores_only_if_they_are_probabilities(
-    tmp_path, monkeypatch, body, curves
-):
+def test_plot_draws_raw_scores_only_if_they_are_probabilities(tmp_path, monkeypatch, body, curves):
     path = tmp_path / "in.csv"
     path.write_text("p,y\n" + body)
     drawn = []
-    monkeypatch.setattr(commands, "_draw", lambda *arguments: drawn.append(arguments))
-    calibrate(path, "--report", tmp_path / "r.png")
+    monkeypatch.setattr(calibrating, "draw_reliability", lambda *arguments: drawn.append(arguments))
+    calibrate(path, "--plot", tmp_path / "r.png")
     ((_, labels, values, seen),) = drawn
     assert list(values) == curves
     assert labels.tolist() == [1.0, 0.0]
@@ -312,22 +318,22 @@ def test_report_draws_raw_scores_only_if_they_are_probabilities(
 @pytest.mark.parametrize(
     ("body", "message"), [("0.5,0.5\n", "neither 0 nor 1"), ("0.5,\n", "no row has a label")]
 )
-def test_report_that_can_not_be_drawn_leaves_the_output_whole(tmp_path, body, message):
+def test_plot_that_can_not_be_drawn_leaves_the_output_whole(tmp_path, body, message):
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_text("p,y\n" + body)
-    result = calibrate(path, "--out", out, "--report", tmp_path / "r.png", status=1)
+    result = calibrate(path, "--out", out, "--plot", tmp_path / "r.png", status=1)
     assert message in result.stderr
     assert "incomplete" not in result.stderr
     assert out.exists()
 
 
 def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
-    sample = commands._Sample(1, capacity=1000)
+    sample = UniformSample(1, capacity=1000)
     for start in range(0, 20_000, 100):
         sample.add(np.arange(start, start + 100.0)[:, None])
         assert sum(map(len, sample._parts)) <= 1250
     (rows,) = sample.rows().T
-    assert sample.seen == 20_000
+    assert sample.n_seen == 20_000
     assert len(np.unique(rows)) == 1000
     assert (np.diff(rows) > 0).all()
     counts, _ = np.histogram(rows, bins=10, range=(0, 20_000))
@@ -343,7 +349,7 @@ def test_progress_is_shown_to_a_person_only(scores_csv, monkeypatch):
         monkeypatch.setattr(sys, "stderr", stream)
         with (
             tables.open_table(scores_csv, []) as source,
-            commands._progress(source, "calibrating") as show,
+            progress(source, "calibrating") as show,
         ):
             list(source)
             show()
@@ -507,9 +513,9 @@ def test_interrupted(scores_csv, tmp_path, monkeypatch):
     [
         (["--window", "0"], "`window` must be a positive int or None, got 0"),
         (["--loss", "brier"], "`loss` must be one of 'squared'"),
-        (["--report", "r.gif"], "a picture must end in .png, .pdf, .svg, got r.gif"),
-        (["--report", "none/r.png"], "there is no folder none for r.png"),
-        (["--report", "r.png", "--loss", "poisson"], "it needs the log or squared loss"),
+        (["--plot", "r.gif"], "a picture must end in .png, .pdf, .svg, got r.gif"),
+        (["--plot", "none/r.png"], "there is no folder none for r.png"),
+        (["--plot", "r.png", "--loss", "poisson"], "it needs the log or squared loss"),
     ],
 )
 def test_options_that_make_no_sense(scores_csv, options, message):
@@ -529,7 +535,7 @@ def test_arguments_that_make_no_sense(tmp_path):
 def test_version_and_help():
     assert run("--version").stdout == f"streamcal {streamcal.__version__}\n"
     text = run("calibrate", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"}).stdout
-    for option in inspect.signature(commands.calibrate).parameters:
+    for option in inspect.signature(calibrating.calibrate).parameters:
         name = {"table": "TABLE", "file_format": "--format"}.get(option)
         assert (name or "--" + option.replace("_", "-")) in text
     assert "streamcal calibrate scores.csv --score p --label y --out calibrated.csv" in text
@@ -537,9 +543,9 @@ def test_version_and_help():
 
 
 def test_a_missing_extra_is_named(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "pyarrow" else object())
+    monkeypatch.setattr(main, "find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(SystemExit) as error:
-        cli.main()
+        main.main()
     assert error.value.code == 1
     assert capsys.readouterr().err == (
         "streamcal: the command line needs pyarrow: pip install '.[cli]' in the checkout\n"
@@ -600,11 +606,11 @@ def test_the_script_with_closed_streams(tmp_path, options, closed, status, said)
 def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command):
     path = tmp_path / "in.csv"
     path.write_text("s,stars\n.1,1\n.2,2\n")
-    app = {"thresholds": commands.thresholds, "demo": commands.demo}[command]
+    function = {"thresholds": thresholds, "demo": demo}[command]
     given = {"thresholds": (path, "s", "stars"), "demo": (tmp_path / "pictures",)}[command]
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(typer.Exit) as end:
-        app(*given)
+        function(*given)
     assert end.value.exit_code == 1
     assert not (tmp_path / "pictures").exists()
 
@@ -661,17 +667,18 @@ def test_plot_of_nothing(tmp_path):
 
 def test_demo_runs_the_experiment(tmp_path, monkeypatch):
     folders = []
-    experiment = types.ModuleType("streamcal.demo")
+    experiment = types.ModuleType("streamcal.cli.experiment")
     experiment.run = folders.append
-    monkeypatch.setitem(sys.modules, "streamcal.demo", experiment)
-    monkeypatch.setattr(streamcal, "demo", experiment, raising=False)
+    monkeypatch.setitem(sys.modules, "streamcal.cli.experiment", experiment)
+    monkeypatch.setattr(cli, "experiment", experiment, raising=False)
     run("demo", "--out", tmp_path)
     assert folders == [tmp_path]
 
 
 def test_groups_cover_the_rows_in_order():
     keys = pa.array(["b", "a", "", "b", "a"])
-    groups = dict(commands._group("k", keys))
+    chunk = tables.Chunk(np.arange(1, 6), {"k": keys}, [], None)
+    groups = dict(group_rows(Rows(chunk, []), "k"))
     assert {key: at.tolist() for key, at in groups.items()} == {
         "b": [0, 3],
         "a": [1, 4],

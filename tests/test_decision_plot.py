@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from streamcal import commands
+from streamcal.cli.app import app
 from streamcal.decision import maximize, utility_curve
 from streamcal.plot import UtilityCurveDisplay
 
@@ -17,7 +17,7 @@ mpl.use("Agg")
 
 
 def run(*arguments, status=0):
-    result = CliRunner().invoke(commands.app, ["decide", *map(str, arguments)])
+    result = CliRunner().invoke(app, ["decide", *map(str, arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == status, result.output

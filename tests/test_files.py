@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from streamcal import commands, resume, tables
-from streamcal.store import Store
+from streamcal import tables
+from streamcal.cli import checkpoint
+from streamcal.cli.app import app
+from streamcal.store import Store, files_of_store
 from tests.test_resume import Crash, _Always, write_table
 
 N, BATCH = 60, 15
@@ -38,7 +40,7 @@ def command(table: str, out: str, *, state: bool = True) -> list[str]:
 
 
 def invoke(*arguments: Any) -> tuple[int, str]:
-    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
+    result = CliRunner().invoke(app, list(map(str, arguments)))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stderr
@@ -128,7 +130,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(resume, "Pace", _Always)
+        patch.setattr(checkpoint, "Pace", _Always)
         whole = write_table(folder / "all.csv", N + 50).read_text().splitlines(keepends=True)
         texts = {
             "table": "".join(whole[: N + 1]).encode(),
@@ -399,7 +401,7 @@ def test_what_is_not_ours_is_never_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(world.folder)
-    monkeypatch.setattr(resume, "Pace", _Always)
+    monkeypatch.setattr(checkpoint, "Pace", _Always)
     fill(world.folder, world.built[moment, older].files)
     if following == "grown":
         Path("table.csv").write_bytes(Path("grown.txt").read_bytes())
@@ -457,7 +459,7 @@ def test_the_files_of_a_store_are_known(tmp_path: Path, monkeypatch: pytest.Monk
     seen.remove(link)
     assert {file.name for file in seen} >= {"run.db", "run.db.partial", "run.db-lock", "run.db-wal"}
     for name in (tmp_path / "run.db", link):
-        assert seen <= set(resume.files_of_store(name))
+        assert seen <= set(files_of_store(name))
 
 
 @pytest.fixture
@@ -491,8 +493,8 @@ ORDINAL = ["--format", "csv", "--score", "p", "--label", "id", "--n-labels", "50
         [*CALIBRATE, "--out", "new", "--state", "new.partial"],
         [*CALIBRATE, "--out", "new.csv", "--state", "t.csv"],
         [*CALIBRATE, "--out", "new.csv", "--state", "hard.csv"],
-        [*CALIBRATE, "--out", "new.csv", "--report", "t.svg"],
-        [*CALIBRATE, "--out", "new.svg", "--report", "new.svg"],
+        [*CALIBRATE, "--out", "new.csv", "--plot", "t.svg"],
+        [*CALIBRATE, "--out", "new.svg", "--plot", "new.svg"],
         ["calibrate", "u.csv.partial", *CALIBRATE[2:], "--out", "u.csv"],
         ["calibrate", "u.csv.partial", *CALIBRATE[2:], "--out", "u.csv", "--state", "new.db"],
         ["plot", "t.csv", *CALIBRATE[2:], "--out", "t.svg"],
@@ -597,7 +599,7 @@ def test_a_run_of_which_nothing_is_there_may_get_another_output(
 def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resume, "Pace", _Always)
+    monkeypatch.setattr(checkpoint, "Pace", _Always)
     monkeypatch.chdir(world.folder)
     fill(world.folder, world.built["copying", False].files)
     grown = Path("table.csv").read_bytes()

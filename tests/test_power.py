@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import IsotonicCalibrator, KeyedCalibrator, engine, resume
+from streamcal import IsotonicCalibrator, KeyedCalibrator, engine
+from streamcal.cli import checkpoint
 from streamcal.store import Store
 from tests.power import Record, State, held, mark, needs_recorder, put
 from tests.test_engine import EVENTS, contents
@@ -165,7 +166,7 @@ def test_an_engine_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def record_command(root: Path) -> None:
     """The command is killed twice, and ends."""
-    resume.Pace = Always  # type: ignore[assignment,misc]
+    checkpoint.Pace = Always  # type: ignore[assignment,misc]
     for n_batches in (3, 7, None):
         child = os.fork()
         if not child:
@@ -176,7 +177,7 @@ def record_command(root: Path) -> None:
 
 def run_command(root: Path, n_batches: int | None) -> None:
     """Run the command; the process ends after so many batches."""
-    original, batches = resume.Checkpoint.reached, itertools.count(1)
+    original, batches = checkpoint.Checkpoint.save_if_due, itertools.count(1)
 
     def reached(self: Any, row: int, *args: Any, **more: Any) -> None:
         original(self, row, *args, **more)
@@ -184,7 +185,7 @@ def run_command(root: Path, n_batches: int | None) -> None:
         if next(batches) == n_batches:
             os._exit(0)
 
-    resume.Checkpoint.reached = reached  # type: ignore[method-assign]
+    checkpoint.Checkpoint.save_if_due = reached  # type: ignore[method-assign]
     command(root)
     mark("ended", True)
 
@@ -200,7 +201,7 @@ def command(root: Path) -> None:
 
 
 def test_a_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resume, "Pace", Always)
+    monkeypatch.setattr(checkpoint, "Pace", Always)
     root = folders(tmp_path)
     table = write_table(root / "table.csv", 60)
     (root / "out" / "out.csv").write_bytes(OLDER)

@@ -33,8 +33,8 @@ LAYERS = [
     {"keyed"},
     {"engine"},
     {"plot"},
-    {"tables", "demo", "report", "spark"},
-    {"cli", "commands", "resume"},
+    {"tables", "report", "spark"},
+    {"cli"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
@@ -141,6 +141,15 @@ def test_import_is_light():
         "typer",
     ]
     code = f"import sys, streamcal; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_command_line_starts_light():
+    heavy = sorted(HEAVY | (OPTIONAL - {"typer"}) | {"sqlite3", "streamcal.losses"})
+    code = (
+        f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from streamcal import commands
+from streamcal.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 NAV = runpy.run_path(str(ROOT / "docs" / "conf.py"))["NAV"]
@@ -148,7 +148,7 @@ def run_shell(code: str, folder: Path) -> None:
 
 def test_options_in_the_prose_exist():
     """Of commands that stand in a sentence, and are not run."""
-    known = typer.main.get_command(commands.app).commands  # type: ignore[attr-defined]
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = 0
     for document in DOCUMENTS:
         prose = BLOCK.sub("", document.read_text(encoding="utf-8"))

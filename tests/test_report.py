@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from river import dummy, linear_model, metrics
 from typer.testing import CliRunner
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator, commands
+from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
 from streamcal.calibration.base import Calibrator
+from streamcal.cli.app import app
+from streamcal.cli.report import open_subject
 from streamcal.decision import DecisionClassifier, EUMThreshold
 from streamcal.keyed import name_of
 from streamcal.metrics import CORP
@@ -36,7 +38,7 @@ HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
 
 def run(*arguments, status=0):
     """Run a command in this process; a traceback fails the test."""
-    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
+    result = CliRunner().invoke(app, list(map(str, arguments)))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == status, result.output
@@ -324,7 +326,7 @@ def test_the_page_stands_alone_and_escapes(run_db):
 
 def test_no_two_elements_share_an_id(run_db, kinds_db):
     for store in (run_db, kinds_db):
-        build, _ = commands._reporter(store, None, None, "", None, "stop")
+        build = open_subject(store, None, None, "", None, "stop").report
         ids = re.findall(r'\sid="([^"]*)"', page.render(build(), live=True).partition("<script")[0])
         assert len(ids) == len(set(ids)) > 8
         assert set(page.news(build())["html"]) < set(ids)
@@ -576,7 +578,7 @@ DRAWN = """() => Object.fromEntries(Bokeh.documents.flatMap((d) => d.roots()[0].
 def test_a_browser_shows_the_numbers(browser, run_db):
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)
-    build, _ = commands._reporter(run_db, None, None, "", None, "stop")
+    build = open_subject(run_db, None, None, "", None, "stop").report
     expected = build()
     with opened(browser, out.as_uri()) as tab:
         drawn = tab.evaluate(DRAWN)

@@ -21,7 +21,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from streamcal import commands, resume, tables
+from streamcal import tables
+from streamcal.cli import checkpoint
+from streamcal.cli.app import app
 from streamcal.store import Store, StoreError
 
 COMMAND = [sys.executable, "-m", "streamcal.cli", "calibrate"]
@@ -48,7 +50,7 @@ def arguments(table: Path, out: Path, store: Path | None, *more: Any) -> list[st
 
 def calibrate(table: Path, out: Path, store: Path | None, *more: Any, status: int = 0) -> str:
     """Run the command in this process and return what it says; a traceback fails the test."""
-    result = CliRunner().invoke(commands.app, ["calibrate", *arguments(table, out, store, *more)])
+    result = CliRunner().invoke(app, ["calibrate", *arguments(table, out, store, *more)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == status, result.output
@@ -94,8 +96,8 @@ def test_a_crash_while_rows_are_passed_over(
 ) -> None:
     table, whole, _ = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
-    monkeypatch.setattr(resume, "Pace", _Always)
-    original = resume.Checkpoint.reached
+    monkeypatch.setattr(checkpoint, "Pace", _Always)
+    original = checkpoint.Checkpoint.save_if_due
     for limit in (2000, 500, 2500):
         chunks = iter(range(limit // 100))
 
@@ -105,7 +107,7 @@ def test_a_crash_while_rows_are_passed_over(
                 raise Crash
 
         with monkeypatch.context() as patch:
-            patch.setattr(resume.Checkpoint, "reached", reached)
+            patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
             with pytest.raises(Crash):
                 calibrate(table, out, store, "--batch-rows", 100)
     calibrate(table, out, store)
@@ -113,8 +115,8 @@ def test_a_crash_while_rows_are_passed_over(
 
 
 POINTS = [
-    (resume.Store, "save", "before"),
-    (resume.Store, "save", "after"),
+    (checkpoint.Store, "save", "before"),
+    (checkpoint.Store, "save", "after"),
     (tables.Output, "write", "before"),
     (tables.Output, "write", "after"),
     (tables.Output, "sync", "after"),
@@ -147,7 +149,7 @@ def test_crashes_at_every_step(
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, method, crashing)
-        patch.setattr(resume, "Pace", _Always)
+        patch.setattr(checkpoint, "Pace", _Always)
         try:
             calibrate(table, out, store, "--batch-rows", 100)
         except Crash:
@@ -169,7 +171,7 @@ def test_zeros_where_a_loss_of_power_lost_what_was_written(
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(resume.Checkpoint, "reached", reached)
+        patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
         with pytest.raises(Crash):
             calibrate(table, out, store, "--batch-rows", 100)
     partial = out.with_name("out.csv.partial")
@@ -343,8 +345,8 @@ def test_what_does_not_belong_together_is_refused(done: tuple[Path, Path, Path])
     assert "belongs to the output" in calibrate(table, other, store, status=1)
     said = calibrate(table, Path("-"), out.with_name("new.db"), status=2)
     assert "--state needs --out FILE" in said
-    said = calibrate(table, other, out.with_name("new.db"), "--report", "r.png", status=2)
-    assert "--state has no --report" in said
+    said = calibrate(table, other, out.with_name("new.db"), "--plot", "r.png", status=2)
+    assert "--state can't be used with --plot" in said
     parquet = table.with_name("t.parquet")
     parquet.touch()
     said = calibrate(parquet, table.with_name("o.parquet"), out.with_name("new.db"), status=2)
@@ -399,14 +401,14 @@ def test_an_output_that_is_edited_while_a_run_is_under_way_is_not_replaced(
     table, whole, _ = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
     out.write_bytes(b"older")
-    original = resume.Checkpoint.reached
+    original = checkpoint.Checkpoint.save_if_due
 
     def reached(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         out.write_bytes(b"newer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(resume.Checkpoint, "reached", reached)
+        patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
         said = calibrate(table, out, store, status=1)
     assert f"{out} has changed since the run began" in said
     assert f"3,000 rows, is in {out}.partial" in said

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from streamcal import optimal_thresholds
-from streamcal.commands import app
+from streamcal.cli.app import app
 from streamcal.plot import ThresholdDisplay
 
 

@@ -51,13 +51,13 @@ def cli() -> None:
     """Run the commands, but for the demo, which takes minutes, and the one that never ends."""
     from typer.testing import CliRunner
 
-    from streamcal.commands import app
+    from streamcal.cli.app import app
 
     Path("in.csv").write_text("p,y\n" + "".join(f"{p},{y}\n" for p, y in SCORES))
     Path("stars.csv").write_text("s,stars\n" + "".join(f"{p},{1 + y}\n" for p, y in SCORES))
     columns = ["--score", "p", "--label", "y"]
     for command in (
-        ["calibrate", "in.csv", *columns, "--out", "out.csv", "--report", "out.png"],
+        ["calibrate", "in.csv", *columns, "--out", "out.csv", "--plot", "out.png"],
         ["calibrate", "in.csv", *columns, "--out", "kept.csv", "--state", "kept.db"],
         ["decide", "out.csv", "--prob", "calibrated", "--metric", "f1", "--out", "decided.csv"],
         ["plot", "out.csv", *columns, "--out", "plot.svg"],
@@ -94,7 +94,7 @@ if __name__ == "__main__":
     for other, module in BRINGS.items():
         assert (find_spec(module) is not None) == (other in has), (extra, module)
     if "cli" not in has:
-        from streamcal.cli import main
+        from streamcal.cli.main import main
 
         status = None
         try:

@@ -1,0 +1,43 @@
+"""The application: the list of commands in the order of ``streamcal --help``."""
+
+from typing import Annotated
+
+import typer
+
+import streamcal
+from streamcal.cli import calibrate, decide, demo, plot, report, thresholds, watch
+
+app = typer.Typer(
+    name="streamcal",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Online calibration of model scores: exact, sample by sample, in one pass over a file.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"streamcal {streamcal.__version__}")
+        raise typer.Exit
+
+
+def _examples(lines: tuple[str, ...]) -> str:
+    return "\n\n".join(["Examples:", *(f"- `{line}`" for line in lines)])
+
+
+for _command, _lines in (
+    (calibrate.calibrate, calibrate.EXAMPLES),
+    (plot.plot, plot.EXAMPLES),
+    (thresholds.thresholds, thresholds.EXAMPLES),
+    (decide.decide, decide.EXAMPLES),
+    (report.report, report.EXAMPLES),
+    (watch.watch, watch.EXAMPLES),
+    (demo.demo, demo.EXAMPLES),
+):
+    app.command(epilog=_examples(_lines))(_command)

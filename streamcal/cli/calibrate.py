@@ -1,0 +1,329 @@
+"""``streamcal calibrate``: a column of calibrated values, computed row by row.
+
+`calibrate` is the command. It opens the files and starts a `_Calibration`, the loop. The loop takes
+rows from a `RowReader`, has a `KeyedCalibrator` predict and learn them, adds them to the `Totals`
+of the summary, and tells a `Checkpoint`.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+
+from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
+from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.options import (
+    CALIBRATOR,
+    FILES,
+    FormatOption,
+    LabelOption,
+    NewColumnOption,
+    OnError,
+    OnErrorOption,
+    OutTableOption,
+    TableArgument,
+    WeightOption,
+    column_option,
+    picture_option,
+    setting,
+)
+from streamcal.cli.plot import draw_reliability
+from streamcal.cli.rows import (
+    RowReader,
+    group_rows,
+    key_checksums,
+    loss_label_column,
+    score_column,
+    weight_column,
+)
+from streamcal.cli.sample import UniformSample
+from streamcal.cli.summary import Totals, print_skipped
+
+if TYPE_CHECKING:
+    from streamcal.calibration import IsotonicCalibrator
+    from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.tables import Chunk, Output, Reader, Writer
+
+EXAMPLES = (
+    "streamcal calibrate scores.csv --score p --label y --out calibrated.csv",
+    "streamcal calibrate s.csv --score p --label y --out c.csv --plot c.png",
+    "streamcal calibrate s.parquet --score p --label y --key campaign --out c.parquet",
+    "zcat s.csv.gz | streamcal calibrate - --score p --label y | gzip > c.csv.gz",
+)
+
+
+class Interpolation(StrEnum):
+    """How values are read between learned scores."""
+
+    step = "step"
+    linear = "linear"
+    centered = "centered"
+
+
+_LOSS = (
+    "What is minimised: log or squared (labels in 0..1), poisson, gamma, tweedie, "
+    "linex, logistic or exponential (labels -1 and 1)."
+)
+_PRIOR = "Weight of the two pseudo-samples that keep values off the extremes."
+_WINDOW = "Forget all but the last so many samples. Default: keep all."
+_HALF_LIFE = "Halve the weight of all samples with every so many that follow. Default: never."
+_MAX_SCORES = "Merge the nearest scores when there are more distinct ones than this."
+_STATE = (
+    "Keep what is learned in this file. If the process is killed, the same command continues the "
+    "run; after the end, a command with the next table continues what is learned."
+)
+_BATCH_ROWS = "The most rows held at a time. The result does not depend on it."
+
+
+def calibrate(
+    table: TableArgument,
+    score: Annotated[str, column_option("The model's score or probability.")],
+    label: LabelOption,
+    weight: WeightOption = None,
+    key: Annotated[
+        str | None, column_option("Keep one calibrator for each value of this column.")
+    ] = None,
+    column: NewColumnOption = "calibrated",
+    loss: Annotated[str, setting(CALIBRATOR, _LOSS, metavar="NAME")] = "log",
+    prior: Annotated[float, setting(CALIBRATOR, _PRIOR)] = 1.0,
+    window: Annotated[int | None, setting(CALIBRATOR, _WINDOW)] = None,
+    half_life: Annotated[float | None, setting(CALIBRATOR, _HALF_LIFE)] = None,
+    max_scores: Annotated[int, setting(CALIBRATOR, _MAX_SCORES)] = 1_000_000,
+    interpolation: Annotated[
+        Interpolation, setting(CALIBRATOR, "How values are read between learned scores.")
+    ] = Interpolation.linear,
+    out: OutTableOption = Path("-"),
+    plot: Annotated[
+        Path | None, picture_option("Draw a reliability diagram, before and after")
+    ] = None,
+    state: Annotated[Path | None, setting(FILES, _STATE, metavar="STORE")] = None,
+    file_format: FormatOption = None,
+    on_error: OnErrorOption = OnError.stop,
+    batch_rows: Annotated[int, setting(FILES, _BATCH_ROWS, min=1, metavar="N")] = 65_536,
+) -> None:
+    """Add a column of calibrated values to a table.
+
+    Row by row, in the order of the file: the calibrated value of a row is computed before its label
+    is learned, so the output is what an online system would have served. All other columns stay as
+    they are. A row without a label gets a value and teaches nothing.
+
+    The output is called NAME.partial until it is complete.
+
+    With --state nothing is lost or learned twice, whenever the process ends: SIGINT and SIGTERM
+    end it after the rows in progress, and after a crash the same command writes the same output.
+    """
+    from streamcal import tables
+
+    columns = _Columns(score, label, weight, key, column)
+    settings = _Settings(loss, prior, window, half_life, max_scores, interpolation.value)
+    with usage_errors():
+        check_exists(table)
+        kind = tables.format_of(table, out, given=file_format)
+        settings.make_calibrator()
+        output = tables.Output(out)
+        check_distinct(table, output=output, picture=plot, state=state)
+        if plot is not None:
+            _check_plot(plot, loss)
+        if state is not None:
+            _check_resumable(out, kind, plot)
+    totals = settings.new_totals()
+    sample = None if plot is None else UniformSample(3)
+    with data_errors(table):
+        checkpoint = _open_checkpoint(state, table, output, columns, settings, on_error, totals)
+    output = checkpoint.output
+    with data_errors(table, output, lambda: totals.n_written), checkpoint:
+        run = _Calibration(columns, settings, on_error, totals, sample, checkpoint)
+        with (
+            tables.open_table(
+                table, columns.names, new=column, format=kind, batch_rows=batch_rows
+            ) as source,
+            output,
+        ):
+            run.run(source, output)
+        if line := checkpoint.nothing_to_do():
+            say(line)
+            return
+        run.print_summary()
+        if plot is not None and sample is not None:
+            _draw_before_and_after(plot, totals, sample, score, column)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns that are read, and the one that is written."""
+
+    score: str
+    label: str
+    weight: str | None
+    key: str | None
+    column: str
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        read = (self.score, self.label, self.weight, self.key)
+        return [name for name in read if name is not None]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The parameters of the calibrators."""
+
+    loss: str
+    prior: float
+    window: int | None
+    half_life: float | None
+    max_scores: int
+    interpolation: str
+
+    def make_calibrator(self) -> "IsotonicCalibrator":
+        """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
+        from streamcal.calibration import IsotonicCalibrator
+
+        return IsotonicCalibrator(**asdict(self))
+
+    def new_totals(self) -> Totals:
+        """Return empty totals of the loss."""
+        from streamcal import losses
+
+        return Totals(losses.get_mean(self.loss))
+
+
+def _check_plot(path: Path, loss: str) -> None:
+    """Raise ``ValueError`` unless the picture of --plot can be drawn."""
+    check_drawable(path)
+    if loss not in ("log", "squared"):
+        raise ValueError("--plot draws probabilities: it needs the log or squared loss")
+
+
+def _check_resumable(out: Path, kind: str, plot: Path | None) -> None:
+    """Raise ``ValueError`` unless a run with --state can write this."""
+    from streamcal.tables import is_standard
+
+    if is_standard(out) or not (out.is_file() or not out.exists()):
+        raise ValueError("--state needs --out FILE: what has gone into a pipe can't be cut back")
+    if kind == "parquet":
+        raise ValueError("--state needs CSV or NDJSON: a Parquet file has its index at the end")
+    if plot is not None:
+        raise ValueError(
+            "--state can't be used with --plot: draw the picture with `streamcal plot` at the end"
+        )
+
+
+def _open_checkpoint(
+    state: Path | None,
+    table: Path,
+    output: "Output",
+    columns: _Columns,
+    settings: _Settings,
+    on_error: OnError,
+    totals: Totals,
+) -> "Checkpoint | NoCheckpoint":
+    """Return where the run is, and bring the totals there."""
+    from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.store import StoreError
+
+    if state is None:
+        return NoCheckpoint(output)
+    # These names are kept in the store: a field that is renamed needs its old name here.
+    given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
+    options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    checkpoint = Checkpoint(state, table, output.path, options)
+    try:
+        totals.restore(checkpoint.sums, checkpoint.row)
+    except ValueError as error:
+        checkpoint.store.close()
+        raise StoreError(f"{state} is damaged: its note `sums` {error}") from None
+    return checkpoint
+
+
+class _Calibration:
+    """The loop over the rows of a table."""
+
+    def __init__(
+        self,
+        columns: _Columns,
+        settings: _Settings,
+        on_error: OnError,
+        totals: Totals,
+        sample: UniformSample | None,
+        checkpoint: "Checkpoint | NoCheckpoint",
+    ) -> None:
+        from streamcal.keyed import KeyedCalibrator
+
+        read = [
+            score_column(columns.score),
+            loss_label_column(columns.label, totals.loss),
+            weight_column(columns.weight),
+        ]
+        self.key = columns.key
+        self.reader = RowReader(read, on_error)
+        self.calibrators = KeyedCalibrator(settings.make_calibrator, store=checkpoint.store)
+        self.totals = totals
+        self.sample = sample
+        self.checkpoint = checkpoint
+        self.row = checkpoint.row
+        self.n_unlabelled = 0
+
+    def run(self, source: "Reader", output: "Output") -> None:
+        """Read, calibrate and write all rows."""
+        with source.writer(output) as writer, progress(source, "calibrating") as show:
+            for chunk in source:
+                self._calibrate(chunk, writer)
+                self._save(last=self.reader.fault is not None)
+                self.reader.raise_fault()
+                show()
+        self._save(last=True, complete=True)
+
+    def _calibrate(self, chunk: "Chunk", writer: "Writer") -> None:
+        """Predict, learn and write those rows of a chunk that are not learned yet."""
+        rows = self.reader.read(chunk)
+        groups = group_rows(rows, self.key)
+        self.n_unlabelled += int(np.isnan(rows.values[1]).sum())
+        checksums = [] if self.key is None else [key_checksums(groups, len(rows.numbers))]
+        new = self.checkpoint.rows_to_learn(rows.numbers, *rows.values, *checksums)
+        if not new.all():
+            rows = rows.select(new)
+            groups = group_rows(rows, self.key)
+        scores, labels, weights = rows.values
+        values = self.calibrators.predict_learn_groups(groups, scores, labels, weights)
+        writer.write(chunk, values, rows.keep)
+        if len(values):
+            self.row = int(rows.numbers[-1])
+        self.totals.n_written += len(values)
+        scored = np.column_stack([scores, values, labels, weights])[~np.isnan(labels)]
+        self.totals.add(scored)
+        if self.sample is not None:
+            self.sample.add(scored[:, :3])
+
+    def _save(self, **when: bool) -> None:
+        self.checkpoint.save_if_due(self.row, self.calibrators, self.totals.as_json(), **when)
+
+    def print_summary(self) -> None:
+        """Print how many rows were calibrated, and the mean losses before and after."""
+        parts = [f"{count_rows(self.totals.n_written)} calibrated"]
+        if self.n_unlabelled:
+            parts.append(f"{self.n_unlabelled:,} of them without a label")
+        if self.key is not None:
+            parts.append(f"{len(self.calibrators):,} keys")
+        say(", ".join(parts))
+        print_skipped(self.reader)
+        for line in self.totals.lines():
+            say(line)
+
+
+def _draw_before_and_after(
+    path: Path, totals: Totals, sample: UniformSample, score: str, column: str
+) -> None:
+    """Draw calibrated values, and raw scores if they are probabilities."""
+    from streamcal.tables import TableError
+
+    if not totals.n_labelled:
+        raise TableError(f"no row has a label, so there is no {path}")
+    if not totals.binary:
+        raise TableError(f"some labels are neither 0 nor 1, so there is no {path}")
+    raw, calibrated, labels = sample.rows().T
+    curves = {score: raw} if totals.probabilities else {}
+    draw_reliability(path, labels, {**curves, column: calibrated}, sample.n_seen)

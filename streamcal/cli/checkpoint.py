@@ -1,0 +1,372 @@
+"""``streamcal calibrate --state``: a run that can be killed at any instant and continued.
+
+After a batch the store gets, in one transaction, the calibrators, the number of the last row that
+they have learned, the length of the output, a digest of its bytes, and the sums of the losses. The
+output is on the disk before that. When the same command starts again, it checks that
+``NAME.partial`` begins with the bytes of the digest; if not, the run is refused before any file is
+changed. What follows these bytes was never committed and is cut off. The table is read from its
+beginning, and the rows that are already learned are passed over. So the output is byte for byte
+what one run would have written. `streamcal.cli.resumable_output` has the rules for the output.
+
+The rows that are passed over must be the rows that were learned. So checksums of their numbers and
+keys are kept, and compared before the first new row is learned.
+
+A table may have grown between two runs. If its output was finished and is unchanged, it is copied
+to ``NAME.partial``, and the run continues there; if it has changed, the run is refused. When a run
+is finished, a run over another table may follow, which continues with what is learned.
+"""
+
+import os
+import signal
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.cli.resumable_output import ResumableOutput, check_free
+from streamcal.engine import Pace
+from streamcal.keyed import KeyedCalibrator
+from streamcal.store import Stopped, Store, StoreError
+from streamcal.tables import Output, is_standard
+
+
+class NoCheckpoint:
+    """What a run without ``--state`` has in the place of a `Checkpoint`: nothing is kept."""
+
+    store = None
+    row = 0
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+
+    def rows_to_learn(
+        self, rows: NDArray[np.int64], *columns: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Return that all rows are to be learned."""
+        return np.ones(len(rows), np.bool_)
+
+    def save_if_due(
+        self, row: int, keyed: KeyedCalibrator, sums: Mapping[str, Any], **when: bool
+    ) -> None:
+        """Do nothing."""
+
+    def nothing_to_do(self) -> str | None:
+        """Return None: there is always something to do."""
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class Checkpoint:
+    """How far a run over a table has come, in a store, and the output that belongs to it.
+
+    A context manager around the run: inside, SIGINT and SIGTERM end it after the current batch.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    table, out : Path
+        What is read and what is written; ``out`` must be a file.
+    options : mapping of str to JSON
+        All that the result depends on, by the name of the option. They must not change between
+        runs.
+
+    Attributes
+    ----------
+    store : Store
+    output : Output
+        It continues where the run is.
+    row : int
+        The number of the last row that is learned; 0 at the start.
+    sums : dict
+        What `save_if_due` was given at that row.
+
+    Raises
+    ------
+    StoreError
+        If the store can't be used, belongs to another run that is not finished, or was begun with
+        other options, or if the output is not as the store describes it. No file is changed.
+    """
+
+    def __init__(self, path: Path, table: Path, out: Path, options: Mapping[str, Any]) -> None:
+        new_run: dict[str, Any] = {
+            "table": str(table if is_standard(table) else os.path.realpath(table)),
+            "out": os.path.realpath(out),
+            "options": dict(options),
+            "row": 0,
+            "seal": [],
+            "sums": {},
+            "whole": False,
+            "finished": False,
+        }
+        self._new_run = new_run
+        self.row = 0
+        self.sums: dict[str, Any] = {}
+        self._was_finished = False
+        self._checksums = RowChecksums()
+        self._learned: list[int] = []  # the checksums of the rows to pass over, until compared
+        self._pace = Pace()
+        self._signal = 0
+        if not path.exists():
+            check_free(Path(f"{new_run['out']}.partial"), path)  # before a store is made
+        self.store = Store(path)
+        try:
+            self.output = ResumableOutput(Path(new_run["out"]), self.store, new_run)
+            self._restore()
+        except BaseException:
+            self.store.close()
+            raise
+
+    # Starting ------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        """Find out whether this run begins or continues, and from where."""
+        path, notes = self.store.path, self.store.notes
+        if not notes and not len(self.store):
+            self.output.check_free()
+            return
+        if "table" not in notes:
+            raise StoreError(f"{path} is not of a run over a table")
+        check_notes(self.store)
+        self._check_offset(notes)
+        self._check_options(notes)
+        same_table, same_out = (notes[name] == self._new_run[name] for name in ("table", "out"))
+        if _is_empty(notes) and not (same_table and same_out):
+            self.output.check_free()
+        elif not same_table:
+            self._end_previous(notes)
+            self.output.check_free()
+        elif not same_out:
+            out = self._new_run["out"]
+            raise StoreError(f"{path} belongs to the output {notes['out']}, not to {out}")
+        else:
+            self._was_finished = self.output.restore(notes)
+            self.row, self.sums, self._learned = notes["row"], notes["sums"], notes["seal"]
+
+    def _check_offset(self, notes: Mapping[str, Any]) -> None:
+        """Raise if anything but a run over a table has written to the store."""
+        if notes["row"] != self.store.offset:
+            raise StoreError(
+                f"{self.store.path} is at offset {self.store.offset:,}, but the run over"
+                f" {notes['table']} has left it at row {notes['row']:,}: something else has"
+                " written to it"
+            )
+
+    def _check_options(self, notes: Mapping[str, Any]) -> None:
+        """Raise if the store was begun with other options."""
+        for name, value in self._new_run["options"].items():
+            before = notes["options"].get(name)
+            if before != value:
+                raise StoreError(
+                    f"{self.store.path} was begun with {name} {before!r}, not {value!r}:"
+                    " what it has learned depends on that"
+                )
+
+    def _end_previous(self, notes: Mapping[str, Any]) -> None:
+        """Make sure that the run over the table before has ended; raise if it can't end here."""
+        path, partial = self.store.path, f"{notes['out']}.partial"
+        if notes["finished"]:
+            if notes.get("copying") and os.path.lexists(partial):
+                raise StoreError(
+                    f"{path} has begun to add what has come to {notes['table']}, in"
+                    f" {partial}: finish that first, or remove the file"
+                )
+        elif not notes.get("whole"):
+            raise StoreError(
+                f"{path} is at row {notes['row']:,} of {notes['table']}: finish that first"
+            )
+        elif os.path.lexists(partial):
+            # A process was killed before it could give the complete output its name.
+            output = ResumableOutput(Path(notes["out"]), self.store, notes)
+            output.restore(notes)
+            with output:
+                output.sync()
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the run was finished before, and nothing has been added to its table since."""
+        return self._was_finished and not self.output.opened
+
+    def nothing_to_do(self) -> str | None:
+        """Return a line that says so if nothing was left to do, else None."""
+        if not self._is_finished:
+            return None
+        table, out = self._new_run["table"], self._new_run["out"]
+        notes = dict(self.store.notes)
+        if notes.get("copying") and not os.path.lexists(f"{out}.partial"):
+            # A copy was begun, and is gone. A later file of this name is not the copy.
+            del notes["copying"]
+            self.store.save({}, notes=notes)
+        line = (
+            f"{self.store.path} is at the end of {table} (row {self.row:,}): there is nothing to do"
+        )
+        if not os.path.lexists(out):
+            return f"{line}; {out}, which was written then, is gone"
+        return line if self.output.is_unchanged() else f"{line}; {out} has changed since then"
+
+    # Going on ------------------------------------------------------------------------------------
+
+    def rows_to_learn(
+        self, rows: NDArray[np.int64], *columns: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Return which rows, given by number and columns of numbers, are not learned yet.
+
+        Raises
+        ------
+        StoreError
+            If the rows before them are not those that were learned.
+        """
+        new: NDArray[np.bool_] = rows > self.row
+        self._checksums.add(*(column[~new] for column in columns))
+        if new.any():
+            self._compare()
+            self._checksums.add(*(column[new] for column in columns))
+        return new
+
+    def _compare(self) -> None:
+        """Raise unless the rows passed over are those that were learned."""
+        if self._learned and self._checksums.sums != self._learned:
+            raise StoreError(
+                f"{self.store.path} has learned {self.row:,} rows, but those at the beginning of"
+                " this table are others: a table may grow between runs, not change"
+            )
+        self._learned = []
+
+    def save_if_due(
+        self,
+        row: int,
+        keyed: KeyedCalibrator,
+        sums: Mapping[str, Any],
+        *,
+        last: bool = False,
+        complete: bool = False,
+    ) -> None:
+        """Commit what is learned up to a row, if a commit is due or this is the ``last`` row.
+
+        The output up to this row is on the disk before. If the output is ``complete``, it gets its
+        name next.
+
+        Raises
+        ------
+        Stopped
+            If a signal has come; everything is committed then.
+        OSError, StoreError
+            If it can't be written; the store is as after the last commit.
+        """
+        if last:
+            self._compare()
+        passing_over = bool(self._learned) or self._is_finished
+        if not (last or self.output.is_compared):
+            passing_over = True  # the partial file may still turn out to be somebody else's
+        if not passing_over and (last or self._signal or self._pace.is_due()):
+            with self._pace:
+                self._save(row, keyed, sums, complete)
+        if self._signal and not complete:
+            raise Stopped(self._signal, row)
+
+    def _save(
+        self, row: int, keyed: KeyedCalibrator, sums: Mapping[str, Any], complete: bool
+    ) -> None:
+        self.output.sync()
+        notes = {
+            **self._new_run,
+            **self.output.notes(),
+            "row": row,
+            "seal": self._checksums.sums,
+            "sums": dict(sums),
+            "whole": complete,
+        }
+        self.store.save(keyed.states(), row, notes=notes)
+        keyed.saved()
+
+    def __enter__(self) -> Self:
+        self._handlers = {
+            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self.store.close()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
+        signal.signal(number, self._handlers[signal.Signals(number)])  # a second one ends at once
+
+
+class RowChecksums:
+    """Running checksums of columns of numbers, which do not depend on how rows are chunked.
+
+    Examples
+    --------
+    >>> at_once, one_by_one = RowChecksums(), RowChecksums()
+    >>> at_once.add(np.arange(4.0), np.ones(4))
+    >>> for i in range(4):
+    ...     one_by_one.add(np.array([float(i)]), np.ones(1))
+    >>> at_once.sums == one_by_one.sums
+    True
+    """
+
+    def __init__(self) -> None:
+        self.sums: list[int] = []
+
+    def add(self, *columns: NDArray[np.float64]) -> None:
+        """Add rows, given by their columns."""
+        self.sums = self.sums or [0] * len(columns)
+        self.sums = [
+            zlib.crc32(np.ascontiguousarray(column).tobytes(), total)
+            for column, total in zip(columns, self.sums, strict=True)
+        ]
+
+
+def check_notes(store: Store) -> None:
+    """Raise `StoreError` unless the notes of a store are those of a run over a table."""
+    notes = store.notes
+    for name, is_valid in _NOTES.items():
+        if name not in notes and name not in _NEWER_NOTES:
+            raise StoreError(f"{store.path} is damaged: its note `{name}` is missing")
+        if name in notes and not is_valid(notes[name]):
+            raise StoreError(f"{store.path} is damaged: its note `{name}` is {notes[name]!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+# What the store keeps of a run.
+_NOTES: dict[str, Callable[[Any], bool]] = {
+    "table": lambda value: isinstance(value, str),
+    "out": lambda value: isinstance(value, str),
+    "options": lambda value: isinstance(value, dict),
+    "row": _is_count,  # the last row that is learned
+    "seal": lambda value: isinstance(value, list) and all(map(_is_count, value)),  # its checksums
+    "sums": lambda value: isinstance(value, dict),
+    "finished": lambda value: isinstance(value, bool),  # whether the output has its name
+    "length": _is_count,  # of the output
+    "digest": lambda value: isinstance(value, str),  # of the output
+    "replaces": lambda value: value is None or isinstance(value, str),  # the older file's digest
+    "whole": lambda value: isinstance(value, bool),  # whether all rows are written
+    "copying": lambda value: isinstance(value, bool),  # whether a finished output is being copied
+}
+_NEWER_NOTES = ("digest", "replaces", "whole", "copying")  # older stores lack them
+
+
+def _is_empty(notes: Mapping[str, Any]) -> bool:
+    """Whether a run has begun, but has neither committed anything nor left a file."""
+    return not (
+        notes["finished"]
+        or notes.get("whole")
+        or notes["row"]
+        or notes["length"]
+        or os.path.lexists(f"{notes['out']}.partial")
+    )

@@ -1,0 +1,118 @@
+"""What a person sees of a command: messages, the exit status of an error, the progress bar."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from streamcal.tables import Output, Reader
+
+
+def say(line: str) -> None:
+    """Print a line on standard error."""
+    typer.echo(line, err=True)
+
+
+def failure(message: str, status: int) -> typer.Exit:
+    """Print an error and return the exception that ends the command with this status."""
+    say(f"streamcal: {message}")
+    return typer.Exit(status)
+
+
+def count_rows(n: int) -> str:
+    """Return a number of rows in words.
+
+    Examples
+    --------
+    >>> count_rows(1), count_rows(2_000)
+    ('1 row', '2,000 rows')
+    """
+    return f"{n:,} row" if n == 1 else f"{n:,} rows"
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a wrong option or a wrong file name into one line and status 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise failure(str(error), 2) from None
+    except OSError as error:
+        raise failure(f"{error.filename}: {error.strerror}", 2) from None
+
+
+@contextlib.contextmanager
+def data_errors(
+    table: Path, output: "Output | None" = None, n_written: Callable[[], int] = int
+) -> Iterator[None]:
+    """Turn an error in data or on disk, or an interrupt, into one line and status 1 (or 130).
+
+    The line also says where an incomplete output is, and how many rows it has.
+    """
+    from streamcal.store import Stopped, StoreError
+    from streamcal.tables import TableError, is_standard
+
+    name = "standard input" if is_standard(table) else str(table)
+    try:
+        yield
+    except TableError as error:
+        raise failure(f"{name}: {error}{_incomplete(output, n_written)}", 1) from None
+    except StoreError as error:
+        raise failure(f"{error}{_incomplete(output, n_written)}", 1) from None
+    except BrokenPipeError:
+        # The reader of standard output has closed it; nothing may be flushed to it at exit.
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        reason = f"{where}{error.strerror or error}"
+        raise failure(f"{reason}{_incomplete(output, n_written)}", 1) from None
+    except Stopped as error:
+        raise failure(f"{error}{_incomplete(output, n_written)}", error.status) from None
+    except KeyboardInterrupt:
+        raise failure(f"interrupted{_incomplete(output, n_written)}", 130) from None
+
+
+def _incomplete(output: "Output | None", n_written: Callable[[], int]) -> str:
+    """Return what to add to an error where the output is incomplete."""
+    if output is None or not output.begun:
+        return ""
+    rows = count_rows(n_written())
+    if output.partial is None:
+        return f"; the output is incomplete, it has {rows}"
+    return f"; the incomplete output, {rows}, is in {output.partial}"
+
+
+@contextlib.contextmanager
+def progress(source: "Reader", doing: str) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal; yields the function that updates it."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    amount = DownloadColumn() if source.unit == "bytes" else MofNCompleteColumn()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(doing, total=source.size)
+        yield lambda: bar.update(task, completed=source.position)

@@ -1,0 +1,151 @@
+"""``streamcal decide``: a column of decisions that are best together for a whole table."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from streamcal.cli.console import count_rows, data_errors, say, usage_errors
+from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.options import (
+    FormatOption,
+    NewColumnOption,
+    OnError,
+    OnErrorOption,
+    OutTableOption,
+    TableArgument,
+    column_option,
+    picture_option,
+)
+from streamcal.cli.rows import RowReader, Rows, binary_label_column, probability_column
+from streamcal.cli.summary import print_skipped
+
+if TYPE_CHECKING:
+    from streamcal.decision import Decision, Metric
+    from streamcal.tables import Output, Reader
+
+EXAMPLES = (
+    "streamcal decide scores.csv --prob p --metric f1 --out decided.csv",
+    "streamcal decide s.parquet --prob p --metric jaccard --label y --out d.parquet",
+    "streamcal decide scores.csv --prob p --metric f2 --plot curve.png > decided.csv",
+)
+
+Vector = NDArray[np.float64]
+
+
+def decide(
+    table: TableArgument,
+    prob: Annotated[str, column_option("The calibrated probability of the label 1.")],
+    metric: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What the decisions are to maximise, such as f1."),
+    ] = "f1",
+    label: Annotated[
+        str | None,
+        column_option(
+            "What came true, 0 or 1: the metric reached is printed, nothing else changes."
+        ),
+    ] = None,
+    column: NewColumnOption = "decision",
+    out: OutTableOption = Path("-"),
+    plot: Annotated[
+        Path | None, picture_option("Draw the expected metric over the number of ones")
+    ] = None,
+    file_format: FormatOption = None,
+    on_error: OnErrorOption = OnError.stop,
+) -> None:
+    """Add a column of decisions, 0 or 1, with the best expected metric over the whole table.
+
+    The table is read twice, once to decide and once to write, so it can't be standard input. The
+    decision is joint: of all ways to label the rows the one with the greatest expectation, which
+    labels the likeliest rows 1.
+    """
+    from streamcal import tables
+    from streamcal.decision import get_metric, maximize
+
+    with usage_errors():
+        if tables.is_standard(table):
+            raise ValueError("the table is read twice, so it can't be standard input")
+        check_exists(table)
+        kind = tables.format_of(table, out, given=file_format)
+        goal = get_metric(metric)
+        output = tables.Output(out)
+        check_distinct(table, output=output, picture=plot)
+        if plot is not None:
+            check_drawable(plot)
+    columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
+    reader, writing = RowReader(columns, on_error), _Writing(RowReader(columns, on_error))
+
+    def open_table() -> "Reader":
+        return tables.open_table(table, reader.names, new=column, format=kind)
+
+    with data_errors(table, output, lambda: writing.n_written):
+        with open_table() as source:
+            values = _columns_of(reader.iterate(source), len(columns))
+        decision = maximize(values[0], goal)
+        with open_table() as source, output:
+            writing.write(source, output, decision.labels)
+        _print_decision(reader, decision, metric)
+        if label is not None:
+            _print_reached(goal, metric, decision.labels, values[1])
+        if plot is not None:
+            _draw(plot, values[0], metric)
+
+
+class _Writing:
+    """The second reading of the table, with a decision for each row."""
+
+    def __init__(self, reader: RowReader) -> None:
+        self.reader = reader
+        self.n_written = 0
+
+    def write(self, source: "Reader", output: "Output", decisions: NDArray[np.bool_]) -> None:
+        """Write all rows."""
+        with source.writer(output) as writer:
+            for rows in self.reader.iterate(source):
+                end = self.n_written + len(rows.values[0])
+                writer.write(
+                    rows.chunk, decisions[self.n_written : end].astype(np.float64), rows.keep
+                )
+                self.n_written = end
+
+
+def _columns_of(parts: Iterator[Rows], n_columns: int) -> list[Vector]:
+    """Return the columns of all rows of a table."""
+    values = [[np.empty(0)] * n_columns, *(rows.values for rows in parts)]
+    return [np.concatenate(column) for column in zip(*values, strict=True)]
+
+
+def _print_decision(reader: RowReader, decision: "Decision", metric: str) -> None:
+    if decision.threshold is None:
+        where = "of equal rows the first ones"
+    else:
+        where = f"from {decision.threshold:.6g} up"
+    n_rows = count_rows(len(decision.labels))
+    say(f"{n_rows} decided, {decision.k:,} of them 1 ({where})")
+    print_skipped(reader)
+    say(f"  expected {metric} {decision.expected:.6f} (± {decision.bound:.0e})")
+
+
+def _print_reached(goal: "Metric", metric: str, chosen: NDArray[np.bool_], y: Vector) -> None:
+    """Print the metric of the decisions whose label is known."""
+    known = ~np.isnan(y)
+    chosen, hits = chosen[known], y[known] == 1.0
+    tables = (chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits)
+    reached = goal(*(int(cell.sum()) for cell in tables))
+    say(f"  reached {metric} {reached:.6f}, {count_rows(int(known.sum()))} with a label")
+
+
+def _draw(path: Path, p: Vector, metric: str) -> None:
+    """Draw the curve that was decided on."""
+    from matplotlib.figure import Figure
+
+    from streamcal.plot import UtilityCurveDisplay
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained", dpi=150)
+    UtilityCurveDisplay.from_probabilities(p, metric, ax=figure.subplots())
+    figure.savefig(path)
+    say(f"{path}: drawn from {count_rows(len(p))}")

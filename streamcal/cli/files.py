@@ -1,0 +1,86 @@
+"""Checks of the files that a command names, before it begins to work."""
+
+import os
+from itertools import combinations, product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamcal.tables import Output
+
+_DRAWABLE = (".png", ".pdf", ".svg")
+
+
+def check_exists(table: Path) -> None:
+    """Raise ``ValueError`` unless something can be read under this name."""
+    from streamcal.tables import is_standard
+
+    if not is_standard(table) and (table.is_dir() or not table.exists()):
+        raise ValueError(f"there is no file {table}")
+
+
+def check_drawable(path: Path) -> None:
+    """Raise ``ValueError`` unless a picture can be written there: now, not after hours of work."""
+    if path.suffix.lower() not in _DRAWABLE:
+        raise ValueError(f"a picture must end in {', '.join(_DRAWABLE)}, got {path}")
+    check_folder(path)
+
+
+def check_folder(path: Path) -> None:
+    """Raise ``ValueError`` unless the folder of a file exists."""
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for {path.name}")
+
+
+def check_distinct(
+    table: Path,
+    *,
+    output: "Output | None" = None,
+    picture: Path | None = None,
+    state: Path | None = None,
+) -> None:
+    """Raise ``ValueError`` if one file would be written in the place of another.
+
+    The output may replace the table itself, unless there is a state: such a run may have to read
+    the table again.
+    """
+    from streamcal.store import files_of_store
+    from streamcal.tables import is_standard
+
+    files: dict[str, list[Path]] = {}
+    if not is_standard(table):
+        files["the table"] = [table]
+    if state is not None:
+        files["--state"] = files_of_store(state)
+    if picture is not None:
+        files["the picture"] = [picture]
+    if output is not None:
+        files["--out"] = files_of_output(output)
+    for (role, paths), (other_role, others) in combinations(files.items(), 2):
+        for path, other in product(paths, others):
+            if state is None and role == "the table" and output and other == output.path:
+                continue
+            if is_same_file(path, other):
+                raise ValueError(
+                    f"{other_role} ({other}) must be another file than {role} ({path})"
+                )
+
+
+def files_of_output(output: "Output") -> list[Path]:
+    """Return the names that an output has, in the end and before that."""
+    return [output.path] if output.partial is None else [output.path, output.partial]
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Return whether two names are of the same file, which need not exist.
+
+    Examples
+    --------
+    >>> is_same_file(Path("new.csv"), Path("folder/../NEW.csv"))
+    True
+    """
+    one, other = (Path(os.path.realpath(path)) for path in (one, other))
+    if os.path.exists(one) or os.path.exists(other):
+        return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+    # The file system may not tell upper from lower case.
+    return str(one).casefold() == str(other).casefold()

@@ -1,0 +1,95 @@
+"""``streamcal plot``: a reliability diagram of columns of probabilities."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
+from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.options import (
+    FormatOption,
+    LabelOption,
+    OnError,
+    OnErrorOption,
+    TableArgument,
+    column_option,
+    out_option,
+)
+from streamcal.cli.rows import RowReader, binary_label_column, probability_column
+from streamcal.cli.sample import UniformSample
+from streamcal.cli.summary import print_skipped
+
+EXAMPLES = (
+    "streamcal plot scores.csv --score p --label y",
+    "streamcal plot c.csv --score p --score calibrated --label y --out reliability.png",
+)
+
+
+def plot(
+    table: TableArgument,
+    score: Annotated[list[str], column_option("Probabilities; give it once for each curve.")],
+    label: LabelOption,
+    out: Annotated[Path, out_option("IMAGE", "The picture (png, pdf, svg).")] = Path(
+        "reliability.png"
+    ),
+    file_format: FormatOption = None,
+    on_error: OnErrorOption = OnError.stop,
+) -> None:
+    """Draw the reliability diagram of one or more columns of probabilities.
+
+    Every row counts once; rows without a label are left out. Of more than a million rows a uniform
+    sample is drawn.
+    """
+    from streamcal import tables
+
+    scores = list(dict.fromkeys(score))
+    with usage_errors():
+        check_exists(table)
+        kind = tables.format_of(table, given=file_format)
+        check_drawable(out)
+        check_distinct(table, picture=out)
+    reader = RowReader([*map(probability_column, scores), binary_label_column(label)], on_error)
+    sample = UniformSample(len(scores) + 1)
+    with data_errors(table):
+        with (
+            tables.open_table(table, reader.names, format=kind) as source,
+            progress(source, "reading") as show,
+        ):
+            for rows in reader.iterate(source):
+                known = ~np.isnan(rows.values[-1])
+                sample.add(np.column_stack(rows.values)[known])
+                show()
+        if not sample.n_seen:
+            raise tables.TableError("has no labelled rows: there is nothing to draw")
+        print_skipped(reader)
+        *curves, labels = sample.rows().T
+        draw_reliability(out, labels, dict(zip(scores, curves, strict=True)), sample.n_seen)
+
+
+def draw_reliability(
+    path: Path, labels: NDArray[np.float64], curves: dict[str, NDArray[np.float64]], n_seen: int
+) -> None:
+    """Draw a reliability diagram with one curve for each column; every row counts once.
+
+    ``n_seen`` is the number of rows of which these are a sample.
+    """
+    from matplotlib.figure import Figure
+
+    from streamcal.plot import ReliabilityDisplay
+
+    # A figure of its own needs no pyplot, and so no window system.
+    figure = Figure(figsize=(5.6, 6.2), layout="constrained", dpi=150)
+    happened = labels == 1.0
+    if len(curves) == 1:
+        ((name, values),) = curves.items()
+        ReliabilityDisplay.from_predictions(happened, values, name=name, ax=figure.subplots())
+    else:
+        models = {name: (happened, values) for name, values in curves.items()}
+        ReliabilityDisplay.from_models(models, ax=figure.subplots())
+    figure.savefig(path)
+    drawn = count_rows(n_seen)
+    if n_seen > len(labels):
+        drawn = f"a uniform sample of {len(labels):,} of {drawn}"
+    say(f"{path}: drawn from {drawn}")

@@ -1,0 +1,326 @@
+"""An output file that can be continued after a crash: the store knows its length and digest.
+
+Before ``NAME.partial`` is made, the store notes that this run makes it. A file that exists before
+this note belongs to somebody else, and the run is refused. A file that exists after the note, while
+nothing is committed, may have been written by a killed process: it is compared byte by byte with
+what the run writes, and if they differ, the run is refused before it changes any file. If power was
+lost, parts of what was written may not have reached the disk; such parts read as zeros. So zeros
+count as missing bytes, and are written again after all the rest has been compared.
+
+When all rows are written and committed, ``NAME.partial`` is renamed to ``NAME``, and the store
+notes that. An older ``NAME`` is replaced only if it is unchanged since the run began. A finished
+output is never opened for writing again.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, Self
+
+from streamcal.store import Store, StoreError
+from streamcal.tables import Output, sync_folder
+
+_BLOCK_BYTES = 1 << 20
+
+
+class ResumableOutput(Output):
+    """An output that a store describes, by its length and a digest of its bytes.
+
+    No file is changed before there is something to write or to `sync`.
+
+    Parameters
+    ----------
+    path : Path
+        The name, with all links followed. If it has become a link since, that is an error.
+    store : Store
+    new_run : mapping
+        The notes of a run that begins.
+
+    Attributes
+    ----------
+    opened : bool
+        Whether this process has written to it.
+    """
+
+    def __init__(self, path: Path, store: Store, new_run: Mapping[str, Any]) -> None:
+        super().__init__(path)
+        self._target = path
+        self._partial = self.partial = path.with_name(path.name + ".partial")
+        self.opened = False
+        self._store = store
+        self._new_run = new_run
+        self._hash = _new_hash()
+        self._finished: str | None = None  # the digest of an output that has its name already
+        self._replaces: str | None = None  # the digest of the file that was there before
+        self._leftover: BinaryIO | None = None  # the file of a killed process, being compared
+        self._missing: list[tuple[int, bytes]] = []  # where that has zeros, and what belongs there
+
+    def check_free(self) -> None:
+        """Raise `StoreError` if there is a partial file: a run that begins can't have made it."""
+        check_free(self._partial, self._store.path)
+
+    def restore(self, notes: Mapping[str, Any]) -> bool:
+        """Continue where the notes say that the run is; return whether it is finished.
+
+        Raises
+        ------
+        StoreError
+            If the file is not the one that the notes describe.
+        """
+        length, digest = notes["length"], notes.get("digest", "")
+        self._replaces = notes.get("replaces")
+        if notes["finished"]:
+            self._good, self._finished = length, digest
+            return True
+        if notes.get("whole") and not os.path.lexists(self._partial):
+            if self._target_has(length, digest):
+                # The process was killed after the renaming, before the store could note it.
+                self._good, self._finished = length, digest
+                self._store.save({}, notes={**notes, "finished": True})
+                return True
+        if length or os.path.lexists(self._partial):
+            self._check_partial(length, digest)
+        self._check_replaced()
+        return False
+
+    def is_unchanged(self) -> bool:
+        """Whether the finished output exists and has the bytes that it had."""
+        return self._finished is not None and self._target_has(self._good, self._finished)
+
+    def notes(self) -> dict[str, Any]:
+        """Return what describes the output as far as it is written."""
+        digest = self._hash.hexdigest()
+        return {"length": self._good, "digest": digest, "replaces": self._replaces}
+
+    # As a file -----------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, data: Any) -> int:
+        """Write all of ``data``, bytes or an array of them."""
+        if not memoryview(data).nbytes:
+            return 0
+        self._begin()
+        self._write_or_compare(data)
+        return memoryview(data).nbytes
+
+    def sync(self) -> None:
+        """Wait until what has been written is on the disk."""
+        self._begin()
+        if self._leftover is not None:
+            self._raise_different()  # it is longer than what has been written
+        super().sync()
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all that a killed process has left is compared."""
+        return self._leftover is None
+
+    def flush(self) -> None:
+        """Pass what has been written on to the system."""
+        if self.begun:
+            super().flush()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        return self.begun and super().closed
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._leftover is not None:
+            self._leftover.close()  # it stays as it is
+        if self.begun:
+            super().__exit__(kind, error, trace)
+
+    # Opening -------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Open the partial file, if that has not been done."""
+        if self.begun or self._leftover is not None:
+            return
+        self.opened = True
+        if self._finished is not None:
+            self._copy_finished()
+        elif self._good:
+            self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115
+            self._file.truncate(self._good)
+            self._file.seek(self._good)
+        else:
+            # Nothing of it is committed. A file may exist if the store has noted this run.
+            if not self._is_noted():
+                self.check_free()
+                self._replaces = self._target_digest()
+                begun = {**self._new_run, **self.notes(), "replaces": self._replaces}
+                self._store.save({}, 0, notes=begun)
+            self._create_or_compare()
+        self.begun = self._leftover is None
+
+    def _is_noted(self) -> bool:
+        """Whether the store has noted that this run makes the partial file."""
+        notes = self._store.notes
+        return not notes.get("finished", True) and all(
+            notes[name] == self._new_run[name] for name in ("table", "out")
+        )
+
+    def _create_or_compare(self) -> None:
+        """Make the partial file, or open what a killed process has left of it."""
+        if not os.path.lexists(self._partial):
+            self._file = self._create(self._partial)
+            return
+        self._check_partial(0, "")
+        self._leftover = open(self._partial, "rb", buffering=0)  # noqa: SIM115
+        self._open_if_compared()
+
+    def _write_or_compare(self, data: Any) -> None:
+        """Write ``data``, or compare it with the file as far as that goes."""
+        rest = memoryview(data).cast("B")
+        self._hash.update(rest)
+        while self._leftover is not None and rest.nbytes:
+            found = self._leftover.read(rest.nbytes)
+            wanted = bytes(rest[: len(found)])
+            if not found or found != wanted:
+                if not found or any(a != b and a for a, b in zip(found, wanted, strict=True)):
+                    self._raise_different()
+                self._missing.append((self._good, wanted))
+            self._good += len(found)
+            rest = rest[len(found) :]
+            self._open_if_compared()
+        if rest.nbytes:
+            super().write(rest)
+
+    def _open_if_compared(self) -> None:
+        """Open the partial file for writing if all of it has been compared."""
+        assert self._leftover is not None
+        if self._good == os.fstat(self._leftover.fileno()).st_size:
+            self._leftover.close()
+            self._leftover = None
+            self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115
+            compared = self._good
+            for at, data in self._missing:
+                self._file.seek(at)
+                super().write(data)
+            self._good = compared
+            self._file.seek(compared)
+            sync_folder(self._partial.parent)
+            self.begun = True
+
+    def _raise_different(self) -> NoReturn:
+        raise StoreError(
+            f"{self._partial} is not what this run writes: nothing was changed;"
+            " move it away, and the same command goes on"
+        )
+
+    def _copy_finished(self) -> None:
+        """Copy the finished output to the partial file, which the run continues."""
+        if not self.is_unchanged():
+            raise StoreError(
+                f"{self._target} is not as {self._store.path} has left it, so what has come to its"
+                " table can't be added: nothing was changed"
+            )
+        # The store notes the copy first, so that a partial file is known to be one.
+        if not self._store.notes.get("copying"):
+            self.check_free()
+            self._store.save({}, notes={**self._store.notes, "copying": True})
+        self._replaces = self._finished
+        self._good = 0
+        self._create_or_compare()
+        with open(self._target, "rb") as source:
+            while block := source.read(_BLOCK_BYTES):
+                self._write_or_compare(block)
+
+    # Checking ------------------------------------------------------------------------------------
+
+    def _check_partial(self, length: int, digest: str) -> None:
+        """Raise unless the partial file is a plain file that begins with these bytes."""
+        fault = _fault_of(self._partial, length)
+        if not fault and length:
+            self._hash = _hash_of(self._partial, length)
+            if self._hash.hexdigest() != digest:
+                fault = f"its first {length:,} bytes are not those that were written"
+        if fault:
+            raise StoreError(
+                f"{self._partial} is not as {self._store.path} has left it: {fault};"
+                " nothing was changed"
+            )
+        self._good = length
+
+    def _target_has(self, length: int, digest: str) -> bool:
+        """Whether the file of the final name has these bytes and no others."""
+        try:
+            if not self._target.is_file() or self._target.stat().st_size != length:
+                return False
+        except OSError:
+            return False
+        return _hash_of(self._target, length).hexdigest() == digest
+
+    def _target_digest(self) -> str | None:
+        """Return the digest of the file of the final name; None if there is none."""
+        if not os.path.lexists(self._target):
+            return None
+        if not self._target.is_file() or self._target.is_symlink():
+            return ""
+        return _hash_of(self._target).hexdigest()
+
+    def _check_replaced(self) -> None:
+        """Raise if the file to be replaced is not the one that was there when the run began."""
+        if self._target_digest() not in (None, self._replaces):
+            raise StoreError(
+                f"{self._target} has changed since the run began that is to replace it: move it"
+                " away, and the same command goes on"
+            )
+
+    def _name(self, partial: Path) -> None:
+        """Give the complete file its name, and note that in the store."""
+        self._check_replaced()
+        super()._name(partial)
+        self._store.save({}, notes={**self._store.notes, "finished": True})
+
+
+def check_free(partial: Path, store: Path) -> None:
+    """Raise unless the partial file does not exist and can be made."""
+    try:
+        partial.lstat()
+    except FileNotFoundError:
+        if not partial.parent.is_dir():
+            raise
+        if not os.access(partial.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(partial)) from None
+    else:
+        raise StoreError(
+            f"{partial} is there already, and not of a run of {store}: move it away, or choose"
+            " another --out"
+        )
+
+
+def _fault_of(path: Path, length: int) -> str:
+    """Return why this can't be a file of at least so many bytes that we have made; "" if it can."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return "it is gone"
+    if not stat.S_ISREG(status.st_mode):
+        return "it is a link" if stat.S_ISLNK(status.st_mode) else "it is not a file"
+    if status.st_nlink > 1:
+        return "it has another name, which is a hard link"
+    if status.st_size < length:
+        return f"it is shorter than the {length:,} bytes that were written"
+    return ""
+
+
+def _new_hash() -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=32)
+
+
+def _hash_of(path: Path, length: int | None = None) -> "hashlib.blake2b":
+    """Return the hash of the first bytes of a file, or of all."""
+    result = _new_hash()
+    with open(path, "rb", buffering=0) as file:
+        left = os.fstat(file.fileno()).st_size if length is None else length
+        while left > 0 and (block := file.read(min(left, _BLOCK_BYTES))):
+            result.update(block)
+            left -= len(block)
+    return result

@@ -1,0 +1,293 @@
+"""Rows of a table: what their columns must hold, and what becomes of rows that do not.
+
+A `Column` has a name and requirements. A `RowReader` reads columns of a chunk as numbers and
+returns the `Rows` that meet all requirements. Bad rows either end the run or are left out and
+counted.
+"""
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._validation import LARGEST, SMALLEST
+from streamcal.cli.options import OnError
+
+if TYPE_CHECKING:
+    from streamcal.keyed import Groups
+    from streamcal.losses import MeanLoss
+    from streamcal.tables import Chunk, Fault, Reader
+
+MOST_LABELS = 32_767
+"""The greatest ordinal label."""
+
+Vector = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Requirement(NamedTuple):
+    """What a number must be, in words for a message, and the function that tests it."""
+
+    text: str
+    is_met: Callable[[Vector], Mask]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of numbers.
+
+    Attributes
+    ----------
+    name : str or None
+        None: the table has no such column; all its numbers are 1.
+    requirements : tuple of Requirement
+        What each number must be.
+    is_label : bool
+        Whether a cell may be empty (the number is NaN then) or hold true or false.
+    """
+
+    name: str | None
+    requirements: tuple[Requirement, ...]
+    is_label: bool = False
+
+    def read(self, chunk: "Chunk") -> tuple[Vector, list["_Check"]]:
+        """Return the numbers of all rows of a chunk, and which of them meet the requirements."""
+        from streamcal.tables import TableError, as_numbers
+
+        if self.name is None:
+            return np.ones(len(chunk)), []
+        try:
+            values, empty = as_numbers(chunk.columns[self.name], booleans=self.is_label)
+        except TableError as error:
+            raise TableError(f"column `{self.name}` {error}") from None
+        with np.errstate(all="ignore"):
+            checks = [
+                _Check(self.name, text, is_met(values) | (empty & self.is_label))
+                for text, is_met in self.requirements
+            ]
+        return values, checks
+
+
+class _Check(NamedTuple):
+    """A requirement of a column, and which rows of a chunk meet it."""
+
+    column: str
+    text: str
+    good: Mask
+
+
+def score_column(name: str) -> Column:
+    """Return a column of any finite numbers."""
+    return Column(name, (Requirement("a finite number", np.isfinite),))
+
+
+def probability_column(name: str) -> Column:
+    """Return a column of probabilities."""
+    what = "a probability in [0, 1]"
+    return Column(name, (Requirement(what, lambda p: (p >= 0.0) & (p <= 1.0)),))
+
+
+def weight_column(name: str | None) -> Column:
+    """Return a column of weights; None: each row has the weight 1."""
+    requirements = (
+        Requirement("a positive finite number", lambda w: (w > 0.0) & (w < np.inf)),
+        Requirement(
+            f"from {SMALLEST:g} to {LARGEST:g}", lambda w: (w >= SMALLEST) & (w <= LARGEST)
+        ),
+    )
+    return Column(name, requirements)
+
+
+def binary_label_column(name: str) -> Column:
+    """Return a column of labels 0 and 1."""
+    requirement = Requirement("0 or 1", lambda y: np.isin(y, (0.0, 1.0)))
+    return Column(name, (requirement,), is_label=True)
+
+
+def ordinal_label_column(name: str) -> Column:
+    """Return a column of labels 1, 2 and so on."""
+    requirement = Requirement(
+        f"an int from 1 to {MOST_LABELS}",
+        lambda y: (y >= 1.0) & (y <= MOST_LABELS) & (y == np.floor(y)),
+    )
+    return Column(name, (requirement,), is_label=True)
+
+
+def loss_label_column(name: str, loss: "MeanLoss") -> Column:
+    """Return a column of labels that a loss is defined for, and that can be summed."""
+    requirements = (
+        Requirement(f"in {loss.y_range} for the {loss.name} loss", loss.y_range.contains),
+        Requirement(
+            f"small enough for the {loss.name} loss (its statistic at most {LARGEST:g})",
+            lambda y: np.abs(loss.statistic(y)) <= LARGEST,
+        ),
+    )
+    return Column(name, requirements, is_label=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a chunk that are used.
+
+    Attributes
+    ----------
+    chunk : Chunk
+    values : list of ndarray of shape (n_rows,)
+        The numbers of these rows, one array for each column that was asked for.
+    keep : ndarray of shape (n_chunk_rows,) or None
+        Marks these rows in the chunk; None if they are all of it.
+    """
+
+    chunk: "Chunk"
+    values: list[Vector]
+    keep: Mask | None = None
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of the rows in the table, from 1."""
+        return self.chunk.rows if self.keep is None else self.chunk.rows[self.keep]
+
+    def cells(self, column: str) -> Any:
+        """Return the cells of a column as the chunk has them."""
+        cells = self.chunk.columns[column]
+        if self.keep is None:
+            return cells
+        if isinstance(cells, list):
+            return [cell for cell, kept in zip(cells, self.keep, strict=True) if kept]
+        return cells.filter(self.keep)
+
+    def select(self, mask: Mask) -> "Rows":
+        """Return those of the rows that a mask marks."""
+        if mask.all():
+            return self
+        keep = np.ones(len(self.chunk), np.bool_) if self.keep is None else self.keep.copy()
+        keep[keep] = mask
+        return Rows(self.chunk, [values[mask] for values in self.values], keep)
+
+
+class RowReader:
+    """Reads columns of numbers, checks them, and counts the rows that are skipped.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    on_error : OnError
+        Whether the first bad row ends the run, or bad rows are skipped.
+
+    Attributes
+    ----------
+    fault : Fault or None
+        The bad row that ends the run.
+    skipped : Counter
+        How many rows were skipped, by reason.
+    examples : dict
+        The message about the first skipped row, by reason.
+    """
+
+    def __init__(self, columns: Sequence[Column], on_error: OnError) -> None:
+        self.columns = columns
+        self.on_error = on_error
+        self.fault: Fault | None = None
+        self.skipped: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that must be in the table."""
+        return [column.name for column in self.columns if column.name is not None]
+
+    def iterate(self, source: "Reader") -> Iterator[Rows]:
+        """Yield the good rows of each chunk of a table.
+
+        Raises
+        ------
+        TableError
+            If a bad row ends the run.
+        """
+        for chunk in source:
+            rows = self.read(chunk)
+            self.raise_fault()
+            yield rows
+
+    def read(self, chunk: "Chunk") -> Rows:
+        """Return the good rows of a chunk; if a bad row ends the run, those before it."""
+        values, checks = [], []
+        for column in self.columns:
+            numbers, of_column = column.read(chunk)
+            values.append(numbers)
+            checks += of_column
+        keep: Mask = np.logical_and.reduce([check.good for check in checks])
+        faults = _faults(chunk, checks, keep)
+        if not faults:
+            return Rows(chunk, values)
+        if self.on_error is OnError.stop:
+            self.fault = faults[0]
+            keep &= chunk.rows < faults[0].row
+        else:
+            for fault in faults:
+                self.skipped[fault.reason] += 1
+                self.examples.setdefault(fault.reason, fault.message)
+        return Rows(chunk, [numbers[keep] for numbers in values], keep)
+
+    def raise_fault(self) -> None:
+        """Raise `TableError` if a bad row has ended the run."""
+        from streamcal.tables import TableError
+
+        if self.fault is not None:
+            raise TableError(self.fault.message)
+
+
+def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask) -> list["Fault"]:
+    """Return the bad rows of a chunk in order: malformed ones, and those that are not kept."""
+    from streamcal.tables import Fault
+
+    faults = list(chunk.faults)
+    for i in np.flatnonzero(~keep).tolist():
+        name, text, _ = next(check for check in checks if not check.good[i])
+        message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {chunk.show(name, i)}"
+        faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
+    return sorted(faults, key=lambda fault: fault.row)
+
+
+def group_rows(rows: Rows, key: str | None) -> "Groups":
+    """Return the distinct keys of rows, each with the positions of its rows in order.
+
+    Keys are compared as text (in NDJSON as JSON text, so that 1 and "1" differ). An empty cell is
+    a key, too. If there is no column of keys, all rows have the key None.
+    """
+    import pyarrow as pa
+
+    from streamcal.tables import TableError
+
+    if key is None:
+        return {None: slice(None)}
+    cells = rows.cells(key)
+    if isinstance(cells, list):
+        cells = pa.array([json.dumps(cell, sort_keys=True) for cell in cells], pa.large_string())
+    try:
+        encoded = cells.cast(pa.large_string()).dictionary_encode(null_encoding="encode")
+    except pa.ArrowException:
+        raise TableError(f"column `{key}` can't be a key: its type is {cells.type}") from None
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes, np.arange(len(encoded.dictionary) + 1), sorter=order)
+    return {
+        name: order[start:stop]
+        for name, (start, stop) in zip(
+            encoded.dictionary.to_pylist(), pairwise(bounds.tolist()), strict=True
+        )
+    }
+
+
+def key_checksums(groups: "Groups", n_rows: int) -> Vector:
+    """Return a checksum of the key of each row."""
+    checksums = np.empty(n_rows)
+    for key, at in groups.items():
+        checksums[at] = -1.0 if key is None else zlib.crc32(key.encode())
+    return checksums

@@ -1,0 +1,118 @@
+"""What commands say at the end: rows that were skipped, and mean losses before and after."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._log_loss import RULE, log_losses
+from streamcal.cli.console import count_rows, say
+
+if TYPE_CHECKING:
+    from streamcal.cli.rows import RowReader
+    from streamcal.losses import MeanLoss
+
+
+def print_skipped(reader: "RowReader") -> None:
+    """Print how many rows were skipped, and for each reason the first of them."""
+    if reader.skipped:
+        say(f"{count_rows(reader.skipped.total())} skipped")
+    for reason, count in reader.skipped.most_common():
+        say(f"  {count:,} where {reason}, first {reader.examples[reason]}")
+
+
+class Totals:
+    """Counts of rows, and the losses of raw scores and calibrated values over labelled rows.
+
+    Attributes
+    ----------
+    n_written : int
+        The rows in the output.
+    n_labelled : int
+        Those of them that have a label.
+    binary : bool
+        Whether all labels so far are 0 or 1.
+    probabilities : bool
+        Whether all raw scores so far lie in [0, 1].
+    """
+
+    def __init__(self, loss: "MeanLoss") -> None:
+        self.loss = loss
+        self.n_written = self.n_labelled = 0
+        self.binary = True
+        self.probabilities = True
+        self._in_range = True
+        self._weight = 0.0
+        self._log, self._brier, self._own = np.zeros(2), np.zeros(2), np.zeros(2)
+
+    def add(self, scored: NDArray[np.float64]) -> None:
+        """Add labelled rows of (raw, calibrated, label, weight), shape ``(n_rows, 4)``."""
+        if not len(scored):
+            return
+        raw, _, y, w = scored.T
+        self.n_labelled += len(scored)
+        self.binary = self.binary and bool(np.isin(y, (0.0, 1.0)).all())
+        self.probabilities = self.probabilities and bool(((raw >= 0.0) & (raw <= 1.0)).all())
+        self._in_range = self._in_range and self.loss.z_range.contains_all(raw)
+        self._weight += float(w.sum())
+        for k, z in enumerate(scored.T[:2]):
+            if self.binary and (k or self.probabilities):
+                self._log[k] += np.sum(w * log_losses(y, z))
+                self._brier[k] += np.sum(w * np.square(z - y))
+            if not self.binary and (k or self._in_range):
+                self._own[k] += np.sum(w * self.loss(z, y))
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each mean loss that makes sense for these labels."""
+        if not self.n_labelled:
+            return
+        if self.binary:
+            yield f"{self._line('log loss', self._log, self.probabilities)}  ({RULE})"
+            yield self._line("Brier score", self._brier, self.probabilities)
+        else:
+            yield self._line(f"{self.loss.name} loss", self._own, self._in_range)
+
+    def _line(self, name: str, sums: NDArray[np.float64], comparable: bool) -> str:
+        raw, calibrated = (sums / self._weight).tolist()
+        before = f"{raw:.4f}" if comparable else "(raw scores out of range)"
+        return f"  {name:<12} {before} -> {calibrated:.4f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all counts and sums."""
+        flags = [self.binary, self.probabilities, self._in_range]
+        losses = [sums.tolist() for sums in (self._log, self._brier, self._own)]
+        counts = [self.n_written, self.n_labelled]
+        return {"counts": counts, "flags": flags, "weight": self._weight, "losses": losses}
+
+    def restore(self, sums: dict[str, Any], row: int) -> None:
+        """Continue from what `as_json` returned at a row.
+
+        Raises
+        ------
+        ValueError
+            If it is not what `as_json` returns. At row 0 it may be empty.
+        """
+        if not sums and not row:
+            return
+        if not _is_valid(sums, row):
+            raise ValueError(f"is {sums!r}")
+        self.n_written, self.n_labelled = sums["counts"]
+        self.binary, self.probabilities, self._in_range = sums["flags"]
+        self._weight = sums["weight"]
+        self._log, self._brier, self._own = (np.array(pair, float) for pair in sums["losses"])
+
+
+def _is_valid(sums: dict[str, Any], row: int) -> bool:
+    """Return whether this is what `Totals.as_json` returns at a row."""
+    try:
+        counts, flags, losses = sums["counts"], sums["flags"], sums["losses"]
+        numbers = [sums["weight"], *(number for pair in losses for number in pair)]
+        return (
+            [len(part) for part in (counts, flags, *losses)] == [2, 3, 2, 2, 2]
+            and all(type(count) is int and 0 <= count <= row for count in counts)
+            and all(isinstance(flag, bool) for flag in flags)
+            and all(type(number) in (int, float) for number in numbers)
+        )
+    except (KeyError, TypeError):
+        return False

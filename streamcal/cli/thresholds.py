@@ -1,0 +1,148 @@
+"""``streamcal thresholds``: the thresholds that cut a score into ordinal labels."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
+from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.options import (
+    THRESHOLDS,
+    FormatOption,
+    OnError,
+    OnErrorOption,
+    TableArgument,
+    WeightOption,
+    column_option,
+    picture_option,
+    setting,
+)
+from streamcal.cli.rows import RowReader, ordinal_label_column, score_column, weight_column
+from streamcal.cli.summary import print_skipped
+
+if TYPE_CHECKING:
+    from streamcal.ordinal import Thresholds
+
+EXAMPLES = (
+    "streamcal thresholds scores.csv --score s --label stars",
+    "streamcal thresholds scores.csv --score s --label y --loss zero-one --plot cuts.png",
+)
+
+Vector = NDArray[np.float64]
+_LOSS = "What is minimised: absolute, squared or zero-one; quadratic-kappa is maximised."
+_BALANCED = "Weigh labels so that each counts the same: the macro-averaged loss."
+
+
+def thresholds(
+    table: TableArgument,
+    score: Annotated[str, column_option("The model's score, any number.")],
+    label: Annotated[
+        str, column_option("The ordinal label, an int from 1 on. Empty: not known, left out.")
+    ],
+    weight: WeightOption = None,
+    loss: Annotated[str, setting(THRESHOLDS, _LOSS, metavar="NAME")] = "absolute",
+    n_labels: Annotated[
+        int | None,
+        setting(THRESHOLDS, "How many labels there are. Default: the greatest one that occurs."),
+    ] = None,
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help=_BALANCED, rich_help_panel=THRESHOLDS)
+    ] = False,
+    method: Annotated[
+        str,
+        setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME"),
+    ] = "auto",
+    jobs: Annotated[int, setting(THRESHOLDS, "Processes for io.", min=1)] = 1,
+    plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
+    file_format: FormatOption = None,
+    on_error: OnErrorOption = OnError.stop,
+) -> None:
+    """Find the thresholds that cut a score into ordinal labels at the least loss.
+
+    Prints one threshold a line, K - 1 of them for K labels: a score gets the label 1 plus the
+    number of thresholds that are not above it. Their loss is printed on standard error.
+    """
+    from streamcal import tables
+    from streamcal.ordinal import optimal_thresholds
+
+    with usage_errors():
+        check_exists(table)
+        kind = tables.format_of(table, given=file_format)
+        if plot is not None:
+            check_drawable(plot)
+            check_distinct(table, picture=plot)
+        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
+    columns = [score_column(score), ordinal_label_column(label), weight_column(weight)]
+    reader = RowReader(columns, on_error)
+    with data_errors(table):
+        tables.standard_output()  # fails now rather than after all the work
+        scores, labels, weights = _read(table, kind, reader)
+        found = _find(
+            scores,
+            labels,
+            n_labels,
+            loss=loss,
+            w=None if weight is None else weights,
+            class_weight="balanced" if balanced else None,
+            method=method,
+            n_jobs=jobs,
+        )
+        for threshold in found.thresholds.tolist():
+            typer.echo(threshold)
+        print_skipped(reader)
+        _print_loss(found, len(scores), loss, balanced, weights.sum())
+        if plot is not None:
+            _draw(plot, scores, labels, weights, found)
+
+
+def _read(table: Path, kind: str, reader: RowReader) -> tuple[Vector, Vector, Vector]:
+    """Return scores, labels and weights of the labelled rows."""
+    from streamcal import tables
+
+    parts = [np.empty((3, 0))]
+    with (
+        tables.open_table(table, reader.names, format=kind) as source,
+        progress(source, "reading") as show,
+    ):
+        for rows in reader.iterate(source):
+            known = ~np.isnan(rows.values[1])
+            parts.append(np.stack([values[known] for values in rows.values]))
+            show()
+    scores, labels, weights = np.concatenate(parts, axis=1)
+    if not len(scores):
+        raise tables.TableError("has no labelled rows: there is nothing to cut")
+    return scores, labels, weights
+
+
+def _find(*samples: Any, **settings: Any) -> "Thresholds":
+    """Return the thresholds; what is wrong with the samples is wrong with the table."""
+    from streamcal.ordinal import close_jobs, optimal_thresholds
+    from streamcal.tables import TableError
+
+    try:
+        return optimal_thresholds(*samples, **settings)
+    except ValueError as error:
+        raise TableError(str(error)) from None
+    finally:
+        close_jobs()
+
+
+def _print_loss(found: "Thresholds", n_rows: int, loss: str, balanced: bool, weight: float) -> None:
+    certified = "" if found.certified else ", sorted by force and not certain to be optimal"
+    say(f"{count_rows(n_rows)}, {found.n_labels} labels, by {found.method}{certified}")
+    if loss == "quadratic-kappa":
+        say(f"  quadratic weighted kappa {1.0 - found.risk:.4f}")
+    else:
+        name = f"mean {loss} loss" + (", macro-averaged" if balanced else "")
+        say(f"  {name} {found.risk / weight:.4f}")
+
+
+def _draw(path: Path, scores: Vector, labels: Vector, weights: Vector, found: "Thresholds") -> None:
+    from streamcal.plot import ThresholdDisplay
+
+    display = ThresholdDisplay.from_predictions(scores, labels, found, w=weights)
+    display.figure_.savefig(path, dpi=150)  # type: ignore[union-attr]
+    say(f"{path}: drawn from {count_rows(len(scores))}")

@@ -1,0 +1,60 @@
+"""``streamcal watch``: the page of ``streamcal report``, served while a stream runs."""
+
+import contextlib
+from typing import Annotated
+
+import typer
+
+from streamcal.cli.console import data_errors, failure, say, usage_errors
+from streamcal.cli.options import (
+    FILES,
+    FormatOption,
+    KnownColumnOption,
+    KnownLabelOption,
+    KnownScoreOption,
+    OnError,
+    OnErrorOption,
+    SourceArgument,
+)
+from streamcal.cli.report import open_subject
+
+EXAMPLES = ("streamcal watch run.db", "streamcal watch run.db --port 8080")
+
+
+def watch(
+    source: SourceArgument,
+    score: KnownScoreOption = None,
+    label: KnownLabelOption = None,
+    column: KnownColumnOption = "calibrated",
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, help="The port; 0 takes a free one.", rich_help_panel=FILES
+        ),
+    ] = 8765,
+    file_format: FormatOption = None,
+    on_error: OnErrorOption = OnError.stop,
+) -> None:
+    """Serve the page of `streamcal report` on this machine while a stream runs; Ctrl-C ends it.
+
+    The store is only read. No other machine can see the page.
+    """
+    from streamcal.tables import is_standard
+
+    with usage_errors():
+        if is_standard(source):
+            raise ValueError("standard input can't be watched: it is read once")
+        subject = open_subject(source, score, label, column, file_format, on_error)
+    with data_errors(source):
+        from streamcal.report.watch import HOST, Server, Source
+
+        pages = Source(subject.report, subject.stamp)
+        pages.report()
+        try:
+            server = Server(pages, port)
+        except OSError as error:
+            raise failure(f"--port {port} of {HOST} can't be used: {error.strerror}", 2) from None
+        with server:
+            say(f"{server.url} shows {source}; Ctrl-C ends")
+            with contextlib.suppress(KeyboardInterrupt):
+                server.serve_forever(poll_interval=0.2)
