@@ -1,22 +1,13 @@
-"""River models whose probabilities, or predictions, are calibrated as they are served.
+"""A river classifier with calibrated probabilities."""
 
-A wrapper reads what its model says of a sample *before* the model learns it, teaches that score and
-the label to a calibrator, and serves the calibrated value of the next score. So a calibrator only
-ever sees what the model says of samples it has not learned, which is what it will be asked for.
-"""
-
-import reprlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
 from river import base
-from river.active.base import ActiveLearningClassifier
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 from river.utils.dataframe import (
     into_frame,
     into_series,
@@ -25,122 +16,27 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._json import LEAST, MOST, as_count, as_items, as_pairs, as_share, from_pairs
-from streamcal._routing import Routing, last_step, name_of
-from streamcal._state import (
-    Arrays,
-    Fields,
-    Stateful,
-    as_list,
-    as_name,
-    as_names,
-    check_alike,
-    nest,
-    pack,
-    require,
-    state_of,
-    unpack,
-)
-from streamcal._validation import (
-    as_number,
-    as_score,
-    as_vector,
-    as_weight,
-    as_weights,
-    check_choice,
-)
+from streamcal._routing import Routing
+from streamcal._state import Arrays, Fields, Stateful, as_name
+from streamcal._validation import as_weight, check_choice
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
-from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.joint import JointCalibrator
+from streamcal.wrappers._checks import (
+    Features,
+    add_batch_weights,
+    as_batch_weights,
+    as_probabilities_of_labels,
+    as_probability_columns,
+    check_binary_calibrator,
+    check_classifier,
+    check_n_rows,
+)
+from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, as_rows
+from streamcal.wrappers.drift import DriftMonitor, Sample
+from streamcal.wrappers.served import Served
 
-Features = dict[FeatureName, Any]
-_KEPT = 200  # samples that outlive an alarm where calibrators shrink
-
-ON_DRIFT = ("shrink", "reset", "none")
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What `CalibratedClassifier.serve_one` answered: show it, keep it, give it back.
-
-    Attributes
-    ----------
-    calibrated : dict
-        The calibrated probability of each label: what is shown.
-    raw : dict
-        What the model said of each.
-    tickets : dict
-        What the label's hedge is to be given back, if its calibrator is one; see
-        `streamcal.HedgedCalibrator`.
-    n_alarms : int
-        How often a drift detector had raised alarm by then.
-
-    Examples
-    --------
-    >>> import json
-    >>> served = Served({"yes": 0.75, "no": 0.25}, {"yes": 0.5, "no": 0.5})
-    >>> kept = json.dumps(served.to_dict())
-    >>> kept[:44]
-    '{"calibrated": [["yes", 0.75], ["no", 0.25]]'
-    >>> Served.from_dict(json.loads(kept)) == served
-    True
-    """
-
-    calibrated: dict[ClfTarget, float]
-    raw: dict[ClfTarget, float]
-    tickets: dict[ClfTarget, Ticket] = field(default_factory=dict)
-    n_alarms: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as a dict that JSON keeps exactly, for `from_dict`.
-
-        A label is written beside its value, not as a key, since keys of JSON are text. It may be a
-        bool, an int, a finite float, a str, None or a tuple of these. A NumPy scalar is written as
-        the Python value that is equal to it, and comes back as that.
-
-        Raises
-        ------
-        TypeError
-            If a label is of another kind.
-        ValueError
-            If a label is NaN or infinite, or a number is none that `from_dict` takes.
-        """
-        return {
-            "calibrated": as_pairs(_check_served(self.calibrated)),
-            "raw": as_pairs(_check_served(self.raw)),
-            "tickets": as_pairs({label: [n, list(p)] for label, (n, p) in self.tickets.items()}),
-            "n_alarms": self.n_alarms,
-        }
-
-    @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> "Served":
-        """Return what `to_dict` was called on, after it went through JSON or not.
-
-        Raises
-        ------
-        TypeError
-            If ``kept`` is not a mapping, or something in it is of the wrong type.
-        ValueError
-            If something is missing, is there twice or is not known, or is out of its range.
-        """
-        if not isinstance(kept, Mapping):
-            raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms"}:
-            raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        shown, raw, tickets = (from_pairs(kept[at]) for at in ("calibrated", "raw", "tickets"))
-        return cls(
-            {label: as_share(p) for label, p in shown.items()},
-            {label: as_share(p) for label, p in raw.items()},
-            {label: _as_ticket(ticket) for label, ticket in tickets.items()},
-            as_count(kept["n_alarms"]),
-        )
-
-
-def _as_ticket(kept: Any) -> Ticket:
-    n_learned, answers = as_items(kept, "a count and answers in a ticket", 2)
-    shares = as_items(answers, "a list of answers in a ticket")
-    return Ticket(as_count(n_learned), tuple(as_share(p) for p in shares))
+_ON_DRIFT = ("shrink", "reset", "none")
 
 
 class CalibratedClassifier(
@@ -149,9 +45,9 @@ class CalibratedClassifier(
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
-    any other labels each has a calibrator of its own, label against rest, and the calibrated values
-    are renormalised to sum to 1. If all of them are 0, the model's own probabilities are served.
-    Keys of the answer are the model's own label objects.
+    other labels each label has its own calibrator, one against the rest, and the calibrated
+    probabilities are divided by their sum. Where all of them are 0, the model's own probabilities
+    are returned. The keys of an answer are the model's own label objects.
 
     Parameters
     ----------
@@ -163,33 +59,34 @@ class CalibratedClassifier(
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
         a mixture that is nearly as good as the best of several calibrators.
     drift_detector : river drift detector, optional
-        Cloned, and shown the squared error of each probability served, (1/2) Σ (hit − p)² over the
-        labels, in [0, 1]; a `BinaryDriftDetector` is shown whether the likeliest label was wrong.
+        Cloned. It gets the squared error of each served answer, (1/2) Σ (hit − p)² over the labels,
+        in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
     on_drift : {"shrink", "reset", "none"}
-        What becomes of the calibrators when it raises alarm: they start anew from the last 200
-        samples, or from none, or go on. `n_alarms` counts. With a detector there are no bytes.
+        What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
+        200 samples again, with "reset" they start with none, and with "none" the old ones go on.
+        `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
 
     Raises
     ------
     TypeError
-        If ``classifier`` is not a classifier, ``calibrator`` not a calibrator, or
-        ``drift_detector`` not a drift detector.
+        If ``classifier`` is not a classifier, ``calibrator`` is not a calibrator, or
+        ``drift_detector`` is not a drift detector.
     ValueError
-        If ``classifier`` has no probabilities, ``calibrator`` refuses the labels 0 and 1, or
-        ``on_drift`` is none of the above.
+        If ``classifier`` has no probabilities, ``calibrator`` does not accept the labels 0 and 1,
+        or ``on_drift`` is none of the above.
 
     Notes
     -----
-    A sample's weight ``w`` always reaches the calibrator. It reaches the model where the model's
-    ``learn_one`` (or ``learn_many``) takes one, and so does every other keyword argument.
+    The calibrator always gets a sample's weight ``w``. The model gets it, and every other keyword
+    argument, if its ``learn_one`` (or ``learn_many``) accepts the argument.
 
-    Where labels come late, the model has changed since it served the sample, and its answer now is
-    not what the user saw. Show `serve_one` instead of `predict_proba_one`, and give all of its
-    answer back as ``served`` together with the label. Where that cannot be, as in
-    ``evaluate.progressive_val_score(…, delay=48)``, tell the hedge at least:
+    If labels come late, the model has changed by then, and its answer now is not the answer that
+    the user saw. Call `serve_one` instead of `predict_proba_one`, and pass all of its answer as
+    ``served`` together with the label. Where that is not possible, as in
+    ``evaluate.progressive_val_score(…, delay=48)``, tell the hedge how late labels are:
     ``CalibratedClassifier(model, HedgedCalibrator(delay=48))``. Within
-    ``river.compose.learn_during_predict`` ``served`` is the way, too: being asked twice, a pipeline
-    would learn twice.
+    ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that is asked twice
+    learns twice.
 
     Examples
     --------
@@ -211,24 +108,25 @@ class CalibratedClassifier(
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
         on_drift: str = "shrink",
     ) -> None:
-        _check_classifier(classifier)
+        check_classifier(classifier)
         if calibrator is None:
             calibrator = HedgedCalibrator()
         if not isinstance(calibrator, JointCalibrator):
-            _check_calibrator(calibrator)
-        check_choice(on_drift, "on_drift", ON_DRIFT)
+            check_binary_calibrator(calibrator)
+        check_choice(on_drift, "on_drift", _ON_DRIFT)
         self.classifier = classifier
         self.calibrator = calibrator
         self.drift_detector = drift_detector
         self.on_drift = on_drift
 
-        self._calibrators: dict[ClfTarget, Calibrator] = {}
-        self._joint = calibrator.clone() if isinstance(calibrator, JointCalibrator) else None
-        self._watch = None
+        self._strategy: OwningStrategy
+        if isinstance(calibrator, JointCalibrator):
+            self._strategy = Joint(calibrator)
+        else:
+            self._strategy = OneVsRest(calibrator)
+        self._monitor = None
         if drift_detector is not None:
-            self._watch = _Watch(drift_detector, _KEPT if on_drift == "shrink" else 0)
-        # Frames of most libraries have strings for column names: the labels these stand for.
-        self._labels: dict[str, ClfTarget] = {"False": False, "True": True}
+            self._monitor = DriftMonitor(drift_detector, on_drift)
         self._y_name: str | None = None
         self._set_routes(
             classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
@@ -237,39 +135,22 @@ class CalibratedClassifier(
     _given = ("classifier",)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        labels = [pack(label) for label in self._calibrators]
-        names = [[name, pack(label)] for name, label in self._labels.items()]
-        states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
-        if self._joint is not None:
-            states = [nest(self._joint.to_bytes())]
-        fields = {"calibrated": labels, "names": names, "y_name": self._y_name}
-        return fields, {str(at): state for at, state in enumerate(states)}
+        fields, arrays = self._strategy.freeze()
+        return {**fields, "y_name": self._y_name}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        labels = as_names(fields["calibrated"], "calibrated")
-        names = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
-        require(all(isinstance(name, str) for name, _ in names), "columns must have names")
-        of_names = {name: as_name(unpack(label), "names") for name, label in names}
-        y_name = as_name(fields["y_name"], "y_name", none=True)
-        if self._joint is not None:
-            require(not labels, "a joint calibrator must be the only one")
-            joint = JointCalibrator.from_bytes(state_of(arrays, "0"))
-            check_alike([joint], [self._joint])
-            self._joint = joint
-        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
-        check_alike(restored, [self.calibrator] * len(labels))
-        self._calibrators = dict(zip(labels, restored, strict=True))
-        self._labels, self._y_name = of_names, y_name
+        self._y_name = as_name(fields["y_name"], "y_name", none=True)
+        self._strategy.thaw(fields, arrays)
 
     @property
     def calibrators(self) -> dict[ClfTarget, Calibrator]:
-        """The calibrator of each label, by label; of True alone where labels are False and True."""
-        return dict(self._calibrators)
+        """The calibrators by label; with the labels False and True there is only that of True."""
+        return dict(self._strategy.calibrators)
 
     @property
     def n_alarms(self) -> int:
-        """How often the drift detector has raised alarm."""
-        return self._watch.n_alarms if self._watch else 0
+        """How many alarms the drift detector has raised."""
+        return self._monitor.n_alarms if self._monitor else 0
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -283,8 +164,10 @@ class CalibratedClassifier(
         yield {"classifier": naive_bayes.GaussianNB()}
 
     def _unit_test_skips(self) -> set[str]:
-        # A batch is scored before any of it is learned; a loop scores each sample after the last.
+        # `learn_many` predicts the whole batch before it learns any of it, unlike a loop.
         return self.classifier._unit_test_skips() | {"check_learn_many_matches_learn_one"}
+
+    # ------------------------------------------------------------------------------ one sample
 
     def learn_one(
         self,
@@ -292,10 +175,10 @@ class CalibratedClassifier(
         y: ClfTarget,
         w: float = 1.0,
         *,
-        served: "Served | Mapping[ClfTarget, float] | None" = None,
+        served: Served | Mapping[ClfTarget, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Teach the calibrator what the model says of ``x`` now, then the model itself.
+        """Ask the model about ``x``, teach the model, then teach the calibrator the model's answer.
 
         Parameters
         ----------
@@ -306,37 +189,26 @@ class CalibratedClassifier(
         w : float
             Weight of the sample, from 1e-60 to 1e60.
         served : Served, or mapping from label to probability, optional
-            What `serve_one` answered of ``x``, or what the *model* (not this wrapper) said of it.
+            What `serve_one` answered for ``x``, or what the *model* (not this wrapper) answered.
             Without it the model is asked again.
         **kwargs
-            For the model, where its ``learn_one`` takes them.
+            For the model, if its ``learn_one`` accepts them.
 
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` not positive and
-            finite, or ``served`` not of this model or of a later state of it. Neither the model nor
-            a calibrator has learned anything then.
+            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` is not positive
+            and finite, or ``served`` is not from this model or from a later state of it. Neither
+            the model nor a calibrator has learned anything then.
         """
         if y != y or y is None:
             raise ValueError(f"`y` must be a label, got {y}")
-        tickets = shown = None
-        if isinstance(served, Served):
-            raw = _check_served(served.raw)
-            shown = _check_served(served.calibrated)
-            if served.n_alarms == self.n_alarms or self.on_drift == "none":
-                tickets = served.tickets
-                self._check_tickets(tickets)
-        elif served is not None:
-            raw = _check_served(served)
-        elif kwargs:
-            raw = self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
+        if served is None:
+            raw, shown, tickets = self._predict_raw(x, kwargs), None, None
         else:
-            raw = self.classifier.predict_proba_one(x)
-        binary = len(raw) == 2 and True in raw and False in raw
-        for p in (raw[True],) if binary else raw.values():
-            if not LEAST <= p <= MOST:
-                raise ValueError(f"probabilities must lie in [0, 1], got {raw}")
+            raw, shown, tickets = self._read_served(served)
+        strategy = self._strategy.for_labels(raw)
+        strategy.check(raw)
 
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
@@ -344,45 +216,12 @@ class CalibratedClassifier(
             w = as_weight(w)
             self.classifier.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
 
-        if self._watch is not None and self._look(self._watch, [(raw, y, w)], shown):
+        if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], shown):
             tickets = None  # of calibrators that are gone
-        self._teach(raw, y, w, tickets)
-
-    def _check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
-        """Raise unless the calibrators as they are now, or were, have given these tickets."""
-        if not isinstance(self.calibrator, HedgedCalibrator):
-            return
-        for label, ticket in tickets.items():
-            calibrator = self._calibrators.get(label)
-            if not isinstance(calibrator, HedgedCalibrator):
-                raise ValueError(
-                    f"`served` must come from this model, which has no calibrator of {label!r} yet"
-                )
-            calibrator.check_ticket(ticket)
-
-    def _teach(
-        self,
-        raw: Mapping[ClfTarget, float],
-        y: ClfTarget,
-        w: float,
-        tickets: Mapping[ClfTarget, Ticket] | None = None,
-    ) -> None:
-        """Teach the calibrators one sample."""
-        if self._joint is not None:
-            self._joint.learn_one(raw, y, w)
-            return
-        for label in (True,) if len(raw) == 2 and True in raw and False in raw else raw:
-            calibrator = self._calibrators.get(label)
-            if calibrator is None:
-                calibrator = self._new_calibrator(label, raw)
-            hit = y == label  # 1 and np.True_ are True
-            if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
-                calibrator.learn_one(raw[label], hit, w, served=tickets[label])
-            else:
-                calibrator.learn_one(raw[label], hit, w)
+        strategy.learn_one(raw, y, w, tickets)
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
-        """Return `predict_proba_one` of a sample, and all that its label is to bring back.
+        """Return `predict_proba_one` of a sample together with all that `learn_one` needs later.
 
         The state does not change.
 
@@ -400,33 +239,28 @@ class CalibratedClassifier(
         >>> round(model.calibrators[True].mean_delay)
         20
         """
-        raw = self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
-        tickets = {
-            label: calibrator.serve_one(raw[label])[1]
-            for label, calibrator in self._calibrators.items()
-            if label in raw and isinstance(calibrator, HedgedCalibrator)
-        }
-        return Served(self.calibrate_one(raw), dict(raw), tickets, self.n_alarms)
+        raw = self._predict_raw(x, kwargs)
+        strategy = self._strategy.for_labels(raw)
+        tickets = strategy.make_tickets(raw)
+        return Served(strategy.predict_one(raw), dict(raw), tickets, self.n_alarms)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
-        """Return the calibrated probability of each label the model knows.
+        """Return the calibrated probability of each label that the model knows.
 
         Parameters
         ----------
         x : dict
             The features.
         **kwargs
-            For the model, where its ``predict_proba_one`` takes them.
+            For the model, if its ``predict_proba_one`` accepts them.
 
         Returns
         -------
         dict
             Probabilities in [0, 1] that sum to 1; empty while the model knows no label.
         """
-        if not kwargs:
-            return self.calibrate_one(self.classifier.predict_proba_one(x))
-        routed = self._route("predict_proba_one", kwargs)
-        return self.calibrate_one(self.classifier.predict_proba_one(x, **routed))
+        raw = self._predict_raw(x, kwargs) if kwargs else self.classifier.predict_proba_one(x)
+        return self._strategy.for_labels(raw).predict_one(raw)
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return calibrated probabilities for those of the model.
@@ -450,30 +284,56 @@ class CalibratedClassifier(
         >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
         {'yes': 0.69, 'no': 0.31}
         """
-        if self._joint is not None:
-            return self._joint.predict_one(raw)
-        calibrated = {**raw}
-        if len(raw) == 2 and True in raw and False in raw:
-            calibrator = self._calibrators.get(True)
-            if calibrator is not None:
-                p = calibrator.predict_one(raw[True])
-                calibrated[True] = p
-                calibrated[False] = 1.0 - p
-            return calibrated
-        if not raw:
-            return calibrated
-        total = 0.0
-        for label, p in raw.items():
-            calibrator = self._calibrators.get(label)
-            p = float(p) if calibrator is None else calibrator.predict_one(p)
-            calibrated[label] = p
-            total += p
-        if total > 0.0:
-            return {label: p / total for label, p in calibrated.items()}
-        total = float(sum(raw.values()))
-        if total > 0.0:
-            return {label: p / total for label, p in raw.items()}
-        return dict.fromkeys(raw, 1.0 / len(raw))
+        return self._strategy.for_labels(raw).predict_one(raw)
+
+    def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Mapping[ClfTarget, float]:
+        """Return the model's own probabilities."""
+        if not kwargs:
+            return self.classifier.predict_proba_one(x)
+        return self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
+
+    def _read_served(
+        self, served: Any
+    ) -> tuple[
+        dict[ClfTarget, float],
+        dict[ClfTarget, float] | None,
+        Mapping[ClfTarget, Ticket] | None,
+    ]:
+        """Return the model's probabilities, the calibrated ones and the tickets, or raise.
+
+        Tickets of calibrators that were replaced after an alarm are left out.
+        """
+        if not isinstance(served, Served):
+            return as_probabilities_of_labels(served), None, None
+        raw = as_probabilities_of_labels(served.raw)
+        shown = as_probabilities_of_labels(served.calibrated)
+        if served.n_alarms != self.n_alarms and self.on_drift != "none":
+            return raw, shown, None
+        self._strategy.check_tickets(served.tickets)
+        return raw, shown, served.tickets
+
+    def _replace_after_drift(
+        self,
+        monitor: DriftMonitor,
+        samples: Iterable[Sample],
+        shown: Mapping[ClfTarget, float] | None = None,
+    ) -> bool:
+        """Show the detector what was served; after an alarm replace the calibrators.
+
+        ``shown`` is what was served for the only sample. Without it, it is what would be served
+        now. Return whether the calibrators were replaced.
+        """
+        samples = list(samples)
+        alarm = monitor.update([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
+        replace = alarm and self.on_drift != "none"
+        if replace:
+            self._strategy.reset()
+            for raw, y, w in monitor.recent:
+                self._strategy.for_labels(raw).learn_one(raw, y, w)
+        monitor.recent.extend(samples)
+        return replace
+
+    # ------------------------------------------------------------------------------ mini-batches
 
     def learn_many(
         self,
@@ -484,7 +344,7 @@ class CalibratedClassifier(
         served: IntoDataFrame | Mapping[ClfTarget, ArrayLike] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Learn a mini-batch: score all of it, then teach the model and the calibrators.
+        """Learn a mini-batch: predict all of it, then teach the model and the calibrators.
 
         Parameters
         ----------
@@ -495,10 +355,10 @@ class CalibratedClassifier(
         w : float, series or array of shape (n_samples,)
             Weights, from 1e-60 to 1e60.
         served : data frame, or mapping from label to array, of shape (n_samples,) each
-            What the model said of ``X`` when it was served: an answer of its
-            ``predict_proba_many``. Without it the model is asked again.
+            What the model answered for ``X`` when it was served, from its ``predict_proba_many``.
+            Without it the model is asked again.
         **kwargs
-            For the model, where its ``learn_many`` takes them.
+            For the model, if its ``learn_many`` accepts them.
 
         Raises
         ------
@@ -507,476 +367,63 @@ class CalibratedClassifier(
         """
         series = into_series(y)
         labels = series.to_list()
-        n_samples = len(labels)
-        if len(into_frame(X)) != n_samples:
-            raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
+        check_n_rows(X, len(labels))
         for at, label in enumerate(labels):
             if label is None or label != label:
                 raise ValueError(f"`y` must hold labels, got {label} at position {at}")
-        weights = _weights_of(w, n_samples)
+        weights = as_batch_weights(w, len(labels))
         if served is None:
-            served = self._raw_many(X, kwargs)
-        raw = _check_columns(
-            served if isinstance(served, Mapping) else self._columns(served), n_samples
-        )
+            served = self._predict_raw_many(X, kwargs)
+        columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
+        raw = as_probability_columns(columns, len(labels))
 
-        kwargs = _with_weights(kwargs, w, weights, X)
+        kwargs = add_batch_weights(kwargs, w, weights, X)
         self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
 
         self._y_name = series.name
-        self._labels.update((str(label), label) for label in set(labels))
-        if self._watch is not None or self._joint is not None:
-            rows = _rows(raw, n_samples)
-            if self._watch is not None:
-                self._look(self._watch, zip(rows, labels, weights.tolist(), strict=True))
-            if self._joint is not None:
-                for sample in zip(rows, labels, weights.tolist(), strict=True):
-                    self._joint.learn_one(*sample)
-                return
-        for label in (True,) if _is_binary(raw) else tuple(raw):
-            calibrator = self._calibrators.get(label)
-            if calibrator is None:
-                calibrator = self._new_calibrator(label, raw)
-            hits = np.fromiter((y_i == label for y_i in labels), np.float64, n_samples)
-            calibrator.learn_many(raw[label], hits, weights)
+        self._strategy.remember_labels(set(labels))
+        if self._monitor:
+            rows = as_rows(raw, len(labels))
+            samples = zip(rows, labels, weights.tolist(), strict=True)
+            self._replace_after_drift(self._monitor, samples)
+        self._strategy.for_labels(raw).learn_many(raw, labels, weights)
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
 
-        The columns are the labels, as the model's own ``predict_proba_many`` names them; a model
-        that knows no label yet answers with an empty frame.
+        The columns are the labels, named as by the model's own ``predict_proba_many``. While the
+        model knows no label, the frame is empty.
         """
-        frame = self._raw_many(X, kwargs)
-        names = into_frame(frame).columns
-        _, values = self._calibrate_columns(self._columns(frame))
-        if not len(values):
-            return frame
-        return to_native_frame(dict(zip(names, values, strict=True)), like=into_frame(frame))
+        answer = self._predict_raw_many(X, kwargs)
+        raw = self._columns_by_label(answer)
+        if not raw:
+            return answer
+        frame, values = into_frame(answer), self._strategy.for_labels(raw).predict_many(raw)
+        return to_native_frame(dict(zip(frame.columns, values, strict=True)), like=frame)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the most probable label of each row, None while the model knows none."""
-        labels, values = self._calibrate_columns(self._columns(self._raw_many(X, kwargs)))
         frame = into_frame(X)
+        raw = self._columns_by_label(self._predict_raw_many(X, kwargs))
         winners: list[ClfTarget | None] = [None] * len(frame)
-        if len(values):
+        if raw:
+            labels, values = list(raw), self._strategy.for_labels(raw).predict_many(raw)
             winners = [labels[at] for at in values.argmax(axis=0)]
         return to_native_series(winners, name=self._y_name, like=frame)
 
-    def _raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> IntoDataFrame:
+    def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> IntoDataFrame:
         """Return the model's own probabilities, one column for each label."""
-        arguments = self._route("predict_proba_many", kwargs)
-        frame: IntoDataFrame = self.classifier.predict_proba_many(X, **arguments)  # type: ignore[attr-defined]
+        kwargs = self._route("predict_proba_many", kwargs)
+        frame: IntoDataFrame = self.classifier.predict_proba_many(X, **kwargs)  # type: ignore[attr-defined]
         return frame
 
-    def _columns(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
+    def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
         """Return the columns of a frame of probabilities under the labels they stand for."""
         narwhal = into_frame(frame)
         if narwhal.is_empty():
             return {}
-        matrix = to_numpy(narwhal)
-        return {self._labels.get(str(c), c): matrix[:, i] for i, c in enumerate(narwhal.columns)}
-
-    def _calibrate_columns(
-        self, raw: dict[ClfTarget, NDArray[np.float64]]
-    ) -> tuple[list[ClfTarget], NDArray[np.float64]]:
-        """Return the labels and their calibrated probabilities, shape ``(n_labels, n_samples)``."""
-        labels, served = list(raw), np.array(list(raw.values()))
-        if not labels:
-            return labels, served
-        if self._joint is not None:
-            answers = [self._joint.predict_one(row) for row in _rows(raw, served.shape[1])]
-            return labels, np.array([[answer[label] for answer in answers] for label in labels])
-        if _is_binary(raw):
-            calibrator = self._calibrators.get(True)
-            if calibrator is None:
-                return labels, served
-            p = calibrator.predict_many(raw[True])
-            return labels, np.array([p if label else 1.0 - p for label in labels])
-        values = served.copy()
-        for i, label in enumerate(labels):
-            if (calibrator := self._calibrators.get(label)) is not None:
-                values[i] = calibrator.predict_many(served[i])
-        total = values.sum(axis=0)
-        if (empty := total <= 0.0).any():
-            values[:, empty] = served[:, empty]
-            values[:, empty & (values.sum(axis=0) <= 0.0)] = 1.0
-            total = values.sum(axis=0)
-        return labels, values / total
-
-    def _new_calibrator(self, label: ClfTarget, raw: Mapping[ClfTarget, Any]) -> Calibrator:
-        self._labels.update((str(known), known) for known in raw)
-        prototype = self.calibrator
-        assert isinstance(prototype, Calibrator)
-        calibrator = self._calibrators[label] = prototype.clone()
-        return calibrator
-
-    def _look(
-        self,
-        watch: "_Watch",
-        samples: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget, float]],
-        shown: dict[ClfTarget, float] | None = None,
-    ) -> bool:
-        """Show the detector what was served, do as ``on_drift`` says if it raises alarm.
-
-        Without ``shown``, that of one sample, it is what would be served now. Return whether the
-        calibrators are new.
-        """
-        samples = list(samples)
-        alarm = watch.look([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
-        renew = alarm and self.on_drift != "none"
-        if renew:
-            self._calibrators.clear()
-            if isinstance(self.calibrator, JointCalibrator):
-                self._joint = self.calibrator.clone()
-            for raw, y, w in watch.recent:
-                self._teach(raw, y, w)
-        watch.recent.extend(samples)
-        return renew
-
-
-class _Watch:
-    """A drift detector at work, and the samples that would outlive an alarm."""
-
-    def __init__(
-        self, prototype: base.DriftDetector | base.BinaryDriftDetector, n_recent: int
-    ) -> None:
-        if not isinstance(prototype, base.DriftDetector | base.BinaryDriftDetector):
-            raise TypeError(
-                f"`drift_detector` must be a river drift detector, got {name_of(prototype)}"
-            )
-        self.detector = prototype.clone()
-        self.recent: deque[tuple[Mapping[ClfTarget, float], ClfTarget, float]] = deque(
-            maxlen=n_recent
-        )
-        self.n_alarms = 0
-
-    def look(self, samples: list[tuple[dict[ClfTarget, float], ClfTarget]]) -> bool:
-        """Show the detector the errors of some answers; return whether it raised alarm."""
-        before = self.n_alarms
-        for answer, y in samples:
-            if not answer:
-                continue
-            if isinstance(self.detector, base.BinaryDriftDetector):
-                self.detector.update(max(answer, key=answer.__getitem__) != y)
-            else:
-                error = sum((p - (label == y)) ** 2 for label, p in answer.items())
-                error += y not in answer  # a label that the model does not know
-                self.detector.update(0.5 * error)
-            self.n_alarms += bool(self.detector.drift_detected)
-        return self.n_alarms > before
-
-
-class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
-    """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
-
-    The map is the calibrator's: with `IsotonicCalibrator` and the squared or the Poisson loss, what
-    is served is the mean of the labels where the model predicts alike; with a calibrator for the
-    pinball loss it is their quantile. The order of the model's predictions is kept.
-
-    Parameters
-    ----------
-    regressor : river regressor or pipeline
-        The model. It is used as it is, not copied, and may have been trained before.
-    calibrator : Calibrator or None
-        The prototype, which is cloned. None means ``IsotonicCalibrator("squared")``.
-
-    Raises
-    ------
-    TypeError
-        If ``regressor`` is not a regressor or ``calibrator`` not a `Calibrator`.
-
-    Notes
-    -----
-    Weights, other keyword arguments and labels that come late are treated as by
-    `CalibratedClassifier`.
-
-    Examples
-    --------
-    >>> from river import datasets, evaluate, linear_model, metrics, preprocessing
-    >>> from streamcal import CalibratedRegressor
-    >>> model = preprocessing.StandardScaler() | linear_model.LinearRegression()
-    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model.clone(), metrics.MAE())
-    MAE: 1.31...
-    >>> model = CalibratedRegressor(model)
-    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.95...
-    """
-
-    def __init__(self, regressor: base.Regressor, calibrator: Calibrator | None = None):
-        final = last_step(regressor)
-        if not isinstance(final, base.Regressor):
-            raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
-        if calibrator is None:
-            calibrator = IsotonicCalibrator("squared")
-        _check_is_calibrator(calibrator)
-        self.regressor = regressor
-        self.calibrator = calibrator
-
-        self._calibrator: Calibrator = calibrator.clone()
-        self._y_name: str | None = None
-        self._set_routes(regressor, "learn_one", "predict_one", "learn_many", "predict_many")
-
-    _given = ("regressor",)
-
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        return {"y_name": self._y_name}, {"calibrator": nest(self._calibrator.to_bytes())}
-
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        calibrator = Calibrator.from_bytes(state_of(arrays, "calibrator"))
-        check_alike([calibrator], [self.calibrator])
-        self._y_name = as_name(fields["y_name"], "y_name", none=True)
-        self._calibrator = calibrator
-
-    @property
-    def _wrapped_model(self) -> base.Regressor:
-        return self.regressor
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        from river import linear_model, preprocessing
-
-        yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
-
-    def _unit_test_skips(self) -> set[str]:
-        # A batch is scored before any of it is learned; a loop scores each sample after the last.
-        return self.regressor._unit_test_skips() | {"check_learn_many_matches_learn_one"}
-
-    def learn_one(
-        self,
-        x: Features,
-        y: float,
-        w: float = 1.0,
-        *,
-        served: float | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Teach the calibrator what the model predicts for ``x`` now, then the model itself.
-
-        Parameters
-        ----------
-        x : dict
-            The features.
-        y : float
-            The label, in the range of the calibrator's loss.
-        w : float
-            Weight of the sample, from 1e-60 to 1e60.
-        served : float, optional
-            What the *model* (not this wrapper) predicted for ``x`` when it was served. Without it
-            the model is asked again.
-        **kwargs
-            For the model, where its ``learn_one`` takes them.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If ``y`` is not a label of the calibrator, a prediction not a finite number, or ``w``
-            not positive and finite. Neither the model nor the calibrator has learned anything then.
-        """
-        label, w = as_number(y, "y"), as_weight(w)
-        self._calibrator._check_labels([label])
-        if served is None:
-            raw = self._raw_one(x, kwargs)
-        else:
-            raw = as_score(served, "served")
-        self.regressor.learn_one(x, y, **self._route("learn_one", _with_weight(kwargs, w)))
-        self._calibrator.learn_one(raw, label, w)
-
-    def predict_one(self, x: Features, **kwargs: Any) -> float:
-        """Return the calibrated prediction; the model's own before the first label.
-
-        Parameters
-        ----------
-        x : dict
-            The features.
-        **kwargs
-            For the model, where its ``predict_one`` takes them.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the model's prediction is not a finite number.
-        """
-        return self.calibrate_one(self._raw_one(x, kwargs))
-
-    def calibrate_one(self, raw: float) -> float:
-        """Return the calibrated prediction for one of the model's own.
-
-        Examples
-        --------
-        >>> from river import linear_model
-        >>> model = CalibratedRegressor(linear_model.LinearRegression())
-        >>> for y in (2.0, 4.0, 9.0):
-        ...     model.learn_one({}, y, served=1.5)
-        >>> model.calibrate_one(1.5)
-        5.0
-        """
-        return self._calibrator.predict_one(raw)
-
-    def learn_many(
-        self,
-        X: IntoDataFrame,
-        y: IntoSeries,
-        w: Any = 1.0,
-        *,
-        served: IntoSeries | ArrayLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Learn a mini-batch: predict all of it, then teach the model and the calibrator.
-
-        Parameters
-        ----------
-        X : data frame of shape (n_samples, n_features)
-            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
-        y : series of shape (n_samples,)
-            The labels.
-        w : float, series or array of shape (n_samples,)
-            Weights, from 1e-60 to 1e60.
-        served : series or array of shape (n_samples,)
-            What the model predicted for ``X`` when it was served. Without it the model is asked
-            again.
-        **kwargs
-            For the model, where its ``learn_many`` takes them.
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `learn_one`, and if lengths differ.
-        """
-        series = into_series(y)
-        labels = self._calibrator._check_labels(series.to_numpy())
-        n_samples = len(labels)
-        if len(into_frame(X)) != n_samples:
-            raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
-        weights = _weights_of(w, n_samples)
-        if served is None:
-            raw = as_vector(self._raw_many(X, kwargs), "predictions")
-        else:
-            raw = as_vector(np.asarray(served), "served")
-        if len(raw) != n_samples:
-            raise ValueError(
-                f"predictions must have one row per label ({n_samples}), got {len(raw)}"
-            )
-        kwargs = _with_weights(kwargs, w, weights, X)
-        self.regressor.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
-        self._y_name = series.name
-        self._calibrator.learn_many(raw, labels, weights)
-
-    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
-        """Return the calibrated prediction for each row, in a series of the same library."""
-        values = self._calibrator.predict_many(self._raw_many(X, kwargs))
-        return to_native_series(values, name=self._y_name, like=into_frame(X))
-
-    def _raw_one(self, x: Features, kwargs: dict[str, Any]) -> float:
-        """Return the model's own prediction."""
-        if not kwargs:
-            return as_score(self.regressor.predict_one(x), "prediction")
-        routed = self._route("predict_one", kwargs)
-        return as_score(self.regressor.predict_one(x, **routed), "prediction")
-
-    def _raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> NDArray[np.float64]:
-        """Return the model's own predictions."""
-        arguments = self._route("predict_many", kwargs)
-        predictions = self.regressor.predict_many(X, **arguments)  # type: ignore[attr-defined]
-        return np.asarray(into_series(predictions).to_numpy(), dtype=np.float64)
-
-
-def _weights_of(w: Any, n_samples: int) -> NDArray[np.float64]:
-    """Return the weights of a batch, given as one number or one for each sample."""
-    if _is_number(w):
-        return np.full(n_samples, as_weight(w))
-    return as_weights(w, n_samples)
-
-
-def _with_weights(
-    kwargs: dict[str, Any], w: Any, weights: NDArray[np.float64], X: IntoDataFrame
-) -> dict[str, Any]:
-    """Return keyword arguments for ``learn_many`` of a model, weights that are not 1 included."""
-    if _is_number(w):
-        return kwargs if w == 1.0 else {**kwargs, "w": w}
-    return {**kwargs, "w": _as_series(weights, X)}
-
-
-def _with_weight(kwargs: dict[str, Any], w: float) -> dict[str, Any]:
-    return kwargs if w == 1.0 and not kwargs else {**kwargs, "w": w}
-
-
-def _is_number(w: Any) -> bool:
-    return isinstance(w, int | float | np.number)
-
-
-def _rows(
-    raw: Mapping[ClfTarget, NDArray[np.float64]], n_samples: int
-) -> list[dict[ClfTarget, float]]:
-    """Return the probabilities of a batch sample by sample."""
-    columns = [column.tolist() for column in raw.values()]
-    return [
-        dict(zip(raw, (column[i] for column in columns), strict=True)) for i in range(n_samples)
-    ]
-
-
-def _is_binary(labels: Mapping[ClfTarget, Any]) -> bool:
-    return len(labels) == 2 and True in labels and False in labels
-
-
-def _as_series(weights: NDArray[np.float64], X: IntoDataFrame) -> IntoSeries:
-    return to_native_series(weights, name="w", like=into_frame(X))
-
-
-def _check_classifier(classifier: Any) -> None:
-    """Raise unless ``classifier`` is a river classifier that has probabilities."""
-    final = last_step(classifier)
-    if not isinstance(final, base.Classifier):
-        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}")
-    if isinstance(final, ActiveLearningClassifier):
-        raise TypeError(
-            "`classifier` must answer with probabilities alone; calibrate the model inside"
-            f" {name_of(final)} instead"
-        )
-    if type(final).predict_proba_one is base.Classifier.predict_proba_one:
-        raise ValueError(
-            "`classifier` must have probabilities, but there is no `predict_proba_one` in"
-            f" {name_of(final)}"
-        )
-
-
-def _check_is_calibrator(calibrator: Any) -> None:
-    if not isinstance(calibrator, Calibrator):
-        raise TypeError(f"`calibrator` must be a Calibrator or None, got {name_of(calibrator)}")
-
-
-def _check_calibrator(calibrator: Any) -> None:
-    """Raise unless ``calibrator`` is a `Calibrator` that learns from the labels 0 and 1."""
-    _check_is_calibrator(calibrator)
-    try:
-        calibrator._check_labels([0.0, 1.0])
-    except ValueError as error:
-        raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
-
-
-def _check_served(served: Any) -> dict[ClfTarget, float]:
-    """Return the probabilities of one sample as floats under their labels."""
-    if not isinstance(served, Mapping):
-        raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
-    checked = {label: as_number(p, "served") for label, p in served.items()}
-    if not all(LEAST <= p <= MOST for p in checked.values()):
-        raise ValueError(f"probabilities must lie in [0, 1], got {checked}")
-    return checked
-
-
-def _check_columns(
-    columns: Mapping[ClfTarget, ArrayLike], n_samples: int
-) -> dict[ClfTarget, NDArray[np.float64]]:
-    """Return the probabilities of a batch as vectors of ``n_samples`` under their labels."""
-    checked = {}
-    for label, column in columns.items():
-        vector = as_vector(column, "served")
-        if len(vector) != n_samples:
-            raise ValueError(
-                f"probabilities must have one row per label ({n_samples}), got {len(vector)}"
-            )
-        good = (vector >= LEAST) & (vector <= MOST)
-        if not good.all():
-            at = int(np.argmin(good))
-            raise ValueError(f"probabilities must lie in [0, 1], got {vector[at]} at position {at}")
-        checked[label] = vector
-    return checked
+        matrix, label_of_column = to_numpy(narwhal), self._strategy.label_of_column
+        return {
+            label_of_column.get(str(name), name): matrix[:, i]
+            for i, name in enumerate(narwhal.columns)
+        }
