@@ -1,8 +1,8 @@
 """How the probabilities of a classifier are calibrated: binary, one-vs-rest or jointly.
 
-`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. Which labels the model
-knows may change with each sample, so `OneVsRest.for_labels` hands samples with the labels False and
-True to `Binary`.
+`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. The labels that its
+model knows may change with each sample, so it calls ``for_labels`` each time; there `OneVsRest`
+hands samples with the labels False and True to `Binary`.
 
 Throughout, ``raw`` is the model's answer to one sample, its probabilities by label. ``columns`` is
 its answer to a batch: an array of shape ``(n_samples,)`` for each label.
@@ -20,14 +20,12 @@ from streamcal._state import (
     Arrays,
     Fields,
     as_list,
-    as_name,
     as_names,
     check_alike,
     nest,
     pack,
     require,
     state_of,
-    unpack,
 )
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
@@ -72,14 +70,10 @@ class Strategy(ABC):
 class OwningStrategy(Strategy):
     """A strategy that owns its calibrators: what a wrapper holds, saves and restores."""
 
-    def __init__(self) -> None:
-        self.calibrators: dict[ClfTarget, Calibrator] = {}
-        # Frames of most libraries have text for column names: the labels this text stands for.
-        self.label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
-
-    def remember_labels(self, labels: Iterable[ClfTarget]) -> None:
-        """Remember which labels the column names of a frame can stand for."""
-        self.label_of_column.update((str(label), label) for label in labels)
+    @property
+    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
+        """The calibrators of single labels."""
+        return {}
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         """Return the strategy for an answer with these labels."""
@@ -92,29 +86,116 @@ class OwningStrategy(Strategy):
     def reset(self) -> None:
         """Start again with calibrators that have learned nothing."""
 
+    @abstractmethod
     def freeze(self) -> tuple[Fields, Arrays]:
         """Return the state as fields for JSON and arrays, for `thaw`."""
-        names = [[name, pack(label)] for name, label in self.label_of_column.items()]
-        return {"calibrated": [pack(label) for label in self.calibrators], "names": names}, {}
 
+    @abstractmethod
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Take over a state that `freeze` returned, or raise."""
-        pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
-        require(all(isinstance(name, str) for name, _ in pairs), "columns must have names")
-        self.label_of_column = {name: as_name(unpack(label), "names") for name, label in pairs}
+
+
+class LabelCalibrators:
+    """Calibrators of single labels, cloned from a prototype when a label is first learned.
+
+    ``label_of_column`` belongs to the wrapper: which label is meant by a column name of a frame.
+    """
+
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
+        self.prototype = prototype
+        self.by_label: dict[ClfTarget, Calibrator] = {}
+        self._label_of_column = label_of_column
+
+    def learn_one(
+        self, label: ClfTarget, raw: Raw, y: ClfTarget, w: float, tickets: Tickets
+    ) -> None:
+        """Teach the calibrator of a label whether ``y`` is this label."""
+        calibrator = self.by_label.get(label)
+        if calibrator is None:
+            calibrator = self._add(label, raw)
+        hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
+        if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
+            calibrator.learn_one(raw[label], hit, w, served=tickets[label])
+        else:
+            calibrator.learn_one(raw[label], hit, w)
+
+    def learn_many(
+        self, label: ClfTarget, columns: Columns, labels: Labels, weights: Weights
+    ) -> None:
+        """Teach the calibrator of a label which of the batch's labels are this label."""
+        calibrator = self.by_label.get(label)
+        if calibrator is None:
+            calibrator = self._add(label, columns)
+        hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
+        calibrator.learn_many(columns[label], hits, weights)
+
+    def _add(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Calibrator:
+        """Return a new calibrator for a label of a model that knows ``known``."""
+        self._label_of_column.update((str(each), each) for each in known)
+        calibrator = self.by_label[label] = self.prototype.clone()
+        return calibrator
+
+    def make_tickets(self, labels: Iterable[ClfTarget], raw: Raw) -> dict[ClfTarget, Ticket]:
+        """Return the tickets of those labels whose calibrator is a hedged one."""
+        return {
+            label: calibrator.serve_one(raw[label])[1]
+            for label in labels
+            if isinstance(calibrator := self.by_label.get(label), HedgedCalibrator)
+        }
+
+
+class Binary(Strategy):
+    """The labels False and True, or 0 and 1: only the probability of True is calibrated.
+
+    The probability of False is one minus that.
+    """
+
+    def __init__(self, calibrators: LabelCalibrators) -> None:
+        self._calibrators = calibrators
+
+    def check(self, raw: Raw) -> None:
+        if not LEAST <= raw[True] <= MOST:
+            check_range(raw)
+
+    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+        calibrated = {**raw}
+        calibrator = self._calibrators.by_label.get(True)
+        if calibrator is not None:
+            p = calibrator.predict_one(raw[True])
+            calibrated[True], calibrated[False] = p, 1.0 - p
+        return calibrated
+
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+        self._calibrators.learn_one(True, raw, y, w, tickets)
+
+    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
+        return self._calibrators.make_tickets((True,), raw)
+
+    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+        calibrator = self._calibrators.by_label.get(True)
+        if calibrator is None:
+            return np.array(list(columns.values()))
+        p = calibrator.predict_many(columns[True])
+        return np.array([p if label else 1.0 - p for label in columns])
+
+    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+        self._calibrators.learn_many(True, columns, labels, weights)
 
 
 class OneVsRest(OwningStrategy):
     """Each label has its own calibrator; calibrated probabilities are divided by their sum.
 
-    With the labels False and True only True has one; see `Binary`. A label that has no calibrator
-    yet keeps the model's probability.
+    A label that has no calibrator yet keeps the model's probability. Samples with the labels False
+    and True go to a `Binary` that shares the calibrators, since a third label may come later.
     """
 
-    def __init__(self, prototype: Calibrator) -> None:
-        super().__init__()
-        self._prototype = prototype
-        self._binary = Binary(self)
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
+        self._calibrators = LabelCalibrators(prototype, label_of_column)
+        self._binary = Binary(self._calibrators)
+
+    @property
+    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
+        return self._calibrators.by_label
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         return self._binary if len(raw) == 2 and True in raw and False in raw else self
@@ -124,7 +205,7 @@ class OneVsRest(OwningStrategy):
             return {}
         calibrated, total = {}, 0.0
         for label, p in raw.items():
-            calibrator = self.calibrators.get(label)
+            calibrator = self._calibrators.by_label.get(label)
             p = float(p) if calibrator is None else calibrator.predict_one(p)
             calibrated[label] = p
             total += p
@@ -137,36 +218,13 @@ class OneVsRest(OwningStrategy):
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         for label in raw:
-            self.learn_label(label, raw, y, w, tickets)
-
-    def learn_label(
-        self, label: ClfTarget, raw: Raw, y: ClfTarget, w: float, tickets: Tickets
-    ) -> None:
-        """Teach the calibrator of one label whether it was this label."""
-        calibrator = self.calibrators.get(label)
-        if calibrator is None:
-            calibrator = self.add_calibrator(label, raw)
-        hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
-        if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
-            calibrator.learn_one(raw[label], hit, w, served=tickets[label])
-        else:
-            calibrator.learn_one(raw[label], hit, w)
-
-    def add_calibrator(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Calibrator:
-        """Return a new calibrator for a label of a model that knows these labels."""
-        self.remember_labels(known)
-        calibrator = self.calibrators[label] = self._prototype.clone()
-        return calibrator
+            self._calibrators.learn_one(label, raw, y, w, tickets)
 
     def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
-        return {
-            label: calibrator.serve_one(p)[1]
-            for label, p in raw.items()
-            if isinstance(calibrator := self.calibrators.get(label), HedgedCalibrator)
-        }
+        return self._calibrators.make_tickets(raw, raw)
 
     def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
-        if not isinstance(self._prototype, HedgedCalibrator):
+        if not isinstance(self._calibrators.prototype, HedgedCalibrator):
             return
         for label, ticket in tickets.items():
             calibrator = self.calibrators.get(label)
@@ -191,77 +249,27 @@ class OneVsRest(OwningStrategy):
 
     def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
         for label in columns:
-            self.learn_label_many(label, columns, labels, weights)
-
-    def learn_label_many(
-        self, label: ClfTarget, columns: Columns, labels: Labels, weights: Weights
-    ) -> None:
-        """Teach the calibrator of one label where it was this label."""
-        calibrator = self.calibrators.get(label)
-        if calibrator is None:
-            calibrator = self.add_calibrator(label, columns)
-        hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
-        calibrator.learn_many(columns[label], hits, weights)
+            self._calibrators.learn_many(label, columns, labels, weights)
 
     def reset(self) -> None:
-        self.calibrators.clear()
+        self._calibrators.by_label.clear()
 
     def freeze(self) -> tuple[Fields, Arrays]:
-        fields, _ = super().freeze()
+        labels = [pack(label) for label in self.calibrators]
         states = [nest(calibrator.to_bytes()) for calibrator in self.calibrators.values()]
-        return fields, {str(i): state for i, state in enumerate(states)}
+        return {"calibrated": labels}, {str(i): state for i, state in enumerate(states)}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        super().thaw(fields, arrays)
         labels = as_names(fields["calibrated"], "calibrated")
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
-        check_alike(restored, [self._prototype] * len(labels))
-        self.calibrators = dict(zip(labels, restored, strict=True))
-
-
-class Binary(Strategy):
-    """The labels False and True, or 0 and 1: only the probability of True is calibrated.
-
-    False gets one minus that. A `OneVsRest` owns the calibrator, since a third label may come.
-    """
-
-    def __init__(self, one_vs_rest: OneVsRest) -> None:
-        self._one_vs_rest = one_vs_rest
-
-    def check(self, raw: Raw) -> None:
-        if not LEAST <= raw[True] <= MOST:
-            check_range(raw)
-
-    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
-        calibrated = {**raw}
-        calibrator = self._one_vs_rest.calibrators.get(True)
-        if calibrator is not None:
-            p = calibrator.predict_one(raw[True])
-            calibrated[True], calibrated[False] = p, 1.0 - p
-        return calibrated
-
-    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
-        self._one_vs_rest.learn_label(True, raw, y, w, tickets)
-
-    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
-        return self._one_vs_rest.make_tickets({True: raw[True]})
-
-    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
-        calibrator = self._one_vs_rest.calibrators.get(True)
-        if calibrator is None:
-            return np.array(list(columns.values()))
-        p = calibrator.predict_many(columns[True])
-        return np.array([p if label else 1.0 - p for label in columns])
-
-    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
-        self._one_vs_rest.learn_label_many(True, columns, labels, weights)
+        check_alike(restored, [self._calibrators.prototype] * len(labels))
+        self._calibrators.by_label = dict(zip(labels, restored, strict=True))
 
 
 class Joint(OwningStrategy):
     """One `JointCalibrator` sees the probabilities of all labels."""
 
     def __init__(self, prototype: JointCalibrator) -> None:
-        super().__init__()
         self._prototype = prototype
         self.reset()
 
@@ -284,11 +292,9 @@ class Joint(OwningStrategy):
         self._calibrator = self._prototype.clone()
 
     def freeze(self) -> tuple[Fields, Arrays]:
-        fields, _ = super().freeze()
-        return fields, {"0": nest(self._calibrator.to_bytes())}
+        return {"calibrated": []}, {"0": nest(self._calibrator.to_bytes())}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        super().thaw(fields, arrays)
         labels = as_list(fields["calibrated"], "calibrated")
         require(not labels, "a joint calibrator must be the only one")
         restored = JointCalibrator.from_bytes(state_of(arrays, "0"))

@@ -17,10 +17,10 @@ from river.utils.dataframe import (
 )
 
 from streamcal._routing import Routing
-from streamcal._state import Arrays, Fields, Stateful, as_name
+from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.wrappers._checks import (
     Features,
@@ -32,8 +32,8 @@ from streamcal.wrappers._checks import (
     check_classifier,
     check_n_rows,
 )
-from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, as_rows
-from streamcal.wrappers.drift import DriftMonitor, Sample
+from streamcal.wrappers._drift import DriftMonitor, Sample
+from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, Raw, Tickets, as_rows
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
@@ -119,11 +119,13 @@ class CalibratedClassifier(
         self.drift_detector = drift_detector
         self.on_drift = on_drift
 
+        # Frames of most libraries have text for column names: the labels that these stand for.
+        self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
         self._strategy: OwningStrategy
         if isinstance(calibrator, JointCalibrator):
             self._strategy = Joint(calibrator)
         else:
-            self._strategy = OneVsRest(calibrator)
+            self._strategy = OneVsRest(calibrator, self._label_of_column)
         self._monitor = None
         if drift_detector is not None:
             self._monitor = DriftMonitor(drift_detector, on_drift)
@@ -136,11 +138,18 @@ class CalibratedClassifier(
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._strategy.freeze()
-        return {**fields, "y_name": self._y_name}, arrays
+        names = [[name, pack(label)] for name, label in self._label_of_column.items()]
+        return {**fields, "names": names, "y_name": self._y_name}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        self._y_name = as_name(fields["y_name"], "y_name", none=True)
+        pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
+        require(all(isinstance(name, str) for name, _ in pairs), "columns must have names")
+        label_of_column = {name: as_name(unpack(label), "names") for name, label in pairs}
+        y_name = as_name(fields["y_name"], "y_name", none=True)
         self._strategy.thaw(fields, arrays)
+        self._label_of_column.clear()  # and not a new dict: the strategy holds this one
+        self._label_of_column.update(label_of_column)
+        self._y_name = y_name
 
     @property
     def calibrators(self) -> dict[ClfTarget, Calibrator]:
@@ -286,19 +295,13 @@ class CalibratedClassifier(
         """
         return self._strategy.for_labels(raw).predict_one(raw)
 
-    def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Mapping[ClfTarget, float]:
+    def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
         if not kwargs:
             return self.classifier.predict_proba_one(x)
         return self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
 
-    def _read_served(
-        self, served: Any
-    ) -> tuple[
-        dict[ClfTarget, float],
-        dict[ClfTarget, float] | None,
-        Mapping[ClfTarget, Ticket] | None,
-    ]:
+    def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.
 
         Tickets of calibrators that were replaced after an alarm are left out.
@@ -313,10 +316,7 @@ class CalibratedClassifier(
         return raw, shown, served.tickets
 
     def _replace_after_drift(
-        self,
-        monitor: DriftMonitor,
-        samples: Iterable[Sample],
-        shown: Mapping[ClfTarget, float] | None = None,
+        self, monitor: DriftMonitor, samples: Iterable[Sample], shown: Raw | None = None
     ) -> bool:
         """Show the detector what was served; after an alarm replace the calibrators.
 
@@ -381,7 +381,7 @@ class CalibratedClassifier(
         self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
 
         self._y_name = series.name
-        self._strategy.remember_labels(set(labels))
+        self._label_of_column.update((str(label), label) for label in set(labels))
         if self._monitor:
             rows = as_rows(raw, len(labels))
             samples = zip(rows, labels, weights.tolist(), strict=True)
@@ -422,8 +422,6 @@ class CalibratedClassifier(
         narwhal = into_frame(frame)
         if narwhal.is_empty():
             return {}
-        matrix, label_of_column = to_numpy(narwhal), self._strategy.label_of_column
-        return {
-            label_of_column.get(str(name), name): matrix[:, i]
-            for i, name in enumerate(narwhal.columns)
-        }
+        matrix = to_numpy(narwhal)
+        labels = [self._label_of_column.get(str(name), name) for name in narwhal.columns]
+        return {label: matrix[:, i] for i, label in enumerate(labels)}
