@@ -161,8 +161,8 @@ class Binary(Strategy):
         calibrated = {**raw}
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is not None:
-            p = calibrator.predict_one(raw[True])
-            calibrated[True], calibrated[False] = p, 1.0 - p
+            calibrated[True] = p = calibrator.predict_one(raw[True])
+            calibrated[False] = 1.0 - p
         return calibrated
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
