@@ -31,6 +31,7 @@ from streamcal import (
     HedgedCalibrator,
     IsotonicCalibrator,
     PlattCalibrator,
+    TemperatureCalibrator,
 )
 from streamcal.calibration.base import Calibrator
 
@@ -363,6 +364,16 @@ def test_model_that_answers_nan() -> None:
         model.learn_one({}, "a")
     assert taught(model) == {}
     assert script.calls == [("predict", {})] * 2
+
+
+def test_joint_calibrators_get_no_bad_probability_of_false() -> None:
+    """They read it, so it is checked before the model learns."""
+    script = Script()
+    script.answer = {False: math.nan, True: 0.5}
+    model = CalibratedClassifier(script, TemperatureCalibrator())
+    with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
+        model.learn_one({}, True)
+    assert script.calls == [("predict", {})]
 
 
 @pytest.mark.parametrize(
