@@ -42,7 +42,7 @@ def public_classes() -> set[type]:
     for module in walk_packages(streamcal.__path__, "streamcal."):
         if module.name.startswith("streamcal.spark"):  # it asks for its extra; it has no learners
             continue
-        if module.name.startswith(("streamcal._", "streamcal.kernels")):
+        if "._" in module.name or module.name.startswith("streamcal.kernels"):
             continue
         for name, value in vars(import_module(module.name)).items():
             own = inspect.isclass(value) and value.__module__ == module.name

@@ -196,7 +196,7 @@ def test_an_alarm_between_serving_and_learning(on_drift, delay):
             model.learn_one(x, y, served=served)
             squared.append((served.calibrated[True] - y) ** 2)
     assert model.n_alarms == 2
-    assert model._watch.detector.seen == pytest.approx(squared)  # of what was shown, not of now
+    assert model._monitor.detector.seen == pytest.approx(squared)  # of what was shown, not of now
     n_kept = {"shrink": 200, "reset": 0, "none": 299}[on_drift]
     assert model.calibrators[True].n_learned == n_kept + 400 - delay - 299
     if on_drift == "none":  # no ticket was dropped

@@ -31,6 +31,7 @@ from streamcal import (
     HedgedCalibrator,
     IsotonicCalibrator,
     PlattCalibrator,
+    TemperatureCalibrator,
 )
 from streamcal.calibration.base import Calibrator
 
@@ -83,7 +84,7 @@ class Notes(Calibrator):
 
 
 def taught(model: CalibratedClassifier) -> dict[Any, list[tuple[float, Any, float]]]:
-    return {label: each.samples for label, each in model._calibrators.items()}  # type: ignore[attr-defined]
+    return {label: each.samples for label, each in model.calibrators.items()}  # type: ignore[attr-defined]
 
 
 def scaled(model: base.Classifier) -> compose.Pipeline:
@@ -123,7 +124,7 @@ def test_binary_labels_keep_their_kind(labels: tuple[Any, Any]) -> None:
     answer = model.predict_proba_one({})
     assert [type(label) for label in answer] == [type(label) for label in labels]
     assert 0.0 < answer[True] < 0.7
-    assert list(model._calibrators) == [True]
+    assert list(model.calibrators) == [True]
 
 
 def test_other_labels_are_renormalised() -> None:
@@ -254,7 +255,7 @@ def test_weights_from_river_evaluation() -> None:
         raw.learn_one(x, y)
     calibrator = PlattCalibrator()
     calibrator.learn_many(*map(list, zip(*scores, strict=True)), np.full(200, 2.0))
-    assert model._calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
+    assert model.calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
 
 
 def test_served_is_what_is_learned() -> None:
@@ -363,6 +364,16 @@ def test_model_that_answers_nan() -> None:
         model.learn_one({}, "a")
     assert taught(model) == {}
     assert script.calls == [("predict", {})] * 2
+
+
+def test_joint_calibrators_get_no_bad_probability_of_false() -> None:
+    """They read it, so it is checked before the model learns."""
+    script = Script()
+    script.answer = {False: math.nan, True: 0.5}
+    model = CalibratedClassifier(script, TemperatureCalibrator())
+    with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
+        model.learn_one({}, True)
+    assert script.calls == [("predict", {})]
 
 
 @pytest.mark.parametrize(
@@ -491,8 +502,8 @@ def test_batches_binary(make: tuple[Any, Any], kind: Any) -> None:
             assert decided == [kind(at) for at in (p > 0.5)]
         raw.learn_many(X, y)
         model.learn_many(X, y)
-    assert model._calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
-    assert list(model._calibrators) == [True]
+    assert model.calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
+    assert list(model.calibrators) == [True]
 
 
 def test_batches_of_many_labels(make: tuple[Any, Any]) -> None:
@@ -506,7 +517,7 @@ def test_batches_of_many_labels(make: tuple[Any, Any]) -> None:
     right = total = 0
     for rows, labels in batches(str):
         X, y = frame(rows), series([names[label] for label in labels])
-        if model._calibrators or total:
+        if model.calibrators or total:
             answer = matrix(model.predict_proba_many(X))
             np.testing.assert_allclose(answer.sum(axis=1), 1.0, atol=1e-12)
             one_by_one = [model.predict_one(row) for row in rows]
@@ -516,7 +527,7 @@ def test_batches_of_many_labels(make: tuple[Any, Any]) -> None:
             right += sum(d == names[label] for d, label in zip(decided, labels, strict=True))
         total += len(rows)
         model.learn_many(X, y)
-    assert set(model._calibrators) == {"red", "green", "blue"}
+    assert set(model.calibrators) == {"red", "green", "blue"}
     assert right > 0.5 * (total - 60)
 
 
@@ -555,8 +566,8 @@ def test_batch_weights(make: tuple[Any, Any]) -> None:
             models[1].learn_many(X, y, w=weights, unknown=3)
             models[2].learn_many(X, y, w=2)
         for model in models[:2]:
-            assert model._calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
-        assert models[2]._calibrators[True].predict_one(0.3) != calibrator.predict_one(0.3)
+            assert model.calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
+        assert models[2].calibrators[True].predict_one(0.3) != calibrator.predict_one(0.3)
 
 
 def test_served_batches(make: tuple[Any, Any]) -> None:
@@ -573,7 +584,7 @@ def test_served_batches(make: tuple[Any, Any]) -> None:
     calibrator = PlattCalibrator()
     calibrator.learn_many(p, np.array(labels, float))
     for model in models:
-        assert model._calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
+        assert model.calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
 
 
 def test_pandas_index_and_labels_are_kept() -> None:
@@ -653,4 +664,4 @@ def test_streams_of_arrays() -> None:
     for x, label in stream.iter_array(X, y):
         assert set(model.predict_proba_one(x)) == {False, True}
         model.learn_one(x, label)
-    assert list(model._calibrators) == [True]
+    assert list(model.calibrators) == [True]

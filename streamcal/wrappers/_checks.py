@@ -1,0 +1,112 @@
+"""Checks of what wrappers are given: models, calibrators, probabilities and weights."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame
+from numpy.typing import ArrayLike, NDArray
+from river import base
+from river.active.base import ActiveLearningClassifier
+from river.base.typing import ClfTarget, FeatureName
+from river.utils.dataframe import into_frame, to_native_series
+
+from streamcal._json import LEAST, MOST
+from streamcal._routing import last_step, name_of
+from streamcal._validation import as_number, as_vector, as_weight, as_weights
+from streamcal.calibration.base import Calibrator
+
+Features = dict[FeatureName, Any]
+
+
+def check_classifier(classifier: Any) -> None:
+    """Raise unless ``classifier`` is a river classifier with probabilities."""
+    final = last_step(classifier)
+    if not isinstance(final, base.Classifier):
+        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}")
+    if isinstance(final, ActiveLearningClassifier):
+        raise TypeError(
+            "`classifier` must answer with probabilities alone; calibrate the model inside"
+            f" {name_of(final)} instead"
+        )
+    if type(final).predict_proba_one is base.Classifier.predict_proba_one:
+        raise ValueError(
+            "`classifier` must have probabilities, but there is no `predict_proba_one` in"
+            f" {name_of(final)}"
+        )
+
+
+def check_calibrator(calibrator: Any) -> None:
+    """Raise unless ``calibrator`` is a `Calibrator`."""
+    if not isinstance(calibrator, Calibrator):
+        raise TypeError(f"`calibrator` must be a Calibrator or None, got {name_of(calibrator)}")
+
+
+def check_binary_calibrator(calibrator: Any) -> None:
+    """Raise unless ``calibrator`` is a `Calibrator` that accepts the labels 0 and 1."""
+    check_calibrator(calibrator)
+    try:
+        calibrator._check_labels([0.0, 1.0])
+    except ValueError as error:
+        raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
+
+
+def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
+    """Return the probabilities of one sample as floats by label, or raise."""
+    if not isinstance(served, Mapping):
+        raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
+    checked = {label: as_number(p, "served") for label, p in served.items()}
+    check_range(checked)
+    return checked
+
+
+def check_range(probabilities: Mapping[ClfTarget, float]) -> None:
+    """Raise unless all probabilities of one sample lie in [0, 1], up to rounding."""
+    for p in probabilities.values():
+        if not LEAST <= p <= MOST:
+            raise ValueError(f"probabilities must lie in [0, 1], got {probabilities}")
+
+
+def check_n_rows(X: IntoDataFrame, n_samples: int) -> None:
+    """Raise unless a frame has one row for each label."""
+    if len(into_frame(X)) != n_samples:
+        raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
+
+
+def as_probability_columns(
+    columns: Mapping[ClfTarget, ArrayLike], n_samples: int
+) -> dict[ClfTarget, NDArray[np.float64]]:
+    """Return the probabilities of a batch as vectors of ``n_samples`` by label, or raise."""
+    checked = {}
+    for label, column in columns.items():
+        vector = as_vector(column, "served")
+        if len(vector) != n_samples:
+            raise ValueError(
+                f"probabilities must have one row per label ({n_samples}), got {len(vector)}"
+            )
+        good = (vector >= LEAST) & (vector <= MOST)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ValueError(f"probabilities must lie in [0, 1], got {vector[at]} at position {at}")
+        checked[label] = vector
+    return checked
+
+
+def as_batch_weights(w: Any, n_samples: int) -> NDArray[np.float64]:
+    """Return the weights of a batch, given as one number or as one for each sample."""
+    if _is_number(w):
+        return np.full(n_samples, as_weight(w))
+    return as_weights(w, n_samples)
+
+
+def add_batch_weights(
+    kwargs: dict[str, Any], w: Any, weights: NDArray[np.float64], X: IntoDataFrame
+) -> dict[str, Any]:
+    """Return keyword arguments for the model's ``learn_many``, with weights unless all are 1."""
+    if _is_number(w):
+        return kwargs if w == 1.0 else {**kwargs, "w": w}
+    return {**kwargs, "w": to_native_series(weights, name="w", like=into_frame(X))}
+
+
+def _is_number(w: Any) -> bool:
+    return isinstance(w, int | float | np.number)

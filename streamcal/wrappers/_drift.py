@@ -1,0 +1,72 @@
+"""A drift detector that watches what a classifier serves."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from river import base
+from river.base.typing import ClfTarget
+
+from streamcal._routing import name_of
+
+Sample = tuple[Mapping[ClfTarget, float], ClfTarget, float]
+"""The model's probabilities, the label and the weight."""
+
+_KEPT_AFTER_DRIFT = 200  # recent samples that new calibrators learn after an alarm
+
+
+class DriftMonitor:
+    """Runs a drift detector on the errors of served probabilities, and keeps recent samples.
+
+    Parameters
+    ----------
+    prototype : river drift detector
+        Cloned. A `BinaryDriftDetector` gets whether the likeliest label was wrong, any other the
+        squared error (1/2) Σ (hit − p)² over the labels, in [0, 1].
+    on_drift : {"shrink", "reset", "none"}
+        With "shrink" ``recent`` holds the last 200 samples, otherwise none.
+
+    Raises
+    ------
+    TypeError
+        If ``prototype`` is not a drift detector.
+
+    Examples
+    --------
+    >>> from river import drift
+    >>> monitor = DriftMonitor(drift.ADWIN(), "reset")
+    >>> monitor.update([({False: 0.5, True: 0.5}, True)] * 500)
+    False
+    >>> monitor.update([({False: 0.0, True: 1.0}, False)] * 500), monitor.n_alarms > 0
+    (True, True)
+    """
+
+    def __init__(
+        self, prototype: base.DriftDetector | base.BinaryDriftDetector, on_drift: str
+    ) -> None:
+        if not isinstance(prototype, base.DriftDetector | base.BinaryDriftDetector):
+            raise TypeError(
+                f"`drift_detector` must be a river drift detector, got {name_of(prototype)}"
+            )
+        self.detector = prototype.clone()
+        n_kept = _KEPT_AFTER_DRIFT if on_drift == "shrink" else 0
+        self.recent: deque[Sample] = deque(maxlen=n_kept)
+        self.n_alarms = 0
+
+    def update(self, served: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget]]) -> bool:
+        """Show the detector served probabilities with their labels; return whether it alarmed."""
+        n_before = self.n_alarms
+        for probabilities, y in served:
+            if not probabilities:
+                continue
+            if isinstance(self.detector, base.BinaryDriftDetector):
+                self.detector.update(max(probabilities, key=probabilities.__getitem__) != y)
+            else:
+                self.detector.update(_squared_error(probabilities, y))
+            self.n_alarms += bool(self.detector.drift_detected)
+        return self.n_alarms > n_before
+
+
+def _squared_error(probabilities: Mapping[ClfTarget, float], y: ClfTarget) -> float:
+    """Return (1/2) Σ (hit − p)² over the labels; one that the model does not know has p = 0."""
+    error = sum((p - (label == y)) ** 2 for label, p in probabilities.items())
+    return 0.5 * (error + (y not in probabilities))

@@ -1,0 +1,314 @@
+"""How the probabilities of a classifier are calibrated: binary, one-vs-rest or jointly.
+
+`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. The labels that its
+model knows may change with each sample, so it calls ``for_labels`` each time; there `OneVsRest`
+hands samples with the labels False and True to `Binary`.
+
+Throughout, ``raw`` is the model's answer to one sample, its probabilities by label. ``columns`` is
+its answer to a batch: an array of shape ``(n_samples,)`` for each label.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from river.base.typing import ClfTarget
+
+from streamcal._json import LEAST, MOST
+from streamcal._state import (
+    Arrays,
+    Fields,
+    as_list,
+    as_names,
+    check_alike,
+    nest,
+    pack,
+    require,
+    state_of,
+)
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.joint import JointCalibrator
+from streamcal.wrappers._checks import check_range
+
+Raw = Mapping[ClfTarget, float]
+Columns = Mapping[ClfTarget, NDArray[np.float64]]
+Labels = Sequence[ClfTarget]
+Weights = NDArray[np.float64]
+Tickets = Mapping[ClfTarget, Ticket] | None
+
+
+class Strategy(ABC):
+    """A way to predict with calibrators and to teach them."""
+
+    def check(self, raw: Raw) -> None:
+        """Raise unless the probabilities that calibrators are to learn lie in [0, 1]."""
+        check_range(raw)
+
+    @abstractmethod
+    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+        """Return calibrated probabilities under the same labels in the same order."""
+
+    @abstractmethod
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+        """Teach the calibrators one sample, with the tickets of what was served if there are."""
+
+    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
+        """Return the tickets that hedged calibrators will need with the label of a sample."""
+        return {}
+
+    @abstractmethod
+    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+        """Return calibrated probabilities of shape ``(n_labels, n_samples)``, n_labels > 0."""
+
+    @abstractmethod
+    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+        """Teach the calibrators a batch."""
+
+
+class OwningStrategy(Strategy):
+    """A strategy that owns its calibrators: what a wrapper holds, saves and restores."""
+
+    @property
+    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
+        """The calibrators of single labels."""
+        return {}
+
+    def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
+        """Return the strategy for an answer with these labels."""
+        return self
+
+    def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
+        """Raise unless the calibrators, now or in an earlier state, have made these tickets."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Start again with calibrators that have learned nothing."""
+
+    @abstractmethod
+    def freeze(self) -> tuple[Fields, Arrays]:
+        """Return the state as fields for JSON and arrays, for `thaw`."""
+
+    @abstractmethod
+    def thaw(self, fields: Fields, arrays: Arrays) -> None:
+        """Take over a state that `freeze` returned, or raise."""
+
+
+class LabelCalibrators:
+    """Calibrators of single labels, cloned from a prototype when a label is first learned.
+
+    ``label_of_column`` belongs to the wrapper: which label is meant by a column name of a frame.
+    """
+
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
+        self.prototype = prototype
+        self.by_label: dict[ClfTarget, Calibrator] = {}
+        self._label_of_column = label_of_column
+
+    def learn_one(
+        self, label: ClfTarget, raw: Raw, y: ClfTarget, w: float, tickets: Tickets
+    ) -> None:
+        """Teach the calibrator of a label whether ``y`` is this label."""
+        calibrator = self.by_label.get(label)
+        if calibrator is None:
+            calibrator = self._add(label, raw)
+        hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
+        if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
+            calibrator.learn_one(raw[label], hit, w, served=tickets[label])
+        else:
+            calibrator.learn_one(raw[label], hit, w)
+
+    def learn_many(
+        self, label: ClfTarget, columns: Columns, labels: Labels, weights: Weights
+    ) -> None:
+        """Teach the calibrator of a label which of the batch's labels are this label."""
+        calibrator = self.by_label.get(label)
+        if calibrator is None:
+            calibrator = self._add(label, columns)
+        hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
+        calibrator.learn_many(columns[label], hits, weights)
+
+    def _add(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Calibrator:
+        """Return a new calibrator for a label of a model that knows ``known``."""
+        self._label_of_column.update((str(each), each) for each in known)
+        calibrator = self.by_label[label] = self.prototype.clone()
+        return calibrator
+
+    def make_tickets(self, labels: Iterable[ClfTarget], raw: Raw) -> dict[ClfTarget, Ticket]:
+        """Return the tickets of those labels whose calibrator is a hedged one."""
+        return {
+            label: calibrator.serve_one(raw[label])[1]
+            for label in labels
+            if isinstance(calibrator := self.by_label.get(label), HedgedCalibrator)
+        }
+
+
+class Binary(Strategy):
+    """The labels False and True, or 0 and 1: only the probability of True is calibrated.
+
+    The probability of False is one minus that.
+    """
+
+    def __init__(self, calibrators: LabelCalibrators) -> None:
+        self._calibrators = calibrators
+
+    def check(self, raw: Raw) -> None:
+        if not LEAST <= raw[True] <= MOST:
+            check_range(raw)
+
+    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+        calibrated = {**raw}
+        calibrator = self._calibrators.by_label.get(True)
+        if calibrator is not None:
+            calibrated[True] = p = calibrator.predict_one(raw[True])
+            calibrated[False] = 1.0 - p
+        return calibrated
+
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+        self._calibrators.learn_one(True, raw, y, w, tickets)
+
+    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
+        return self._calibrators.make_tickets((True,), raw)
+
+    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+        calibrator = self._calibrators.by_label.get(True)
+        if calibrator is None:
+            return np.array(list(columns.values()))
+        p = calibrator.predict_many(columns[True])
+        return np.array([p if label else 1.0 - p for label in columns])
+
+    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+        self._calibrators.learn_many(True, columns, labels, weights)
+
+
+class OneVsRest(OwningStrategy):
+    """Each label has its own calibrator; calibrated probabilities are divided by their sum.
+
+    A label that has no calibrator yet keeps the model's probability. Samples with the labels False
+    and True go to a `Binary` that shares the calibrators, since a third label may come later.
+    """
+
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
+        self._calibrators = LabelCalibrators(prototype, label_of_column)
+        self._binary = Binary(self._calibrators)
+
+    @property
+    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
+        return self._calibrators.by_label
+
+    def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
+        return self._binary if len(raw) == 2 and True in raw and False in raw else self
+
+    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+        if not raw:
+            return {}
+        calibrated, total = {}, 0.0
+        for label, p in raw.items():
+            calibrator = self._calibrators.by_label.get(label)
+            p = float(p) if calibrator is None else calibrator.predict_one(p)
+            calibrated[label] = p
+            total += p
+        if total > 0.0:
+            return {label: p / total for label, p in calibrated.items()}
+        total = float(sum(raw.values()))
+        if total > 0.0:
+            return {label: p / total for label, p in raw.items()}
+        return dict.fromkeys(raw, 1.0 / len(raw))
+
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+        for label in raw:
+            self._calibrators.learn_one(label, raw, y, w, tickets)
+
+    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
+        return self._calibrators.make_tickets(raw, raw)
+
+    def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
+        if not isinstance(self._calibrators.prototype, HedgedCalibrator):
+            return
+        for label, ticket in tickets.items():
+            calibrator = self.calibrators.get(label)
+            if not isinstance(calibrator, HedgedCalibrator):
+                raise ValueError(
+                    f"`served` must come from this model, which has no calibrator of {label!r} yet"
+                )
+            calibrator.check_ticket(ticket)
+
+    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+        raw = np.array(list(columns.values()))
+        values = raw.copy()
+        for i, label in enumerate(columns):
+            if (calibrator := self.calibrators.get(label)) is not None:
+                values[i] = calibrator.predict_many(raw[i])
+        total = values.sum(axis=0)
+        if (zero := total <= 0.0).any():
+            values[:, zero] = raw[:, zero]
+            values[:, zero & (values.sum(axis=0) <= 0.0)] = 1.0
+            total = values.sum(axis=0)
+        return np.asarray(values / total)
+
+    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+        for label in columns:
+            self._calibrators.learn_many(label, columns, labels, weights)
+
+    def reset(self) -> None:
+        self._calibrators.by_label.clear()
+
+    def freeze(self) -> tuple[Fields, Arrays]:
+        labels = [pack(label) for label in self.calibrators]
+        states = [nest(calibrator.to_bytes()) for calibrator in self.calibrators.values()]
+        return {"calibrated": labels}, {str(i): state for i, state in enumerate(states)}
+
+    def thaw(self, fields: Fields, arrays: Arrays) -> None:
+        labels = as_names(fields["calibrated"], "calibrated")
+        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
+        check_alike(restored, [self._calibrators.prototype] * len(labels))
+        self._calibrators.by_label = dict(zip(labels, restored, strict=True))
+
+
+class Joint(OwningStrategy):
+    """One `JointCalibrator` sees the probabilities of all labels."""
+
+    def __init__(self, prototype: JointCalibrator) -> None:
+        self._prototype = prototype
+        self.reset()
+
+    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+        return self._calibrator.predict_one(raw)
+
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+        self._calibrator.learn_one(raw, y, w)
+
+    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+        n_samples = len(next(iter(columns.values())))
+        answers = [self._calibrator.predict_one(raw) for raw in as_rows(columns, n_samples)]
+        return np.array([[answer[label] for answer in answers] for label in columns])
+
+    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+        for raw, y, w in zip(as_rows(columns, len(labels)), labels, weights.tolist(), strict=True):
+            self._calibrator.learn_one(raw, y, w)
+
+    def reset(self) -> None:
+        self._calibrator = self._prototype.clone()
+
+    def freeze(self) -> tuple[Fields, Arrays]:
+        return {"calibrated": []}, {"0": nest(self._calibrator.to_bytes())}
+
+    def thaw(self, fields: Fields, arrays: Arrays) -> None:
+        labels = as_list(fields["calibrated"], "calibrated")
+        require(not labels, "a joint calibrator must be the only one")
+        restored = JointCalibrator.from_bytes(state_of(arrays, "0"))
+        check_alike([restored], [self._prototype])
+        self._calibrator = restored
+
+
+def as_rows(columns: Columns, n_samples: int) -> list[dict[ClfTarget, float]]:
+    """Return the probabilities of a batch sample by sample.
+
+    Examples
+    --------
+    >>> as_rows({"a": np.array([0.25, 0.5]), "b": np.array([0.75, 0.5])}, 2)
+    [{'a': 0.25, 'b': 0.75}, {'a': 0.5, 'b': 0.5}]
+    """
+    lists = {label: column.tolist() for label, column in columns.items()}
+    return [{label: values[i] for label, values in lists.items()} for i in range(n_samples)]

@@ -1,0 +1,427 @@
+"""A river classifier with calibrated probabilities."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+from numpy.typing import ArrayLike, NDArray
+from river import base
+from river.base.typing import ClfTarget
+from river.utils.dataframe import (
+    into_frame,
+    into_series,
+    to_native_frame,
+    to_native_series,
+    to_numpy,
+)
+
+from streamcal._routing import Routing
+from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
+from streamcal._validation import as_weight, check_choice
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.joint import JointCalibrator
+from streamcal.wrappers._checks import (
+    Features,
+    add_batch_weights,
+    as_batch_weights,
+    as_probabilities_of_labels,
+    as_probability_columns,
+    check_binary_calibrator,
+    check_classifier,
+    check_n_rows,
+)
+from streamcal.wrappers._drift import DriftMonitor, Sample
+from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, Raw, Tickets, as_rows
+from streamcal.wrappers.served import Served
+
+_ON_DRIFT = ("shrink", "reset", "none")
+
+
+class CalibratedClassifier(
+    Routing, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
+):
+    """Calibrate the probabilities of a river classifier, sample by sample.
+
+    With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
+    other labels each label has its own calibrator, one against the rest, and the calibrated
+    probabilities are divided by their sum. Where all of them are 0, the model's own probabilities
+    are returned. The keys of an answer are the model's own label objects.
+
+    Parameters
+    ----------
+    classifier : river classifier or pipeline
+        The model; it must have probabilities. It is used as it is, not copied, and may have been
+        trained before.
+    calibrator : Calibrator, JointCalibrator or None
+        The prototype that is cloned for each label; it must accept the labels 0 and 1. A
+        `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
+        a mixture that is nearly as good as the best of several calibrators.
+    drift_detector : river drift detector, optional
+        Cloned. It gets the squared error of each served answer, (1/2) Σ (hit − p)² over the labels,
+        in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
+    on_drift : {"shrink", "reset", "none"}
+        What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
+        200 samples again, with "reset" they start with none, and with "none" the old ones go on.
+        `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
+
+    Raises
+    ------
+    TypeError
+        If ``classifier`` is not a classifier, ``calibrator`` is not a calibrator, or
+        ``drift_detector`` is not a drift detector.
+    ValueError
+        If ``classifier`` has no probabilities, ``calibrator`` does not accept the labels 0 and 1,
+        or ``on_drift`` is none of the above.
+
+    Notes
+    -----
+    The calibrator always gets a sample's weight ``w``. The model gets it, and every other keyword
+    argument, if its ``learn_one`` (or ``learn_many``) accepts the argument.
+
+    If labels come late, the model has changed by then, and its answer now is not the answer that
+    the user saw. Call `serve_one` instead of `predict_proba_one`, and pass all of its answer as
+    ``served`` together with the label. Where that is not possible, as in
+    ``evaluate.progressive_val_score(…, delay=48)``, tell the hedge how late labels are:
+    ``CalibratedClassifier(model, HedgedCalibrator(delay=48))``. Within
+    ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that is asked twice
+    learns twice.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, linear_model, metrics, preprocessing
+    >>> from streamcal import CalibratedClassifier
+    >>> model = preprocessing.StandardScaler() | linear_model.PAClassifier()
+    >>> evaluate.progressive_val_score(datasets.Bananas(), model.clone(), metrics.LogLoss())
+    LogLoss: 0.95...
+    >>> model = CalibratedClassifier(model)
+    >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.LogLoss())
+    LogLoss: 0.69...
+    """
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        calibrator: Calibrator | JointCalibrator | None = None,
+        *,
+        drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
+        on_drift: str = "shrink",
+    ) -> None:
+        check_classifier(classifier)
+        if calibrator is None:
+            calibrator = HedgedCalibrator()
+        if not isinstance(calibrator, JointCalibrator):
+            check_binary_calibrator(calibrator)
+        check_choice(on_drift, "on_drift", _ON_DRIFT)
+        self.classifier = classifier
+        self.calibrator = calibrator
+        self.drift_detector = drift_detector
+        self.on_drift = on_drift
+
+        # Frames of most libraries have text for column names: the labels that these stand for.
+        self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
+        self._strategy: OwningStrategy
+        if isinstance(calibrator, JointCalibrator):
+            self._strategy = Joint(calibrator)
+        else:
+            self._strategy = OneVsRest(calibrator, self._label_of_column)
+        self._monitor = None
+        if drift_detector is not None:
+            self._monitor = DriftMonitor(drift_detector, on_drift)
+        self._y_name: str | None = None
+        self._set_routes(
+            classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
+        )
+
+    _given = ("classifier",)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        fields, arrays = self._strategy.freeze()
+        names = [[name, pack(label)] for name, label in self._label_of_column.items()]
+        return {**fields, "names": names, "y_name": self._y_name}, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
+        require(all(isinstance(name, str) for name, _ in pairs), "columns must have names")
+        label_of_column = {name: as_name(unpack(label), "names") for name, label in pairs}
+        y_name = as_name(fields["y_name"], "y_name", none=True)
+        self._strategy.thaw(fields, arrays)
+        self._label_of_column.clear()  # and not a new dict: the strategy holds this one
+        self._label_of_column.update(label_of_column)
+        self._y_name = y_name
+
+    @property
+    def calibrators(self) -> dict[ClfTarget, Calibrator]:
+        """The calibrators by label; with the labels False and True there is only that of True."""
+        return dict(self._strategy.calibrators)
+
+    @property
+    def n_alarms(self) -> int:
+        """How many alarms the drift detector has raised."""
+        return self._monitor.n_alarms if self._monitor else 0
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, naive_bayes, preprocessing
+
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
+        yield {"classifier": naive_bayes.GaussianNB()}
+
+    def _unit_test_skips(self) -> set[str]:
+        # `learn_many` predicts the whole batch before it learns any of it, unlike a loop.
+        return self.classifier._unit_test_skips() | {"check_learn_many_matches_learn_one"}
+
+    # ------------------------------------------------------------------------------ one sample
+
+    def learn_one(
+        self,
+        x: Features,
+        y: ClfTarget,
+        w: float = 1.0,
+        *,
+        served: Served | Mapping[ClfTarget, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Ask the model about ``x``, teach the model, then teach the calibrator the model's answer.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : bool, int or str
+            The label.
+        w : float
+            Weight of the sample, from 1e-60 to 1e60.
+        served : Served, or mapping from label to probability, optional
+            What `serve_one` answered for ``x``, or what the *model* (not this wrapper) answered.
+            Without it the model is asked again.
+        **kwargs
+            For the model, if its ``learn_one`` accepts them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` is not positive
+            and finite, or ``served`` is not from this model or from a later state of it. Neither
+            the model nor a calibrator has learned anything then.
+        """
+        if y != y or y is None:
+            raise ValueError(f"`y` must be a label, got {y}")
+        if served is None:
+            raw, shown, tickets = self._predict_raw(x, kwargs), None, None
+        else:
+            raw, shown, tickets = self._read_served(served)
+        strategy = self._strategy.for_labels(raw)
+        strategy.check(raw)
+
+        if w == 1.0 and not kwargs:
+            self.classifier.learn_one(x, y)
+        else:
+            w = as_weight(w)
+            self.classifier.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
+
+        if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], shown):
+            tickets = None  # of calibrators that are gone
+        strategy.learn_one(raw, y, w, tickets)
+
+    def serve_one(self, x: Features, **kwargs: Any) -> Served:
+        """Return `predict_proba_one` of a sample together with all that `learn_one` needs later.
+
+        The state does not change.
+
+        Examples
+        --------
+        >>> from collections import deque
+        >>> from river import linear_model
+        >>> model, waiting = CalibratedClassifier(linear_model.LogisticRegression()), deque()
+        >>> for i in range(300):
+        ...     x, y = {"x": i % 2}, i % 4 > 0
+        ...     waiting.append((x, y, model.serve_one(x)))
+        ...     if len(waiting) > 20:  # the label of 20 samples ago has come
+        ...         x, y, served = waiting.popleft()
+        ...         model.learn_one(x, y, served=served)
+        >>> round(model.calibrators[True].mean_delay)
+        20
+        """
+        raw = self._predict_raw(x, kwargs)
+        strategy = self._strategy.for_labels(raw)
+        tickets = strategy.make_tickets(raw)
+        return Served(strategy.predict_one(raw), dict(raw), tickets, self.n_alarms)
+
+    def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
+        """Return the calibrated probability of each label that the model knows.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        **kwargs
+            For the model, if its ``predict_proba_one`` accepts them.
+
+        Returns
+        -------
+        dict
+            Probabilities in [0, 1] that sum to 1; empty while the model knows no label.
+        """
+        raw = self._predict_raw(x, kwargs) if kwargs else self.classifier.predict_proba_one(x)
+        return self._strategy.for_labels(raw).predict_one(raw)
+
+    def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+        """Return calibrated probabilities for those of the model.
+
+        Parameters
+        ----------
+        raw : mapping from label to probability
+            An answer of the model's own ``predict_proba_one``.
+
+        Returns
+        -------
+        dict
+            As from `predict_proba_one`, under the same keys in the same order.
+
+        Examples
+        --------
+        >>> from river import naive_bayes
+        >>> model = CalibratedClassifier(naive_bayes.GaussianNB())
+        >>> for _ in range(3):
+        ...     model.learn_one({}, "yes", served={"yes": 0.5, "no": 0.5})
+        >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
+        {'yes': 0.69, 'no': 0.31}
+        """
+        return self._strategy.for_labels(raw).predict_one(raw)
+
+    def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
+        """Return the model's own probabilities."""
+        if not kwargs:
+            return self.classifier.predict_proba_one(x)
+        return self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
+
+    def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
+        """Return the model's probabilities, the calibrated ones and the tickets, or raise.
+
+        Tickets of calibrators that were replaced after an alarm are left out.
+        """
+        if not isinstance(served, Served):
+            return as_probabilities_of_labels(served), None, None
+        raw = as_probabilities_of_labels(served.raw)
+        shown = as_probabilities_of_labels(served.calibrated)
+        if served.n_alarms != self.n_alarms and self.on_drift != "none":
+            return raw, shown, None
+        self._strategy.check_tickets(served.tickets)
+        return raw, shown, served.tickets
+
+    def _replace_after_drift(
+        self, monitor: DriftMonitor, samples: Iterable[Sample], shown: Raw | None = None
+    ) -> bool:
+        """Show the detector what was served; after an alarm replace the calibrators.
+
+        ``shown`` is what was served for the only sample. Without it, it is what would be served
+        now. Return whether the calibrators were replaced.
+        """
+        samples = list(samples)
+        alarm = monitor.update([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
+        replace = alarm and self.on_drift != "none"
+        if replace:
+            self._strategy.reset()
+            for raw, y, w in monitor.recent:
+                self._strategy.for_labels(raw).learn_one(raw, y, w)
+        monitor.recent.extend(samples)
+        return replace
+
+    # ------------------------------------------------------------------------------ mini-batches
+
+    def learn_many(
+        self,
+        X: IntoDataFrame,
+        y: IntoSeries,
+        w: Any = 1.0,
+        *,
+        served: IntoDataFrame | Mapping[ClfTarget, ArrayLike] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Learn a mini-batch: predict all of it, then teach the model and the calibrators.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_samples, n_features)
+            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+        y : series of shape (n_samples,)
+            The labels.
+        w : float, series or array of shape (n_samples,)
+            Weights, from 1e-60 to 1e60.
+        served : data frame, or mapping from label to array, of shape (n_samples,) each
+            What the model answered for ``X`` when it was served, from its ``predict_proba_many``.
+            Without it the model is asked again.
+        **kwargs
+            For the model, if its ``learn_many`` accepts them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ.
+        """
+        series = into_series(y)
+        labels = series.to_list()
+        check_n_rows(X, len(labels))
+        for at, label in enumerate(labels):
+            if label is None or label != label:
+                raise ValueError(f"`y` must hold labels, got {label} at position {at}")
+        weights = as_batch_weights(w, len(labels))
+        if served is None:
+            served = self._predict_raw_many(X, kwargs)
+        columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
+        raw = as_probability_columns(columns, len(labels))
+
+        kwargs = add_batch_weights(kwargs, w, weights, X)
+        self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
+
+        self._y_name = series.name
+        self._label_of_column.update((str(label), label) for label in set(labels))
+        if self._monitor:
+            rows = as_rows(raw, len(labels))
+            samples = zip(rows, labels, weights.tolist(), strict=True)
+            self._replace_after_drift(self._monitor, samples)
+        self._strategy.for_labels(raw).learn_many(raw, labels, weights)
+
+    def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
+        """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
+
+        The columns are the labels, named as by the model's own ``predict_proba_many``. While the
+        model knows no label, the frame is empty.
+        """
+        answer = self._predict_raw_many(X, kwargs)
+        raw = self._columns_by_label(answer)
+        if not raw:
+            return answer
+        frame, values = into_frame(answer), self._strategy.for_labels(raw).predict_many(raw)
+        return to_native_frame(dict(zip(frame.columns, values, strict=True)), like=frame)
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """Return the most probable label of each row, None while the model knows none."""
+        frame = into_frame(X)
+        raw = self._columns_by_label(self._predict_raw_many(X, kwargs))
+        winners: list[ClfTarget | None] = [None] * len(frame)
+        if raw:
+            labels, values = list(raw), self._strategy.for_labels(raw).predict_many(raw)
+            winners = [labels[at] for at in values.argmax(axis=0)]
+        return to_native_series(winners, name=self._y_name, like=frame)
+
+    def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> IntoDataFrame:
+        """Return the model's own probabilities, one column for each label."""
+        kwargs = self._route("predict_proba_many", kwargs)
+        frame: IntoDataFrame = self.classifier.predict_proba_many(X, **kwargs)  # type: ignore[attr-defined]
+        return frame
+
+    def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
+        """Return the columns of a frame of probabilities under the labels they stand for."""
+        narwhal = into_frame(frame)
+        if narwhal.is_empty():
+            return {}
+        matrix = to_numpy(narwhal)
+        labels = [self._label_of_column.get(str(name), name) for name in narwhal.columns]
+        return {label: matrix[:, i] for i, label in enumerate(labels)}

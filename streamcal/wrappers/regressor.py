@@ -1,0 +1,235 @@
+"""A river regressor with recalibrated predictions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+from numpy.typing import ArrayLike, NDArray
+from river import base
+from river.utils.dataframe import into_frame, into_series, to_native_series
+
+from streamcal._routing import Routing, last_step, name_of
+from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
+from streamcal._validation import as_number, as_score, as_vector, as_weight
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.wrappers._checks import (
+    Features,
+    add_batch_weights,
+    as_batch_weights,
+    check_calibrator,
+    check_n_rows,
+)
+
+
+class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
+    """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
+
+    The map is learned by the calibrator. With `IsotonicCalibrator` and the squared or the Poisson
+    loss it gives the mean of the labels that came with similar predictions, with the pinball loss
+    their quantile. The order of the model's predictions is kept.
+
+    Parameters
+    ----------
+    regressor : river regressor or pipeline
+        The model. It is used as it is, not copied, and may have been trained before.
+    calibrator : Calibrator or None
+        The prototype that is cloned. None means ``IsotonicCalibrator("squared")``.
+
+    Raises
+    ------
+    TypeError
+        If ``regressor`` is not a regressor or ``calibrator`` is not a `Calibrator`.
+
+    Notes
+    -----
+    Weights, other keyword arguments and late labels are treated as by `CalibratedClassifier`.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, linear_model, metrics, preprocessing
+    >>> from streamcal import CalibratedRegressor
+    >>> model = preprocessing.StandardScaler() | linear_model.LinearRegression()
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model.clone(), metrics.MAE())
+    MAE: 1.31...
+    >>> model = CalibratedRegressor(model)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: 0.95...
+    """
+
+    def __init__(self, regressor: base.Regressor, calibrator: Calibrator | None = None):
+        final = last_step(regressor)
+        if not isinstance(final, base.Regressor):
+            raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
+        if calibrator is None:
+            calibrator = IsotonicCalibrator("squared")
+        check_calibrator(calibrator)
+        self.regressor = regressor
+        self.calibrator = calibrator
+
+        self._calibrator: Calibrator = calibrator.clone()
+        self._y_name: str | None = None
+        self._set_routes(regressor, "learn_one", "predict_one", "learn_many", "predict_many")
+
+    _given = ("regressor",)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {"y_name": self._y_name}, {"calibrator": nest(self._calibrator.to_bytes())}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        calibrator = Calibrator.from_bytes(state_of(arrays, "calibrator"))
+        check_alike([calibrator], [self.calibrator])
+        self._y_name = as_name(fields["y_name"], "y_name", none=True)
+        self._calibrator = calibrator
+
+    @property
+    def _wrapped_model(self) -> base.Regressor:
+        return self.regressor
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
+
+    def _unit_test_skips(self) -> set[str]:
+        # `learn_many` predicts the whole batch before it learns any of it, unlike a loop.
+        return self.regressor._unit_test_skips() | {"check_learn_many_matches_learn_one"}
+
+    def learn_one(
+        self,
+        x: Features,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Ask the model about ``x``, teach the model, then teach the calibrator the model's answer.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : float
+            The label, in the range of the calibrator's loss.
+        w : float
+            Weight of the sample, from 1e-60 to 1e60.
+        served : float, optional
+            What the *model* (not this wrapper) predicted for ``x`` when it was served. Without it
+            the model is asked again.
+        **kwargs
+            For the model, if its ``learn_one`` accepts them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the calibrator does not accept the label ``y``, a prediction is not a finite number,
+            or ``w`` is not positive and finite. Neither the model nor the calibrator has learned
+            anything then.
+        """
+        label, w = as_number(y, "y"), as_weight(w)
+        self._calibrator._check_labels([label])
+        raw = self._predict_raw(x, kwargs) if served is None else as_score(served, "served")
+
+        if w == 1.0 and not kwargs:
+            self.regressor.learn_one(x, y)
+        else:
+            self.regressor.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
+        self._calibrator.learn_one(raw, label, w)
+
+    def predict_one(self, x: Features, **kwargs: Any) -> float:
+        """Return the calibrated prediction; the model's own before the first label.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        **kwargs
+            For the model, if its ``predict_one`` accepts them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the model's prediction is not a finite number.
+        """
+        return self.calibrate_one(self._predict_raw(x, kwargs))
+
+    def calibrate_one(self, raw: float) -> float:
+        """Return the calibrated prediction for one of the model's own.
+
+        Examples
+        --------
+        >>> from river import linear_model
+        >>> model = CalibratedRegressor(linear_model.LinearRegression())
+        >>> for y in (2.0, 4.0, 9.0):
+        ...     model.learn_one({}, y, served=1.5)
+        >>> model.calibrate_one(1.5)
+        5.0
+        """
+        return self._calibrator.predict_one(raw)
+
+    def learn_many(
+        self,
+        X: IntoDataFrame,
+        y: IntoSeries,
+        w: Any = 1.0,
+        *,
+        served: IntoSeries | ArrayLike | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Learn a mini-batch: predict all of it, then teach the model and the calibrator.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_samples, n_features)
+            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+        y : series of shape (n_samples,)
+            The labels.
+        w : float, series or array of shape (n_samples,)
+            Weights, from 1e-60 to 1e60.
+        served : series or array of shape (n_samples,)
+            What the model predicted for ``X`` when it was served. Without it the model is asked
+            again.
+        **kwargs
+            For the model, if its ``learn_many`` accepts them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ.
+        """
+        series = into_series(y)
+        labels = self._calibrator._check_labels(series.to_numpy())
+        n_samples = len(labels)
+        check_n_rows(X, n_samples)
+        weights = as_batch_weights(w, n_samples)
+        if served is None:
+            raw = as_vector(self._predict_raw_many(X, kwargs), "predictions")
+        else:
+            raw = as_vector(np.asarray(served), "served")
+        if len(raw) != n_samples:
+            raise ValueError(
+                f"predictions must have one row per label ({n_samples}), got {len(raw)}"
+            )
+        kwargs = add_batch_weights(kwargs, w, weights, X)
+        self.regressor.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
+        self._y_name = series.name
+        self._calibrator.learn_many(raw, labels, weights)
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """Return the calibrated prediction for each row, in a series of the same library."""
+        values = self._calibrator.predict_many(self._predict_raw_many(X, kwargs))
+        return to_native_series(values, name=self._y_name, like=into_frame(X))
+
+    def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> float:
+        """Return the model's own prediction."""
+        kwargs = self._route("predict_one", kwargs)
+        return as_score(self.regressor.predict_one(x, **kwargs), "prediction")
+
+    def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> NDArray[np.float64]:
+        """Return the model's own predictions."""
+        kwargs = self._route("predict_many", kwargs)
+        predictions = self.regressor.predict_many(X, **kwargs)  # type: ignore[attr-defined]
+        return np.asarray(into_series(predictions).to_numpy(), dtype=np.float64)

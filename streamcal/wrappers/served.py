@@ -1,0 +1,98 @@
+"""What a classifier answered to one sample, to be kept until the label comes."""
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from river.base.typing import ClfTarget
+
+from streamcal._json import as_count, as_items, as_pairs, as_share, from_pairs
+from streamcal.calibration.hedged import Ticket
+from streamcal.wrappers._checks import as_probabilities_of_labels
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What `CalibratedClassifier.serve_one` answered.
+
+    Show ``calibrated`` to the user, keep the whole object, and pass it to
+    `CalibratedClassifier.learn_one` as ``served`` when the label comes.
+
+    Attributes
+    ----------
+    calibrated : dict
+        The calibrated probability of each label.
+    raw : dict
+        The model's own probability of each label.
+    tickets : dict
+        For each label whose calibrator is a `streamcal.HedgedCalibrator`, the ticket that this
+        calibrator needs with the label.
+    n_alarms : int
+        How many alarms the drift detector had raised by then.
+
+    Examples
+    --------
+    >>> import json
+    >>> served = Served({"yes": 0.75, "no": 0.25}, {"yes": 0.5, "no": 0.5})
+    >>> kept = json.dumps(served.to_dict())
+    >>> kept[:44]
+    '{"calibrated": [["yes", 0.75], ["no", 0.25]]'
+    >>> Served.from_dict(json.loads(kept)) == served
+    True
+    """
+
+    calibrated: dict[ClfTarget, float]
+    raw: dict[ClfTarget, float]
+    tickets: dict[ClfTarget, Ticket] = field(default_factory=dict)
+    n_alarms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content as a dict that JSON keeps exactly, for `from_dict`.
+
+        Labels and their values are written as pairs, since keys in JSON can only be text. A label
+        may be a bool, an int, a finite float, a str, None or a tuple of these. A NumPy scalar is
+        written, and comes back, as the equal Python value.
+
+        Raises
+        ------
+        TypeError
+            If a label is of another kind.
+        ValueError
+            If a label is NaN or infinite, or `from_dict` would not accept a number.
+        """
+        return {
+            "calibrated": as_pairs(as_probabilities_of_labels(self.calibrated)),
+            "raw": as_pairs(as_probabilities_of_labels(self.raw)),
+            "tickets": as_pairs({label: [n, list(p)] for label, (n, p) in self.tickets.items()}),
+            "n_alarms": self.n_alarms,
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> "Served":
+        """Return the object that `to_dict` wrote, directly or after JSON wrote and read the dict.
+
+        Raises
+        ------
+        TypeError
+            If ``kept`` is not a mapping, or a value in it has the wrong type.
+        ValueError
+            If an entry is missing, repeated, unknown or out of its range.
+        """
+        if not isinstance(kept, Mapping):
+            raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
+        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms"}:
+            raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
+        calibrated, raw, tickets = (from_pairs(kept[at]) for at in ("calibrated", "raw", "tickets"))
+        return cls(
+            {label: as_share(p) for label, p in calibrated.items()},
+            {label: as_share(p) for label, p in raw.items()},
+            {label: _as_ticket(ticket) for label, ticket in tickets.items()},
+            as_count(kept["n_alarms"]),
+        )
+
+
+def _as_ticket(kept: Any) -> Ticket:
+    n_learned, answers = as_items(kept, "a count and answers in a ticket", 2)
+    shares = as_items(answers, "a list of answers in a ticket")
+    return Ticket(as_count(n_learned), tuple(as_share(p) for p in shares))
