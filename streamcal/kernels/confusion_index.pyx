@@ -406,9 +406,7 @@ cdef class ConfusionIndex(ScoreIndex):
         cdef const double[:, ::1] sums = arrays["sums"], queue = arrays["queue"]
         cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
         cdef Py_ssize_t n = scores.shape[0], i
-        cdef const int64_t *shape_at = &shape[0]
         cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
-        cdef const Slot *slots_at
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         if slots == NULL:
             raise MemoryError
@@ -416,9 +414,7 @@ cdef class ConfusionIndex(ScoreIndex):
             for i in range(n):
                 slots[i].score, slots[i].n = scores[i], counts[i]
                 slots[i].weight, slots[i].sum = sums[POSITIVE, i], sums[NEGATIVE, i]
-            slots_at = slots
-            self.release_all()
-            self.root = self.grow(&shape_at, &keys_at, &slots_at)
+            self.grow(&shape[0], shape.shape[0], keys_at, slots)
         finally:
             free(slots)
         for i in range(queue.shape[0]):

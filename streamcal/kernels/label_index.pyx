@@ -592,9 +592,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef const double[:, ::1] weights = arrays["weights"], queue = arrays["queue"]
         cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
         cdef Py_ssize_t i, n = scores.shape[0]
-        cdef const int64_t *shape_at = &shape[0]
         cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
-        cdef const Slot *slots_at
         cdef Chunk *chunk
         cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
         if slots == NULL:
@@ -606,9 +604,7 @@ cdef class LabelIndex(ScoreIndex):
                 memcpy(self.mix(&slots[i]), &weights[i, 0], self.n_labels * sizeof(double))
                 self.settle_mixture(&slots[i])
                 self.n_samples += counts[i]
-            slots_at = slots
-            self.release_all()
-            self.root = self.grow(&shape_at, &keys_at, &slots_at)
+            self.grow(&shape[0], shape.shape[0], keys_at, slots)
         finally:
             free(slots)
         chunk = self.first
