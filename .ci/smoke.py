@@ -1,9 +1,10 @@
 """Use every public name once, where streamcal is installed from its wheel and nothing else is.
 
 ``python smoke.py`` fails unless streamcal lies where the interpreter has its packages and each name
-of ``streamcal.__all__`` does what it is for.
+of ``streamcal.__all__`` does what it is for, without a file being written.
 """
 
+import os
 import sys
 import sysconfig
 from importlib.metadata import version
@@ -12,7 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
-import streamcal
+written = []  # paths
+
+
+def note(event, arguments):
+    """Note each file that is opened to be written."""
+    if event == "open" and isinstance(arguments[0], str) and arguments[2] is not None:
+        if arguments[2] & (os.O_WRONLY | os.O_RDWR) and not arguments[0].startswith("/dev/"):
+            written.append(arguments[0])
+
+
+sys.addaudithook(note)
+
+import streamcal  # noqa: E402
 
 SCORES, LABELS = [0.1, 0.9, 0.4, 0.6], [0, 1, 1, 0]
 
@@ -146,4 +159,5 @@ different = set(streamcal.__all__) ^ set(USES)
 assert not different, different
 for use in USES.values():
     use()
+assert not written, written
 print(f"streamcal {streamcal.__version__} works from its wheel: {len(USES)} names")

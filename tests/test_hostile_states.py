@@ -143,12 +143,34 @@ def test_bridges_that_end_nowhere_are_refused() -> None:
             broken = rng.random(bridges.shape)
         elif fill == "swapped":
             broken = bridges[:, ::-1].copy()
-        with pytest.raises(ValueError, match="bridges must lie between vertices"):
+        with pytest.raises(ValueError, match="bridges must be edges of the hull"):
             restore(changed(calibrator, bridges=broken))
     twin = restore(calibrator.to_bytes())
     for i in range(200):
         twin.learn_one(i / 200, 0.5)
     Structure(twin).check()
+
+
+def test_bridges_between_other_vertices_are_refused_or_work() -> None:
+    calibrator = many_chunks()
+    arrays = _state.decode(calibrator.to_bytes()).arrays
+    ends = np.cumsum(arrays["lengths"])
+    firsts, lasts = arrays["scores"][ends - arrays["lengths"]], arrays["scores"][ends - 1]
+    rng, n_refused = np.random.default_rng(3), 0
+    for _ in range(400):
+        broken = arrays["bridges"].copy()
+        node = rng.integers(len(broken))
+        first, last = broken[node]
+        near = firsts[(np.abs(firsts - first) < 0.1) & (firsts < arrays["keys"][node])]
+        broken[node] = rng.choice(near), rng.choice(lasts[np.abs(lasts - last) < 0.1])
+        try:
+            restored = restore(changed(calibrator, bridges=broken))
+        except ValueError as error:
+            assert "bridges must be edges of the hull" in str(error)
+            n_refused += 1
+        else:
+            hostile_states.use_isotonic(restored)
+    assert n_refused > 300
 
 
 def test_edges_that_are_none_are_refused() -> None:

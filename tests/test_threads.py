@@ -228,6 +228,27 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
 
 
+def test_a_hedge_teaches_each_sample_once_when_its_delay_is_over() -> None:
+    calibrator = HedgedCalibrator([IsotonicCalibrator()], delay=20)
+
+    def work(number: int) -> None:
+        for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
+            calibrator.learn_one(score, label)
+            if number == 0:
+                calibrator.to_bytes()
+
+    together(work)
+    alone, then = IsotonicCalibrator(), calibrator._then[0]
+    for number in range(N_THREADS):
+        alone.learn_many(*batch(number))
+    assert len(calibrator._waiting) == 20
+    for sample in calibrator._waiting:
+        then.learn_one(*sample)
+    assert isinstance(then, IsotonicCalibrator)
+    for mine, other in zip(then.samples(), alone.samples(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
 # Prefix extrema; min-plus products; extrema that may come out unsorted and are solved anew.
 ORDINAL = [(5, "absolute"), (4, "zero-one"), (10, "zero-one")]
 

@@ -17,6 +17,7 @@ ago. See `HedgedCalibrator` on what to do then.
 """
 
 import inspect
+import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -182,6 +183,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         # and the samples they have not learned yet.
         self._then = [prototype.clone() for prototype in prototypes] if delay else []
         self._waiting: deque[tuple[float, float, float]] = deque()
+        self._mutex = threading.RLock()  # held by what changes these
         self._shares = shares
         self._weights = weights / weights.sum()
         self._mix([prototype.clone() for prototype in prototypes])
@@ -192,19 +194,26 @@ class HedgedCalibrator(ProbabilityCalibrator):
         experts = [_expert(calibrator) for calibrator in calibrators]
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._mutex:
+            state = {**vars(self), "_waiting": self._waiting.copy()}
+        del state["_mutex"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _mutex=threading.RLock())
+
     def _freeze(self) -> tuple[Fields, Arrays]:
         held = [*self._calibrators, *self._then]
-        (n_learned, log_odds, weights, mixed), parts = self._hedge.state(held)
-        fields = {
-            "n_learned": n_learned,
-            "n_served": self._n_served,
-            "mean_delay": self._mean_delay,
-        }
+        with self._mutex:
+            (n_learned, log_odds, weights, mixed), parts = self._hedge.state(held)
+            n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
+        fields = {"n_learned": n_learned, "n_served": n_served, "mean_delay": mean_delay}
         arrays = {
             "log_odds": log_odds,
             "weights": weights,
             "mixed": mixed,
-            "waiting": np.array(self._waiting).reshape(-1, 3),
+            "waiting": np.array(waiting).reshape(-1, 3),
         }
         for i, part in enumerate(parts):
             arrays[str(i)] = nest(part)
@@ -305,16 +314,18 @@ class HedgedCalibrator(ProbabilityCalibrator):
         p = as_probability(score)
         label = as_label(y)
         weight = 1.0 if w == 1.0 else as_weight(w)
-        answers = None
-        if served is not None or self._then:
+        if served is None and not self._then:
+            self._hedge.learn(p, label, weight, 1.0 / (1.0 + self._mean_delay), None)
+            return
+        with self._mutex:
             answers = self._answers_then(p, served)
-        self._hedge.learn(p, label, weight, 1.0 / (1.0 + self._mean_delay), answers)
-        if self._then:
-            self._waiting.append((p, label, weight))
-            if len(self._waiting) > (self.delay or 0):
-                for calibrator in self._then:
-                    calibrator.learn_one(*self._waiting[0])
-                self._waiting.popleft()
+            self._hedge.learn(p, label, weight, 1.0 / (1.0 + self._mean_delay), answers)
+            if self._then:
+                self._waiting.append((p, label, weight))
+                if len(self._waiting) > (self.delay or 0):
+                    for calibrator in self._then:
+                        calibrator.learn_one(*self._waiting[0])
+                    self._waiting.popleft()
 
     def _answers_then(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
         """Return what the calibrators answered when a sample was served."""

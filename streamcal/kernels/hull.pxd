@@ -71,5 +71,5 @@ cdef class Hull(ScoreIndex):
     cdef int restore_chunk(self, Chunk *chunk, const int64_t *lengths, const double *sums) except -1 nogil
 
 
-cdef bint restore_bridges(Node *node, const double **ends) noexcept nogil
+cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcept nogil
 cdef void copy_bridges(Node *node, double **ends) noexcept nogil

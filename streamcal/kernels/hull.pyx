@@ -160,7 +160,7 @@ cdef class Hull(ScoreIndex):
         """Bring the totals and the bridge of a node up to date with its children; O(depth)."""
         cdef Bridge *bridge = bridge_of(node)
         sum_children(node, bridge)
-        if node.dirty & NEW or not (renew_bridge(node, bridge) and is_bridge(node, bridge)):
+        if node.dirty & NEW or not (renew_bridge(node, bridge) and is_bridge(node, bridge, 0.0)):
             find_bridge(node, bridge)
 
     cdef int restore_chunk(
@@ -482,15 +482,20 @@ cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
     return True
 
 
-cdef bint is_bridge(Node *node, Bridge *bridge) noexcept nogil:
-    """Return whether the slopes next to the ends of a bridge hold it in place."""
+cdef bint is_bridge(Node *node, Bridge *bridge, double slack) noexcept nogil:
+    """Return whether the slopes next to the ends of a bridge hold it in place.
+
+    Slopes may be in the wrong order if they differ by less than ``slack``.
+    """
     cdef double slope
     if bridge.edge.last < node.key:
-        return bridge.left_inner < bridge.right_outer
+        return bridge.left_inner - slack < bridge.right_outer
     slope = slope_of(&bridge.edge)
     return (
-        bridge.left_outer < slope <= bridge.left_inner
-        and bridge.right_inner <= slope < bridge.right_outer
+        bridge.left_outer - slack < slope
+        and slope - slack <= bridge.left_inner
+        and bridge.right_inner - slack <= slope
+        and slope - slack < bridge.right_outer
     )
 
 
@@ -688,22 +693,27 @@ cdef void copy_bridges(Node *node, double **ends) noexcept nogil:
     copy_bridges(node.right, ends)
 
 
-cdef bint restore_bridges(Node *node, const double **ends) noexcept nogil:
-    """Give the nodes bridges with these ends, in preorder; False where they can't have them."""
+cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcept nogil:
+    """Give the nodes bridges with these ends, in preorder; False where they can't have them.
+
+    Sums were rounded in another order when the bridges were found, so slopes get some slack.
+    """
     cdef Bridge *bridge
     cdef double first, last
     if is_chunk(node):
         return True
     first, last = ends[0][0], ends[0][1]
     ends[0] += 2
-    if not (restore_bridges(node.left, ends) and restore_bridges(node.right, ends)):
+    if not restore_bridges(node.left, ends, slack):
+        return False
+    if not restore_bridges(node.right, ends, slack):
         return False
     bridge = bridge_of(node)
     node.dirty = NEW
     sum_children(node, bridge)
     node.dirty = LEFT_DIRTY | RIGHT_DIRTY
     bridge.edge.first, bridge.edge.last = first, last
-    if not (first <= last and renew_bridge(node, bridge)):
+    if not (first <= last and renew_bridge(node, bridge) and is_bridge(node, bridge, slack)):
         return False
     node.dirty = 0
     return bridge.edge.first == first and bridge.edge.last == last and first < node.key

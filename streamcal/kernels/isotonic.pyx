@@ -603,6 +603,7 @@ cdef class IsotonicRegression(Hull):
         cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
         cdef const int64_t[::1] lengths = arrays["lengths"]
         cdef Py_ssize_t i, n = scores.shape[0], n_edges = 0
+        cdef double largest = 0.0  # mean of a slot, in size
         cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
         cdef const double *ends = &bridges[0, 0] if bridges.shape[0] else NULL
         cdef Chunk *chunk
@@ -613,6 +614,7 @@ cdef class IsotonicRegression(Hull):
             for i in range(n):
                 slots[i].score, slots[i].n = scores[i], counts[i]
                 slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
+                largest = max(largest, fabs(slots[i].sum / slots[i].weight))
             self.grow(&shape[0], shape.shape[0], keys_at, slots)
         finally:
             free(slots)
@@ -626,7 +628,7 @@ cdef class IsotonicRegression(Hull):
         for i in range(queue.shape[0]):
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
         self.growth, self.n_merged = fields["growth"], fields["n_merged"]
-        if not restore_bridges(self.root, &ends):
+        if not restore_bridges(self.root, &ends, 1e-9 * largest):
             self.n_samples = 0
             self.clear()
             self.changing = False
