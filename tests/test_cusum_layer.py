@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcal import losses
+from streamcal import _state, losses
 from streamcal.ordinal import CuSumRank, cusum_layer
 from tests import oracles_cusum as oracles
 
@@ -42,9 +42,11 @@ def test_subgradient_is_the_perceptron_step():
     for y in range(4):
         w = jnp.array([[0.1, 0.2, 0.0], [-0.3, 0.1, 0.2], [0.4, -0.1, -0.3]])
         slope = jax.grad(lambda w, y=y: cusum_layer.margin_loss(w @ x, y, margin=0.3))(w)
-        model = CuSumRank(labels=range(4), margin=0.3, intercept=False)
+        model = CuSumRank(labels=(0, 1, 2, 3), margin=0.3, intercept=False)
         model.learn_one(dict.fromkeys("abc", 0.0), 0)
-        model._views()[1][1:4, 0] = np.asarray(w).T
+        state = _state.decode(model.to_bytes())
+        arrays = {**state.arrays, "weights": np.asarray(w, float).T[:, np.newaxis]}
+        model = CuSumRank.from_bytes(_state.encode(state.kind, state.fields, arrays))
         model.learn_one(dict(zip("abc", x.tolist(), strict=True)), y)
         learned = np.array([model.weights[name] for name in "abc"]).T
         np.testing.assert_allclose(learned, w - slope, atol=1e-6)

@@ -524,5 +524,6 @@ class IsotonicCalibrator(Calibrator):
         fits = self._regression.restore({"growth": growth, "n_merged": n_merged}, held)
         require(fits, "bridges must be edges of the hull")
 
+
 def _too_large(s: float, where: str = "") -> ValueError:
     return ValueError(f"`y` must have a statistic of at most {LARGEST:g} in size, got {s}{where}")
