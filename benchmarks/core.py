@@ -1,8 +1,8 @@
 """What the calls that users feel cost, in the tree that is imported.
 
 ``PYTHONPATH=TREE python benchmarks/core.py`` prints a JSON object: microseconds a call, the least
-of several repeats, unless a name says otherwise. Run it in turns with another tree, several times, and
-take the best of each.
+of several repeats, unless a name says otherwise. Run it in turns with another tree, several times,
+and take the best of each.
 """
 
 import json
