@@ -95,14 +95,19 @@ def test_losses_and_kernels_know_nothing_of_river():
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
 
 
+def said_by(code):
+    """Run code in a process of its own; return the lines that it prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 def test_the_first_fit_loads_nothing_heavy():
     code = (
         "import sys, streamcal\n"
         "print(streamcal.isotonic_fit([3, 1, 2], [1, 0, 1]).values)\n"
         f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[0. 1.]", "[]"]
+    assert said_by(code) == ["[0. 1.]", "[]"]
 
 
 def test_the_first_ordinal_learner_is_compiled_already():
@@ -114,8 +119,7 @@ def test_the_first_ordinal_learner_is_compiled_already():
         "print(model.predict_one({'x': 3.0}) in (1, 2, 3))\n"
         "print([name for name in ('jax', 'numba', 'scipy.special') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["True", "[]"]
+    assert said_by(code) == ["True", "[]"]
 
 
 def test_the_first_decision_loads_nothing_heavy():
@@ -124,8 +128,7 @@ def test_the_first_decision_loads_nothing_heavy():
         "print(streamcal.maximize([0.1, 0.7, 0.4], 'f1').k)\n"
         f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["2", "[]"]
+    assert said_by(code) == ["2", "[]"]
 
 
 def test_import_is_light():
@@ -141,8 +144,7 @@ def test_import_is_light():
         "typer",
     ]
     code = f"import sys, streamcal; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert said_by(code) == ["[]"]
 
 
 def test_the_command_line_starts_light():
@@ -150,8 +152,7 @@ def test_the_command_line_starts_light():
     code = (
         f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert said_by(code) == ["[]"]
 
 
 def test_optional_packages_load_only_when_used():
@@ -160,8 +161,7 @@ def test_optional_packages_load_only_when_used():
         "for name in streamcal.__all__: getattr(streamcal, name)\n"
         f"print([name for name in {sorted(OPTIONAL)} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert said_by(code) == ["[]"]
 
 
 @pytest.mark.parametrize("name", streamcal.__all__)
