@@ -209,7 +209,7 @@ def summary(results: Results) -> str:
         f" {sum(gap < 0.0 for gap in gaps.values())}.{_where(missed)}"
     )
     for delay in DELAYS[1:]:
-        for method, how in ((DEFAULT, "given its tickets"), (TOLD, f"told `delay={delay}`")):
+        for method, how in ((DEFAULT, "with tickets"), (TOLD, f"with `delay={delay}`")):
             gaps = {name: results.difference(name, delay, method) for name in results.streams}
             long = {name: gap for name, gap in gaps.items() if results.best(name).n >= LONG}
             missed = {name: gap for name, gap in long.items() if round(gap, 4) > LATE}
@@ -224,7 +224,7 @@ def summary(results: Results) -> str:
 def _where(missed: Mapping[str, float]) -> str:
     if not missed:
         return ""
-    return f" Missed on {', '.join(f'{name} ({gap:+.4f})' for name, gap in missed.items())}."
+    return f" More on {', '.join(f'{name} ({gap:+.4f})' for name, gap in missed.items())}."
 
 
 def quote(results: Results) -> str:

@@ -68,7 +68,7 @@ NAV = {
     ],
     "Scaling": ["scaling", "fan-out", "spark"],
     "How it works": ["how-it-works", "staircase"],
-    "Figures": ["study", "benchmarks"],
+    "Accuracy and speed": ["study", "benchmarks"],
     "Reference": ["reference/*"],
     "Project": ["examples", "contributing", "changelog"],
 }

@@ -1,8 +1,8 @@
-"""Calibrate under a loss of your own: three lines of mathematics in a subclass of MeanLoss.
+"""Calibrate under a loss of your own: a short subclass of MeanLoss.
 
-Forecasts of sales, prices or delays are wrong by a factor rather than by an amount, so what counts
-is (log z − log y)². Its best value for a block of samples is the geometric mean of their labels:
-exp of a mean of logs, that is the link of a mean of a statistic.
+Forecasts of sales, prices or delays are wrong by a factor rather than by an amount, so the loss is
+(log z − log y)². The best value for a block of samples is the geometric mean of their labels. This
+is exp of a mean of logs: the link of the mean of a statistic.
 """
 
 import math
@@ -18,7 +18,7 @@ from streamcal.losses import Interval, MeanLoss
 
 @dataclass(frozen=True, kw_only=True)
 class LogError(MeanLoss):
-    """Squared error of the logarithm, for positive quantities that are off by a factor."""
+    """Squared error of the logarithm, for positive quantities that are wrong by a factor."""
 
     name = "log-error"
     y_range = z_range = Interval(0.0, math.inf, low_closed=False)
@@ -42,7 +42,7 @@ def main() -> None:
     truth = 0.5 * forecast**1.2 * rng.lognormal(sigma=0.5, size=5_000)
 
     loss = LogError()
-    print(f"forecast as it is: {loss(forecast, truth).mean():.3f}")
+    print(f"forecast without calibration: {loss(forecast, truth).mean():.3f}")
     for chosen in ("squared", loss):
         calibrator = streamcal.IsotonicCalibrator(loss=chosen)
         served = calibrator.predict_learn_many(forecast, truth)

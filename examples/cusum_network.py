@@ -1,6 +1,6 @@
-"""Train a hidden layer under a layer of cumulative sums, then let the top of the network stream.
+"""Train a JAX network with an ordinal last layer, then update the last layer on a stream.
 
-The ranks' scale moves: `CuSumRank` on the hidden layer follows it, the network as trained does not.
+The scale of the ranks drifts. `CuSumRank` on the hidden layer follows it, the fixed network can't.
 """
 
 from collections.abc import Hashable, Iterator
@@ -52,7 +52,7 @@ def main() -> None:
         frozen += abs(int(answer) - rank) / 3_000
         online += abs(int(top.predict_one(sample) or 0) - rank) / 3_000
         top.learn_one(sample, rank)
-    print(f"mean absolute error, trained: {frozen:.3f}, streamed: {online:.3f}")
+    print(f"mean absolute error, fixed network: {frozen:.3f}, online last layer: {online:.3f}")
 
 
 if __name__ == "__main__":

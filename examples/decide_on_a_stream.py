@@ -1,4 +1,4 @@
-"""Few positives in a stream: decide in blocks, carry the counts, watch the claims."""
+"""Decide for F1 on a stream with few positives: in blocks, with the counts of earlier decisions."""
 
 import random
 from typing import Any
@@ -9,7 +9,7 @@ from streamcal.decision import DecisionClassifier, MicroBatcher, evaluate, maxim
 
 
 class Scores(base.Classifier):
-    """Stands for any calibrated model: it reads its probability from the features."""
+    """A stand-in for any calibrated model: it reads its probability from the features."""
 
     def learn_one(self, x: dict[Any, Any], y: Any) -> None:
         pass
@@ -18,23 +18,23 @@ class Scores(base.Classifier):
         return {False: 1.0 - x["p"], True: x["p"]}
 
 
-# One batch: the labels with the best expected F1, and what that is, certified.
+# One batch: the labels with the best expected F1, and that F1 with a certified error.
 decision = maximize([0.7, 0.4, 0.35, 0.1, 0.02], "f1")
 print(decision.labels.astype(int), round(decision.expected, 3), decision.threshold)
 
-# A stream, scored by the F1 of all of it. Threshold ½ hardly ever says yes.
+# A stream, scored by the F1 over all samples. Threshold ½ hardly ever predicts a positive.
 rng = random.Random(4)
 draws = [rng.betavariate(0.3, 5.7) for _ in range(2000)]
 stream: list[tuple[dict[Any, Any], bool]] = [({"p": p}, rng.random() < p) for p in draws]
 rules: list[tuple[str, base.Classifier, int]] = [
     ("threshold 1/2", Scores(), 1),
-    ("one by one, counts carried", DecisionClassifier(Scores(), "f1"), 1),
-    ("blocks of 20, counts carried", DecisionClassifier(Scores(), "f1"), 20),
+    ("one by one, with history", DecisionClassifier(Scores(), "f1"), 1),
+    ("blocks of 20, with history", DecisionClassifier(Scores(), "f1"), 20),
 ]
 for name, rule, size in rules:
     print(f"{name}: {evaluate(stream, rule, metrics.F1(), size=size)}")
 
-# Serving: hold samples back for a moment, decide for a block of them.
+# Serving: collect samples for a short time, then decide for the block.
 model = DecisionClassifier(Scores(), "f1")
 batcher = MicroBatcher(model, size=20, max_delay=0.5)
 served: dict[int, Any] = {}
@@ -43,8 +43,8 @@ for key, (x, _) in enumerate(stream[:100]):
         served[released.key] = released.label
 print(len(served), "served,", sum(served.values()), "of them positive")
 
-# The labels come back late: say what was decided, and watch what was claimed.
+# The labels arrive later: pass back the decision, and monitor the expected F1.
 for key, decided in served.items():
     x, y = stream[key]
     model.learn_one(x, y, decided=decided)
-print(f"claimed - realised F1: {model.claim_gap:+.3f}")
+print(f"expected - realised F1: {model.claim_gap:+.3f}")

@@ -1,9 +1,9 @@
-"""Labels that come 50 samples late: calibrate on what was served, not on what is said now.
+"""Labels that arrive 50 samples late: calibrate on the probability that was served.
 
-A sensor's sign flips now and then, and the model follows. By the time a label comes, it has
-followed: asked again, it is right about the old sample, and a calibrator that learns from that
-takes it for better than it was when it served. `serve_one` answers with all that was said, and
-`served=` gives it back with the label. In between it waits as JSON, as it would in a queue.
+The sign of a sensor changes now and then, and the model adapts. When a label arrives, the model
+has adapted: its new prediction for the old sample is better than the served one. A calibrator that
+learns from the new prediction becomes overconfident. `serve_one` returns the served prediction, and
+`served=` passes it back with the label. In between it is stored as JSON, as in a queue.
 """
 
 import json
@@ -47,10 +47,10 @@ def run(remember: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
 
 
 def main() -> None:
-    raw, asked_again = run(remember=False)
+    raw, predicted_again = run(remember=False)
     _, served = run(remember=True)
     print(f"raw: {raw}")
-    print(f"calibrated, asked again when the label comes: {asked_again}")
+    print(f"calibrated on a new prediction when the label arrives: {predicted_again}")
     print(f"calibrated on what was served: {served}")
 
 

@@ -1,8 +1,8 @@
-"""A stream that survives: keys, labels that come late, and a process that stops in between.
+"""A crash-safe stream loop with keys, delayed labels, and a process that stops and restarts.
 
-Scores of two shops come with an id, their labels 200 events later with the same id. The second run
-starts from nothing but the file, goes on at the event where the first one stopped, and answers
-what a run without a stop would have answered.
+Scores of two shops have an id; their labels arrive 200 events later with the same id. The second
+run reads the store, continues at the event where the first run stopped, and predicts the same
+values as a run without a stop.
 """
 
 import math
@@ -34,7 +34,7 @@ def stream(n_scores: int) -> list[Event]:
 
 
 def serve(path: pathlib.Path, events: list[Event]) -> tuple[NDArray[np.float64], int, list[float]]:
-    """Go on from where the file was left; return the answers, the offset, what is said of 0.5."""
+    """Continue from the store; return the predictions, the offset and both shops' value of 0.5."""
     answers: list[NDArray[np.float64]] = []
     with Store(path) as store:
         shops = KeyedCalibrator(IsotonicCalibrator(window=2_000), max_keys=1_000, store=store)
@@ -51,8 +51,8 @@ def main() -> None:
         whole, _, _ = serve(pathlib.Path(folder, "another.db"), events)
     print(f"stopped after {stopped} events, went on to {ended}")
     same = np.array_equal(np.concatenate([first, second]), whole, equal_nan=True)
-    print(f"the same answers as without a stop: {same}")
-    print(f"0.5 means {north:.2f} in the north and {south:.2f} in the south")
+    print(f"the same predictions as without a stop: {same}")
+    print(f"a score of 0.5 means {north:.2f} in the north and {south:.2f} in the south")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ordinal labels from a river regressor: thresholds that are optimal after every sample.
+"""Ordinal labels from a river regressor, with thresholds that are optimal after every sample.
 
-Five grades of a stream of returns, most of them the lowest one. A linear regression of the rank
-pulls every answer to the middle, so rounding it to the nearest grade hardly ever says "total";
-thresholds that minimise the absolute error put that right.
+A stream has five grades of damage, and most samples have the lowest one. Linear regression of the
+rank moves all predictions to the middle, so rounding to the nearest grade hardly ever predicts
+"total". Thresholds that minimise the absolute error correct this.
 """
 
 from bisect import bisect
@@ -20,7 +20,7 @@ LIMITS = (0.6, 1.0, 1.3, 1.6)
 
 
 def stream(n_samples: int = 4_000) -> Iterator[tuple[dict[Any, Any], str]]:
-    """Yield features and the grade that follows from them and from chance."""
+    """Yield features and a grade, which depends on the features and on noise."""
     random = Random(1)
     for _ in range(n_samples):
         x = {name: random.gauss(0.0, 1.0) for name in ("age", "load", "heat")}
@@ -29,7 +29,7 @@ def stream(n_samples: int = 4_000) -> Iterator[tuple[dict[Any, Any], str]]:
 
 
 def main() -> None:
-    """Print how well rounding and optimal thresholds do, each sample predicted, then learned."""
+    """Compare rounding with optimal thresholds; each sample is predicted before it is learned."""
     rounded = preprocessing.StandardScaler() | linear_model.LinearRegression()
     model = streamcal.ThresholdClassifier(rounded.clone(), GRADES, window=2_000, every=500)
     metrics = {

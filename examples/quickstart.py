@@ -1,4 +1,4 @@
-"""Calibrate a river pipeline and see what it changes: log loss, and what "90 %" means."""
+"""Calibrate a river pipeline, and compare log loss and the accuracy of confident predictions."""
 
 from river import datasets, metrics, naive_bayes, preprocessing
 
@@ -14,13 +14,13 @@ def main() -> None:
         sure = hits = 0
         for x, y in datasets.Phishing():
             served = classifier.predict_proba_one(x)
-            if served:  # naive Bayes knows no label before the first
+            if served:  # naive Bayes predicts nothing before its first label
                 loss.update(y, served)
                 label, p = max(served.items(), key=lambda item: item[1])
                 sure += p >= 0.9
                 hits += p >= 0.9 and label == y
             classifier.learn_one(x, y)
-        print(f"{name}: {loss}, at least 90 % sure {sure} times and right in {hits / sure:.0%}")
+        print(f"{name}: {loss}, ≥ 90 % confident {sure} times, correct in {hits / sure:.0%}")
 
 
 if __name__ == "__main__":
