@@ -5,4 +5,11 @@ bare model) stand side by side in one class, so that their ratio comes from one 
 Kernels compile in ``setup``, and a benchmark whose call changes its subject sets ``number = 1``.
 Import what is timed in ``setup`` too: an older revision, run with these by `make bench-compare`,
 may lack it, and then lacks that one benchmark and not all of them.
+
+`make bench-quick` only checks that everything runs: `sizes.size` gives it small subjects, and its
+processes are forks of one that has imported what most setups import.
 """
+
+import numba  # noqa: F401
+import scipy.optimize  # noqa: F401
+from river import linear_model, preprocessing, utils  # noqa: F401

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import size, sizes
+
 
 def trend(n: int, seed: int = 0) -> tuple[Any, Any]:
     """Sorted scores and labels: a trend and noise."""
@@ -26,7 +28,7 @@ class AnytimeLarge:
 
         from streamcal import anytime_isotonic
 
-        self.scores, self.y = trend(1_000_000)
+        self.scores, self.y = trend(size(1_000_000))
         if loss == "scipy":
             self.solve: Any = lambda: isotonic_regression(self.y)
         else:
@@ -49,7 +51,7 @@ class AnytimePeers:
     def setup(self, functional: str, package: str) -> None:
         from streamcal import anytime_isotonic, losses
 
-        self.scores, self.y = trend(10_000)
+        self.scores, self.y = trend(size(10_000))
         if package == "streamcal":
             loss = losses.Absolute() if functional == "median" else losses.Expectile(tau=0.8)
             self.solve: Any = lambda: anytime_isotonic(self.scores, self.y, loss=loss)
@@ -66,7 +68,7 @@ class AnytimePeers:
 class AnytimeGrowth:
     """What a sample costs as windows grow: log-cosh, 30 rounds."""
 
-    params = ([10_000, 100_000, 1_000_000, 10_000_000],)
+    params = (sizes(10_000, 100_000, 1_000_000, 10_000_000),)
     param_names = ("n_samples",)
     timeout = 120
 
@@ -99,11 +101,12 @@ class AnytimeAgain:
     def setup(self, loss: str, start: str) -> None:
         from streamcal import anytime_isotonic
 
-        self.scores, self.y = trend(100_000)
+        n = size(100_000)
+        self.scores, self.y = trend(n)
         before = anytime_isotonic(self.scores, self.y, loss=loss)
         rng = np.random.default_rng(1)
-        changed = rng.choice(100_000, 10_000, replace=False)
-        self.y[changed] = rng.normal(size=10_000) + 4.0 * self.scores[changed]
+        changed = rng.choice(n, n // 10, replace=False)
+        self.y[changed] = rng.normal(size=n // 10) + 4.0 * self.scores[changed]
         self.solve: Any = lambda: anytime_isotonic(
             self.scores, self.y, loss=loss, start=before if start == "warm" else None
         )
@@ -120,7 +123,7 @@ class AnytimeDeadline:
         from streamcal import anytime_isotonic
 
         self.solve = anytime_isotonic
-        self.scores, self.y = trend(1_000_000)
+        self.scores, self.y = trend(size(1_000_000))
         self.solve(self.scores, self.y, loss="log-cosh", rounds=2)
 
     def track_rounds_late(self) -> float:
@@ -140,15 +143,16 @@ class AnytimeStream:
     def track_p99_learn_one(self) -> float:
         from streamcal import AnytimeCalibrator
 
-        scores, y = trend(100_000)
-        order = np.random.default_rng(2).permutation(100_000)
+        n = size(100_000)
+        scores, y = trend(n)
+        order = np.random.default_rng(2).permutation(n)
         stream = list(zip(scores[order].tolist(), y[order].tolist(), strict=True))
-        with AnytimeCalibrator("log-cosh", window=100_000, background=True) as calibrator:
+        with AnytimeCalibrator("log-cosh", window=n, background=True) as calibrator:
             calibrator.learn_many(scores, y)
             while calibrator.half_width > 1e-3:  # until the process is up and has solved it once
                 calibrator.learn_one(*stream[0])
             taken = []
-            for sample in stream[:50_000]:
+            for sample in stream[: n // 2]:
                 begin = time.perf_counter_ns()
                 calibrator.learn_one(*sample)
                 taken.append(time.perf_counter_ns() - begin)

@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
-SAMPLES = 2_000
-BATCH = 20_000
+from benchmarks.sizes import size
+
+SAMPLES = size(2_000)
+BATCH = size(20_000)
 
 
 def ordinal_data(n: int, n_features: int, n_labels: int) -> tuple[Any, Any]:

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import size
+
 
 def probabilities(law: str, n: int) -> Any:
     """Uniform ones, or rare ones with mean .05."""
@@ -34,7 +36,7 @@ class Maximize:
         from streamcal.decision import maximize
 
         self.metric, law = case.split(", ")
-        self.p = probabilities(law, 100_000)
+        self.p = probabilities(law, size(100_000))
         self.maximize: Any = maximize
         maximize(self.p[:500], self.metric)
 
@@ -111,9 +113,9 @@ class Threshold:
         from streamcal.decision import EUMThreshold
 
         rng = np.random.default_rng(1)
-        scores = rng.random(100_000)
+        scores = rng.random(size(100_000))
         self.eum = EUMThreshold("f1")
-        self.eum.learn_many(scores, rng.random(100_000) < scores**3)
+        self.eum.learn_many(scores, rng.random(len(scores)) < scores**3)
         self.new = rng.random(1_000).tolist()
 
     def time_learn_1_000(self) -> None:
@@ -145,9 +147,9 @@ class Stream:
         p = rng.beta(0.3, 5.7, 200)
         y = rng.random(200) < p
         counts = np.zeros(4)
-        size = 20 if "blocks" in rule else 1
-        for start in range(0, 200, size):
-            block, hit = p[start : start + size], y[start : start + size]
+        step = 20 if "blocks" in rule else 1
+        for start in range(0, 200, step):
+            block, hit = p[start : start + step], y[start : start + step]
             if "blocks" in rule:
                 history = counts if rule.startswith("history") else None
                 chosen = self.maximize(block, "f1", history=history).labels

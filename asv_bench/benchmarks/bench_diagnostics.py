@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from benchmarks.sizes import size
+
 
 class Metrics:
     """The metrics after 1,000 predictions."""
@@ -45,8 +47,8 @@ class Bands:
 
         rng = np.random.default_rng(1)
         self.metric = CORP()
-        p = rng.random(10_000)
-        for sample in zip((rng.random(10_000) < p).tolist(), p.tolist(), strict=True):
+        p = rng.random(size(10_000))
+        for sample in zip((rng.random(len(p)) < p).tolist(), p.tolist(), strict=True):
             self.metric.update(*sample)
         self.metric.band(kind, method=method)
 

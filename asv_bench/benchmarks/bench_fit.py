@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import sizes
+
 
 class Fit:
     """A batch at once; validation and all, on both sides."""
 
-    params = ([10_000, 100_000, 1_000_000], ["trend", "noise"])
+    params = (sizes(10_000, 100_000, 1_000_000), ["trend", "noise"])
     param_names = ("n", "labels")
 
     def setup(self, n: int, labels: str) -> None:
@@ -32,7 +34,7 @@ class Fit:
 class Sharded:
     """Samples in any order, in two shards: on one core, by ranges there, by ranges in a pool."""
 
-    params = (1_000_000,)
+    params = sizes(1_000_000)
     param_names = ("n",)
 
     def setup(self, n: int) -> None:

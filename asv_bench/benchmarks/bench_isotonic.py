@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import sizes
+
 SAMPLES = 2_000
 
 
 class OneByOne:
     """``SAMPLES`` calls from Python, with ``n`` distinct scores held."""
 
-    params = (1_000, 10_000, 100_000)
+    params = sizes(1_000, 10_000, 100_000)
     param_names = ("n",)
     number = 1
     warmup_time = 0.0

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from benchmarks.sizes import sizes
+
 
 class Report:
     """``n_rows`` rows in memory, as `streamcal report` has them once the file is read."""
 
-    params = (20_000, 200_000)
+    params = sizes(20_000, 200_000)
     param_names = ("n_rows",)
     number = 1
     repeat = (2, 5, 5.0)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import size, sizes
+
 STEPS = 2_000
 
 
@@ -36,7 +38,7 @@ class Window:
 
     params = (
         ["streamcal", "block-local", "refit"],
-        [500, 10_000, 100_000, 1_000_000],
+        sizes(500, 10_000, 100_000, 1_000_000),
         ["bernoulli", "two-level"],
     )
     param_names = ("method", "window", "labels")
@@ -103,7 +105,7 @@ class Laws:
     def setup(self, law: str) -> None:
         from streamcal import IsotonicCalibrator
 
-        self.samples = samples(law, 100_000, 1)
+        self.samples = samples(law, size(100_000), 1)
         self.calibrator = IsotonicCalibrator()
         IsotonicCalibrator().learn_many([0.1], [1.0])
 
@@ -123,15 +125,15 @@ class Million:
         from streamcal import IsotonicCalibrator
 
         calibrator = IsotonicCalibrator(max_scores=2_000_000)
-        calibrator.learn_many(*samples("bernoulli", 1_000_000, 1))
+        calibrator.learn_many(*samples("bernoulli", size(1_000_000), 1))
         return calibrator
 
     def setup(self, calibrator: Any) -> None:
         from streamcal import IsotonicCalibrator
 
-        self.scores, self.y = samples("bernoulli", 1_000_000, 1)
+        self.scores, self.y = samples("bernoulli", size(1_000_000), 1)
         self.empty = IsotonicCalibrator(max_scores=2_000_000)
-        new, new_y = samples("bernoulli", 20_000, 2)
+        new, new_y = samples("bernoulli", size(20_000), 2)
         self.new = list(zip(new.tolist(), new_y.tolist(), strict=True))
         calibrator.predict_one(0.5)
         calibrator.predict_interval_one(0.5)
@@ -164,7 +166,7 @@ class VennAbers:
     def setup(self) -> None:
         from streamcal import IsotonicCalibrator, isotonic_fit
 
-        self.scores, self.y = samples("bernoulli", 100_000, 1)
+        self.scores, self.y = samples("bernoulli", size(100_000), 1)
         self.new = samples("bernoulli", 1_000, 2)[0].tolist()
         self.calibrator = IsotonicCalibrator(prior=0.0)
         self.calibrator.learn_many(self.scores, self.y)
@@ -195,7 +197,7 @@ class VennAbersPeer:
             from venn_abers import VennAbers as Peer
         except ImportError:
             raise NotImplementedError("venn-abers is not installed") from None
-        scores, self.y = samples("bernoulli", 100_000, 1)
+        scores, self.y = samples("bernoulli", size(100_000), 1)
         new = samples("bernoulli", 1_000, 2)[0]
         self.scores = np.column_stack([1 - scores, scores])
         self.new = np.column_stack([1 - new, new])

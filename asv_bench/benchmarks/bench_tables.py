@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import size, sizes
+
 
 def write_scores(path: Path, n_rows: int) -> None:
     """Write a file of scores, about 65 bytes a row."""
@@ -65,7 +67,7 @@ class Copy:
 
     number = 1
     repeat = (2, 5, 5.0)
-    n_rows = 100_000
+    n_rows = size(100_000)
 
     def setup(self) -> None:
         self.folder = TemporaryDirectory()
@@ -89,7 +91,7 @@ class Copy:
 class Memory:
     """What pyarrow holds at most while a file is read, which must not grow with the file."""
 
-    params = (1_000_000, 2_000_000)
+    params = sizes(1_000_000, 2_000_000)
     param_names = ("n_rows",)
 
     def setup(self, n_rows: int) -> None:
@@ -101,9 +103,10 @@ class Memory:
         self.source = Path(self.folder.name, "scores.csv")
         self.open_table: Any = tables.open_table
         self.allocated: Any = pa.total_allocated_bytes
-        write_scores(self.source, 100_000)
+        n_written = size(100_000)
+        write_scores(self.source, n_written)
         header, _, rows = self.source.read_bytes().partition(b"\n")
-        self.source.write_bytes(header + b"\n" + rows * (n_rows // 100_000))
+        self.source.write_bytes(header + b"\n" + rows * (n_rows // n_written))
 
     def teardown(self, n_rows: int) -> None:
         self.folder.cleanup()

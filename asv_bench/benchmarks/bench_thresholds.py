@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sizes import size
+
 
 class Table1:
     """DP, IO and what came after, for the K of the paper's data sets; labels in score order.
@@ -14,7 +16,7 @@ class Table1:
 
     params = (26, 49, 55)
     param_names = ("n_labels",)
-    n = 100_000
+    n = size(100_000)
 
     def setup(self, n_labels: int) -> None:
         from benchmarks.threshold_peers import numpy_independent, printed_dp, samples
@@ -66,7 +68,7 @@ class Million:
 
         self.find_cuts = find_cuts
         self.table = losses.get_task("absolute").table(55)
-        self.samples = Samples.of(*samples(1_000_000, 55), 55, None, None)
+        self.samples = Samples.of(*samples(size(1_000_000), 55), 55, None, None)
 
     def time_find_cuts(self, method: str) -> None:
         self.find_cuts(self.samples, self.table, method)
@@ -83,7 +85,7 @@ class EndToEnd:
         from streamcal import optimal_thresholds
 
         self.find = optimal_thresholds
-        self.scores, self.labels = samples(100_000, 10 if loss == "quadratic-kappa" else 55)
+        self.scores, self.labels = samples(size(100_000), 10 if loss == "quadratic-kappa" else 55)
         self.find(self.scores, self.labels, loss=loss)
 
     def time_optimal_thresholds(self, loss: str) -> None:
@@ -108,7 +110,7 @@ class Jobs:
 
         self.find_cuts, self.where = find_cuts, Where
         self.table = losses.get_task("absolute").table(55)
-        self.samples = Samples.of(*samples(5_000_000, 55), 55, None, None)
+        self.samples = Samples.of(*samples(size(5_000_000), 55), 55, None, None)
         self.time_io(n_jobs)
 
     def time_io(self, n_jobs: int) -> None:
@@ -132,10 +134,11 @@ class Stream:
         from benchmarks.threshold_peers import samples
         from streamcal import StreamingThresholds
 
-        scores, labels = samples(150_000, n_labels)
-        self.stream = StreamingThresholds(n_labels, window=100_000)
-        self.stream.learn_many(scores[:100_000], labels[:100_000])
-        self.rest = iter(zip(scores[100_000:].tolist(), labels[100_000:].tolist(), strict=True))
+        window = size(100_000)
+        scores, labels = samples(window + 50_000, n_labels)
+        self.stream = StreamingThresholds(n_labels, window=window)
+        self.stream.learn_many(scores[:window], labels[:window])
+        self.rest = iter(zip(scores[window:].tolist(), labels[window:].tolist(), strict=True))
         self.time_learn_and_forget(n_labels)
         self.stream.thresholds  # noqa: B018
 
