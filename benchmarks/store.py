@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.store import Store
+from streamcal.durable.store import Store
 
 
 def resident() -> int:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.engine import Event, LabelJoin, run
-from streamcal.store import Store
+from streamcal.durable.engine import Event, LabelJoin, run
+from streamcal.durable.store import Store
 
 DELAY = 200
 

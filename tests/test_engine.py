@@ -23,9 +23,9 @@ from streamcal import (
     PlattCalibrator,
 )
 from streamcal.calibration.hedged import Ticket
-from streamcal.engine import Event, LabelJoin, Pace, run
-from streamcal.keyed import name_of
-from streamcal.store import Store, StoreError
+from streamcal.durable.engine import Event, LabelJoin, Pace, run
+from streamcal.durable.keyed import name_of
+from streamcal.durable.store import Store, StoreError
 
 NAN = math.nan
 RNG = np.random.default_rng(3)

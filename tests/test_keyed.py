@@ -22,8 +22,8 @@ from streamcal import (
     PlattCalibrator,
     losses,
 )
-from streamcal.keyed import group, name_of
-from streamcal.store import Store, StoreError
+from streamcal.durable.keyed import group, name_of
+from streamcal.durable.store import Store, StoreError
 
 KEYS = ["a", "b", 3, None, True, ("a", 2), ("a", (None, 0.5)), 0.25]
 

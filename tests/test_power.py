@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import IsotonicCalibrator, KeyedCalibrator, engine
+from streamcal import IsotonicCalibrator, KeyedCalibrator
 from streamcal.cli import checkpoint
-from streamcal.store import Store
+from streamcal.durable import engine
+from streamcal.durable.store import Store
 from tests.power import Record, State, held, mark, needs_recorder, put
 from tests.test_engine import EVENTS, contents
 from tests.test_resume import calibrate, states, write_table

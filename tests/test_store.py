@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from streamcal import IsotonicCalibrator, PlattCalibrator, _state
-from streamcal import store as store_module
-from streamcal.store import Store, StoreError
+from streamcal.durable import store as store_module
+from streamcal.durable.store import Store, StoreError
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -419,7 +419,7 @@ def test_what_a_killed_process_left_is_made_anew(path: Path, tmp_path: Path, lef
 
 HOLD = """
 import sys
-from streamcal.store import Store
+from streamcal.durable.store import Store
 store = Store(sys.argv[1])
 print("open", flush=True)
 sys.stdin.read()
@@ -693,7 +693,7 @@ def test_a_store_stays_in_its_process(path: Path) -> None:
 def test_a_fork_cannot_use_it(path: Path) -> None:
     code = f"""
 import os
-from streamcal.store import Store, StoreError
+from streamcal.durable.store import Store, StoreError
 store = Store({str(path)!r})
 store.save({{}}, 1)
 child = os.fork()
@@ -957,7 +957,7 @@ def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> 
 SAVE = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from streamcal.store import Store
+from streamcal.durable.store import Store
 from tests.test_store import commit
 with Store(sys.argv[1]) as store:
     n = store.offset

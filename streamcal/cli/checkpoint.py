@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.resumable_output import ResumableOutput, check_free
-from streamcal.engine import Pace
-from streamcal.keyed import KeyedCalibrator
-from streamcal.store import Stopped, Store, StoreError
+from streamcal.durable.engine import Pace
+from streamcal.durable.keyed import KeyedCalibrator
+from streamcal.durable.store import Stopped, Store, StoreError
 from streamcal.tables import Output, is_standard
 
 

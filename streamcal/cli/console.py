@@ -54,7 +54,7 @@ def data_errors(
 
     The line also says where an incomplete output is, and how many rows it has.
     """
-    from streamcal.store import Stopped, StoreError
+    from streamcal.durable.store import Stopped, StoreError
     from streamcal.tables import TableError, is_standard
 
     name = "standard input" if is_standard(table) else str(table)

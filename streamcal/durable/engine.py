@@ -2,8 +2,8 @@
 
 A *source* answers ``read(offset, n)`` with at most ``n`` events from ``offset`` on, the same ones
 whenever it is asked; a list does that. A *sink* is told ``(offset, predictions)``. States and
-offset are committed together (`streamcal.store`), after the sink has what they answered. So after
-a crash the loop starts again at the last commit: nothing is learned twice or missed, and the sink
+offset are committed together (`streamcal.durable.store`), after the sink has what they answered.
+So after a crash the loop starts again at the last commit: nothing is learned twice or missed, and the sink
 is told again, under the same offsets, exactly what it was told since. A sink that can take back
 what came after a commit makes that exactly once as well:
 
@@ -48,8 +48,8 @@ from streamcal._state import (
 from streamcal._validation import as_number, as_vector, as_weight, check_window
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import Ticket
-from streamcal.keyed import Groups, KeyedCalibrator, Vector, name_of
-from streamcal.store import Store, StoreError
+from streamcal.durable.keyed import Groups, KeyedCalibrator, Vector, name_of
+from streamcal.durable.store import Store, StoreError
 
 MOST_SPENT = 0.25
 """The share of the time that commits may take."""

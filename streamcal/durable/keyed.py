@@ -29,8 +29,8 @@ from streamcal._validation import as_vector, as_weights, check_same_length, chec
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.snapshot import Snapshot
+from streamcal.durable.store import Store, StoreError
 from streamcal.losses import Loss
-from streamcal.store import Store, StoreError
 
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
