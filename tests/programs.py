@@ -1164,8 +1164,8 @@ def _add_wrappers() -> None:
 
 def _add_stores() -> None:
     from streamcal import IsotonicCalibrator, PlattCalibrator
-    from streamcal.durable.engine import Event, LabelJoin
     from streamcal.durable.keyed import KeyedCalibrator
+    from streamcal.durable.labels import Event, LabelJoin
     from streamcal.durable.store import Store
 
     def name(draw: Draw) -> Any:

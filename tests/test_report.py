@@ -26,7 +26,7 @@ from streamcal.calibration.base import Calibrator
 from streamcal.cli.app import app
 from streamcal.cli.report import open_subject
 from streamcal.decision import DecisionClassifier, EUMThreshold
-from streamcal.durable.keyed import name_of
+from streamcal.durable.keys import name_of
 from streamcal.durable.store import Store
 from streamcal.metrics import CORP
 from streamcal.ordinal import StreamingThresholds

@@ -19,7 +19,7 @@ class Keyed:
 
     def setup(self, max_keys: int | None) -> None:
         from streamcal import IsotonicCalibrator, KeyedCalibrator
-        from streamcal.durable.keyed import name_of
+        from streamcal.durable.keys import name_of
         from streamcal.durable.store import Store
 
         self.folder = tempfile.TemporaryDirectory()

@@ -223,7 +223,7 @@ def _open_checkpoint(
 ) -> "Checkpoint | NoCheckpoint":
     """Return where the run is, and bring the totals there."""
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.durable.store import StoreError
+    from streamcal.durable.errors import StoreError
 
     if state is None:
         return NoCheckpoint(output)

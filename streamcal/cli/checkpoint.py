@@ -27,10 +27,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.cli.console import Stopped
 from streamcal.cli.resumable_output import ResumableOutput, check_free
-from streamcal.durable.engine import Pace
+from streamcal.durable.errors import StoreError
 from streamcal.durable.keyed import KeyedCalibrator
-from streamcal.durable.store import Stopped, Store, StoreError
+from streamcal.durable.pace import Pace
+from streamcal.durable.store import Store
 from streamcal.tables import Output, is_standard
 
 

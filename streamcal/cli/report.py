@@ -75,7 +75,7 @@ def open_subject(
     on_error: OnError,
 ) -> "TableSubject | StoreSubject":
     """Return what a report is about; raise ``ValueError`` if an option is missing."""
-    from streamcal.durable.store import is_store
+    from streamcal.durable.files import is_store
     from streamcal.tables import format_of
 
     check_exists(source)
@@ -131,7 +131,8 @@ class StoreSubject:
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
-        from streamcal.durable.store import Store, files_of_store
+        from streamcal.durable.files import files_of_store
+        from streamcal.durable.store import Store
 
         with Store(self.path, read_only=True) as store:
             notes = store.notes

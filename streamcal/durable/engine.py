@@ -1,261 +1,54 @@
-"""The loop of a stream that survives: read, predict and learn, hand on, commit; again.
+"""A crash-safe stream loop: read events, predict and learn, give the sink the values, commit.
 
-A *source* answers ``read(offset, n)`` with at most ``n`` events from ``offset`` on, the same ones
-whenever it is asked; a list does that. A *sink* is told ``(offset, predictions)``. States and
-offset are committed together (`streamcal.durable.store`), after the sink has what they answered.
-So after a crash the loop starts again at the last commit: nothing is learned twice or missed, and the sink
-is told again, under the same offsets, exactly what it was told since. A sink that can take back
-what came after a commit makes that exactly once as well:
+A *source* answers ``read(offset, n)`` with at most ``n`` events from ``offset`` on, and with the
+same ones whenever it is asked; a list does that. A *sink* is called with ``(offset, predictions)``.
+States and offset are committed together (`streamcal.durable.store`), after the sink has got the
+predictions. After a crash the loop starts again at the last commit. Nothing is learned twice or
+missed, and the sink gets again, under the same offsets, exactly what it got after that commit. A
+sink that can go back to a commit gets each prediction exactly once:
 
-    sink.commit()        -> a token, kept with the offset: for instance the length of a file
+    sink.commit()        -> a token, which is kept with the offset: the length of a file, say
     sink.resume(token)   go back to where that was; None: to the start
 
 A commit writes what has changed, and waits for the disk. While commits have taken more than a
-quarter of the time, further ones are put off, so big states cost no more than that; what a restart
-does again is then more than one batch.
+quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
+repeats more than one batch.
 
-Labels that come late. With a `LabelJoin` an event may be a score with an id (it is predicted, and
-nothing is learned) or a label with the same id: then the calibrator learns the score that was
-served. What waits for its label is committed with everything else. Of the two events, weight and
-key are those of the score's.
+With a `LabelJoin` an event may be a score with an id, which is predicted and not learned, or a
+label with the same id: then the calibrator learns the score that was served. Weight and key are
+those of the score's event. Scores that wait for their labels are committed with everything else.
 """
 
 import copy
 import math
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import (
-    Arrays,
-    Fields,
-    Stateful,
-    array_of,
-    as_float,
-    as_int,
-    as_list,
-    as_name,
-    as_names,
-    pack,
-    require,
-    unpack,
-)
-from streamcal._validation import as_number, as_vector, as_weight, check_window
+from streamcal._validation import as_vector
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.hedged import Ticket
-from streamcal.durable.keyed import Groups, KeyedCalibrator, Vector, name_of
-from streamcal.durable.store import Store, StoreError
+from streamcal.durable.errors import StoreError
+from streamcal.durable.keyed import KeyedCalibrator, Vector
+from streamcal.durable.keys import Groups, name_of
+from streamcal.durable.labels import Event, LabelJoin, check_count
+from streamcal.durable.pace import Pace
+from streamcal.durable.store import Store
 
-MOST_SPENT = 0.25
-"""The share of the time that commits may take."""
-
-_JOIN = "join"  # its name among the states
-_SINK = "sink"  # and that of the sink's token among the notes
-
-
-class Event(NamedTuple):
-    """A sample of a stream, or one half of it.
-
-    Parameters
-    ----------
-    score : float
-        What the model said; NaN in an event that is only a label.
-    y : float
-        The label; NaN if it is not known (yet).
-    w : float
-        The weight.
-    key : hashable
-        Whose calibrator it belongs to.
-    id : hashable
-        By what a label that comes late is known: as keys are, a string, number, boolean or tuple;
-        None: it will not come.
-    ticket : Ticket, optional
-        What a `HedgedCalibrator` served of the score; `run` puts it here, for the label to find.
-    """
-
-    score: float
-    y: float = math.nan
-    w: float = 1.0
-    key: Hashable = None
-    id: Hashable = None
-    ticket: Ticket | None = None
+_JOIN = "join"  # the name of the join among the states
+_SINK = "sink"  # the name of the sink's token among the notes
 
 
 class Source(Protocol):
-    """Where events come from: replayable by offset."""
+    """Where events come from; it can be read again from any offset."""
 
     def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
         """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
 
 
 Sink = Callable[[int, NDArray[np.float64]], Any]
-
-
-class LabelJoin(Stateful):
-    """Scores that were served and wait for their labels, and labels that wait for their scores.
-
-    Parameters
-    ----------
-    horizon : int
-        How many events a score or a label waits before it is given up.
-
-    Attributes
-    ----------
-    n_waiting : int
-        How many are waiting now.
-    n_joined, n_expired, n_duplicates : int
-        How many pairs were found, how many waited in vain, and how many events were dropped since
-        their score or label had come before.
-
-    Raises
-    ------
-    ValueError
-        If ``horizon`` is not a positive int.
-
-    Notes
-    -----
-    An id may be used again a horizon after its first event. An event that has both score and label
-    is whole at once; its id is not looked at.
-
-    Examples
-    --------
-    >>> join = LabelJoin(horizon=100)
-    >>> join.add(Event(0.7, id="a"))
-    >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', ticket=None)
-    >>> join.n_waiting, join.n_joined
-    (0, 1)
-    """
-
-    def __init__(self, horizon: int = 100_000) -> None:
-        _check_count(horizon, "horizon")
-        self.horizon = horizon
-        self.n_joined = self.n_expired = self.n_duplicates = 0
-        self._now = 0
-        # By id, in the order of arrival; None: both have come. Of a plain dict the oldest would
-        # be found slower and slower.
-        self._seen: OrderedDict[Hashable, tuple[int, Event | None]] = OrderedDict()
-        self._n_done = 0
-
-    @property
-    def n_waiting(self) -> int:
-        """How many scores and labels wait."""
-        return len(self._seen) - self._n_done
-
-    def add(self, event: Event) -> Event | None:
-        """Take an event in; return the whole sample if this completes one.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If half an event with an id has a number, id, key or ticket that can't be kept; the join
-            is as before.
-        """
-        has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
-        if event.id is not None and has_score != has_label:
-            as_number(event.score, "score")
-            as_number(event.y, "y")
-            as_weight(event.w)
-            name_of(event.id)
-            name_of(event.key)
-            _check_ticket(event.ticket)
-        self._expire()
-        self._now += 1
-        if has_score and has_label:
-            return event
-        if event.id is None or not (has_score or has_label):
-            return None  # nothing will come of it
-        if event.id not in self._seen:
-            self._seen[event.id] = self._now, event
-            return None
-        arrived, other = self._seen[event.id]
-        if other is None or math.isnan(other.score) != has_score:
-            self.n_duplicates += 1
-            return None
-        self._seen[event.id] = arrived, None  # so that a second label is known for one
-        self._n_done += 1
-        self.n_joined += 1
-        return event._replace(y=other.y) if has_score else other._replace(y=event.y)
-
-    def _expire(self) -> None:
-        """Give up what has waited too long."""
-        while self._seen:
-            first = next(iter(self._seen))
-            arrived, event = self._seen[first]
-            if arrived > self._now - self.horizon:
-                return
-            del self._seen[first]
-            if event is None:
-                self._n_done -= 1
-            else:
-                self.n_expired += 1
-
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        events = [event or Event(math.nan) for _, event in self._seen.values()]
-        numbers = [event[:3] for event in events]
-        fields = {
-            "now": self._now,
-            "counts": [self.n_joined, self.n_expired, self.n_duplicates],
-            "ids": [pack(name) for name in self._seen],
-            "keys": [pack(event.key) for event in events],
-            "tickets": [_pack_ticket(event.ticket) for event in events],
-        }
-        return fields, {
-            "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
-            "done": np.array([event is None for _, event in self._seen.values()], np.int64),
-            "numbers": np.array(numbers, np.float64).reshape(-1, 3),
-        }
-
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        arrived = array_of(arrays, "arrived", None, dtype=np.int64)
-        n = len(arrived)
-        done = array_of(arrays, "done", n, dtype=np.int64)
-        numbers = array_of(arrays, "numbers", n, 3, finite=False)
-        now = as_int(fields["now"], "now")
-        counts = [as_int(count, "counts") for count in as_list(fields["counts"], "counts", 3)]
-        ids = as_names(fields["ids"], "ids", n)
-        packed = as_list(fields["keys"], "keys", n)
-        keys = [as_name(unpack(key), "keys", none=True) for key in packed]
-        tickets = [_unpack_ticket(ticket) for ticket in as_list(fields["tickets"], "tickets", n)]
-        require((np.diff(arrived, prepend=0) > 0).all(), "events must be in order")
-        require(not n or arrived[-1] <= now, "no event must come later than now")
-        require(((done == 0) | (done == 1)).all(), "an event must be waiting or done")
-        halves = np.isnan(numbers[done == 0])
-        either = (halves[:, 0] != halves[:, 1]) & ~halves[:, 2]
-        require(either.all(), "what waits must be a score or a label")
-        self._now, self._n_done = now, int(done.sum())
-        self.n_joined, self.n_expired, self.n_duplicates = counts
-        for name, key, ticket, at, both, (score, y, w) in zip(
-            ids, keys, tickets, arrived.tolist(), done.tolist(), numbers.tolist(), strict=True
-        ):
-            self._seen[name] = (at, None if both else Event(score, y, w, key, name, ticket))
-
-
-def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
-    return None if ticket is None else [ticket.n_learned, *ticket.answers]
-
-
-def _check_ticket(ticket: Any) -> None:
-    """Raise unless a ticket is one that can be kept, or None."""
-    if ticket is not None and not isinstance(ticket, Ticket):
-        raise TypeError(f"`ticket` must be a Ticket or None, got {ticket!r}")
-    try:
-        _unpack_ticket(_pack_ticket(ticket))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`ticket` must be what was served, got {ticket!r}: {error}") from None
-
-
-def _unpack_ticket(packed: Any) -> Ticket | None:
-    if packed is None:
-        return None
-    n_learned, *answers = as_list(packed, "tickets")
-    shares = tuple(as_float(answer, "tickets", 0.0, 1.0) for answer in answers)
-    return Ticket(as_int(n_learned, "tickets"), shares)
 
 
 def run(
@@ -321,7 +114,7 @@ def run(
     5
     >>> folder.cleanup()
     """
-    _check_count(batch, "batch")
+    check_count(batch, "batch")
     read = _reader(source)
     if not callable(sink):
         raise TypeError(f"`sink` must be callable, got {sink!r}")
@@ -331,62 +124,100 @@ def run(
         raise StoreError(f"{store.path} was opened to be read only")
     if join is not None and not isinstance(join, LabelJoin):
         raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
-    keyed = calibrators
-    if isinstance(keyed, Calibrator):
-        keyed = KeyedCalibrator(partial(copy.deepcopy, keyed), store=store)
-    if not isinstance(keyed, KeyedCalibrator):
-        raise TypeError(f"`calibrators` must be a Calibrator or KeyedCalibrator, got {keyed!r}")
-    if keyed.store is not store:
-        raise ValueError("`calibrators` must have been made with this `store`")
+    keyed = _as_keyed(calibrators, store)
     _restore_join(join, store)
     keyed.revert()
 
-    exact: Any = sink if hasattr(sink, "commit") and hasattr(sink, "resume") else None
-    if exact is not None:
-        exact.resume(store.notes.get(_SINK))
-    offset, pace = store.offset, Pace()
-    committed = offset
-    whole = True  # whether all that is learned is up to the offset
-
-    def commit() -> None:
-        nonlocal committed
-        with pace, store.alone():
-            if store.offset not in (committed, offset):
-                raise StoreError(
-                    f"{store.path} was at offset {committed} and is at {store.offset}:"
-                    " somebody else has saved to it during the run"
-                )
-            notes = None if exact is None else {**store.notes, _SINK: exact.commit()}
-            states: dict[str, Any] = dict(keyed.states())
-            if join is not None:
-                states[_JOIN] = join
-            store.save(states, offset, notes=notes)
-            keyed.saved()
-            committed = offset
-
+    loop = _Loop(read, keyed, sink, store, join)
     try:
-        while not stop():
-            events = _as_events(read(offset, batch))
-            if not events:
-                break
-            checked = _check(events, keyed, join)
-            whole = False
-            if join is None:
-                values = keyed.predict_learn_groups(*checked)
-            else:
-                values = np.array([_learn_one(event, keyed, join) for event in events])
-            sink(offset, values)
-            offset, whole = offset + len(events), True
-            if pace.is_due():
-                commit()
+        while not stop() and loop.take_batch(batch):
+            if loop.pace.is_due():
+                loop.commit()
     finally:
-        if whole and offset != committed:
-            commit()
-    return offset
+        if loop.at_boundary and loop.offset != loop.committed:
+            loop.commit()
+    return loop.offset
+
+
+class _Loop:
+    """A stream between two commits.
+
+    Attributes
+    ----------
+    offset : int
+        How many events are learned and given to the sink.
+    committed : int
+        The offset of the last commit.
+    at_boundary : bool
+        Whether no batch is half learned.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], Any],
+        keyed: KeyedCalibrator,
+        sink: Sink,
+        store: Store,
+        join: LabelJoin | None,
+    ) -> None:
+        self.read, self.keyed, self.sink, self.store, self.join = read, keyed, sink, store, join
+        self.exact: Any = sink if hasattr(sink, "commit") and hasattr(sink, "resume") else None
+        if self.exact is not None:
+            self.exact.resume(store.notes.get(_SINK))
+        self.offset = self.committed = store.offset
+        self.at_boundary = True
+        self.pace = Pace()
+
+    def take_batch(self, n: int) -> bool:
+        """Predict and learn up to ``n`` events; return whether there were any."""
+        events = _as_events(self.read(self.offset, n))
+        if not events:
+            return False
+        checked = _check(events, self.keyed, self.join)
+        self.at_boundary = False
+        if self.join is None:
+            values = self.keyed.predict_learn_groups(*checked)
+        else:
+            values = np.array([_learn_one(event, self.keyed, self.join) for event in events])
+        self.sink(self.offset, values)
+        self.offset += len(events)
+        self.at_boundary = True
+        return True
+
+    def commit(self) -> None:
+        """Save states and offset, with the sink's token; raise if somebody else has saved."""
+        with self.pace, self.store.locked():
+            if self.store.offset not in (self.committed, self.offset):
+                raise StoreError(
+                    f"{self.store.path} was at offset {self.committed} and is at"
+                    f" {self.store.offset}: somebody else has saved to it during the run"
+                )
+            notes = None
+            if self.exact is not None:
+                notes = {**self.store.notes, _SINK: self.exact.commit()}
+            states: dict[str, Any] = dict(self.keyed.states())
+            if self.join is not None:
+                states[_JOIN] = self.join
+            self.store.save(states, self.offset, notes=notes)
+            self.keyed.saved()
+            self.committed = self.offset
+
+
+def _as_keyed(calibrators: Any, store: Store) -> KeyedCalibrator:
+    """Return calibrators by key, on this store."""
+    if isinstance(calibrators, Calibrator):
+        return KeyedCalibrator(partial(copy.deepcopy, calibrators), store=store)
+    if not isinstance(calibrators, KeyedCalibrator):
+        raise TypeError(
+            f"`calibrators` must be a Calibrator or KeyedCalibrator, got {calibrators!r}"
+        )
+    if calibrators.store is not store:
+        raise ValueError("`calibrators` must have been made with this `store`")
+    return calibrators
 
 
 def _reader(source: Any) -> Callable[[int, int], Any]:
-    """Return what reads events from an offset on."""
+    """Return the function that reads events from an offset on."""
     if callable(getattr(source, "read", None)):
         read: Callable[[int, int], Any] = source.read
         return read
@@ -399,7 +230,7 @@ def _reader(source: Any) -> Callable[[int, int], Any]:
 
 
 def _as_events(rows: Any) -> list[Event]:
-    """Return what a source has read as events."""
+    """Return the rows that a source has read as events."""
     events = []
     for row in rows:
         try:
@@ -410,7 +241,7 @@ def _as_events(rows: Any) -> list[Event]:
 
 
 def _restore_join(join: LabelJoin | None, store: Store) -> None:
-    """Give a join the state that the store has, or none."""
+    """Give a join the state that the store has, or that of a new join."""
     if join is None:
         if _JOIN in store:
             raise ValueError("`join` must be given: scores and labels wait in the store, got None")
@@ -428,7 +259,7 @@ def _restore_join(join: LabelJoin | None, store: Store) -> None:
 def _check(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
 ) -> tuple[Groups, Vector, Vector, Vector]:
-    """Return the events as `KeyedCalibrator.check` does; raise unless all can be learned."""
+    """Return what `KeyedCalibrator.check` returns; raise unless all events can be learned."""
     scores, y, w, keys, ids, _ = zip(*events, strict=True)
     if join is None:
         return keyed.check(keys, scores, y, w)
@@ -446,39 +277,10 @@ def _check(
 
 def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
     """Predict an event's score, if it has one, and learn the sample that it completes."""
-    value, ticket = math.nan, None  # what comes with a label was served to nobody
+    value, ticket = math.nan, None  # a ticket that comes with a label is not used
     if not math.isnan(event.score):
         value, ticket = keyed.serve_one(event.key, float(event.score))
-    whole = join.add(event._replace(ticket=ticket))
-    if whole is not None:
-        keyed.learn_one(whole.key, whole.score, whole.y, whole.w, served=whole.ticket)
+    sample = join.add(event._replace(ticket=ticket))
+    if sample is not None:
+        keyed.learn_one(sample.key, sample.score, sample.y, sample.w, served=sample.ticket)
     return value
-
-
-def _check_count(n: Any, name: str) -> None:
-    """Raise ``ValueError`` unless ``n`` is a positive int."""
-    if n is None:
-        raise ValueError(f"`{name}` must be a positive int, got None")
-    check_window(n, name)
-
-
-class Pace:
-    """Says when the next commit is due: so that commits take a quarter of the time at most.
-
-    A context manager around each commit.
-    """
-
-    def __init__(self, most: float = MOST_SPENT) -> None:
-        self.most = most
-        self._begun = time.monotonic()
-        self._spent = 0.0
-
-    def is_due(self) -> bool:
-        """Whether commits have taken less than their share of the time."""
-        return self._spent <= self.most * (time.monotonic() - self._begun)
-
-    def __enter__(self) -> None:
-        self._since = time.monotonic()
-
-    def __exit__(self, *error: object) -> None:
-        self._spent += time.monotonic() - self._since

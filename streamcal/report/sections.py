@@ -19,7 +19,7 @@ from streamcal._state import decode, restore
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import isotonic_fit
-from streamcal.durable.keyed import PREFIX, key_of
+from streamcal.durable.keys import PREFIX, key_of
 from streamcal.durable.store import Store
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve
