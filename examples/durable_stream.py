@@ -1,8 +1,8 @@
-"""A stream that survives: keys, labels that come late, and a process that stops in between.
+"""A crash-safe stream: keys, labels that come late, and a process that stops in between.
 
-Scores of two shops come with an id, their labels 200 events later with the same id. The second run
-starts from nothing but the file, goes on at the event where the first one stopped, and answers
-what a run without a stop would have answered.
+Scores of two shops come with an id; their labels come 200 events later with the same id. The second
+run starts from the file alone, continues at the event where the first one stopped, and predicts
+what a run without a stop would have predicted.
 """
 
 import math
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.durable.engine import Event, LabelJoin, run
-from streamcal.durable.store import Store
+from streamcal.durable import Event, LabelJoin, Store, run
 
 DELAY = 200
 
@@ -34,7 +33,7 @@ def stream(n_scores: int) -> list[Event]:
 
 
 def serve(path: pathlib.Path, events: list[Event]) -> tuple[NDArray[np.float64], int, list[float]]:
-    """Go on from where the file was left; return the answers, the offset, what is said of 0.5."""
+    """Continue from the file; return predictions, the offset, and the calibrated values of 0.5."""
     answers: list[NDArray[np.float64]] = []
     with Store(path) as store:
         shops = KeyedCalibrator(IsotonicCalibrator(window=2_000), max_keys=1_000, store=store)
@@ -49,9 +48,9 @@ def main() -> None:
         first, stopped, _ = serve(pathlib.Path(folder, "run.db"), events[:2_500])
         second, ended, (north, south) = serve(pathlib.Path(folder, "run.db"), events)
         whole, _, _ = serve(pathlib.Path(folder, "another.db"), events)
-    print(f"stopped after {stopped} events, went on to {ended}")
+    print(f"stopped after {stopped} events, continued to {ended}")
     same = np.array_equal(np.concatenate([first, second]), whole, equal_nan=True)
-    print(f"the same answers as without a stop: {same}")
+    print(f"the same predictions as without a stop: {same}")
     print(f"0.5 means {north:.2f} in the north and {south:.2f} in the south")
 
 

@@ -139,6 +139,7 @@ class Checkpoint:
         if "table" not in notes:
             raise StoreError(f"{path} is not of a run over a table")
         check_notes(self.store)
+        self.store.keys()  # or it raises: a state is missing, or is not of the last commit
         self._check_offset(notes)
         self._check_options(notes)
         same_table, same_out = (notes[name] == self._new_run[name] for name in ("table", "out"))

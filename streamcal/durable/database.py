@@ -20,7 +20,6 @@ from streamcal.durable.files import (
     PARTIAL,
     beside,
     check_free,
-    check_one_name,
     check_writable,
     remove,
     sync,
@@ -93,7 +92,7 @@ def digest_of(key: str, state: bytes) -> bytes:
     return hash_of(key.encode() + b"\0" + state[-DIGEST:])
 
 
-def check_row(key: str, digest: bytes, n_saves: int, state: bytes, head: Head) -> None:
+def check_row(head: Head, key: str, digest: bytes, n_saves: int, state: bytes) -> None:
     """Raise unless a row holds this key, and a state that is not newer than the head."""
     check(state)
     if digest_of(key, state) != digest:
@@ -110,7 +109,11 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
         raise StoreError(f"{path} is empty: it is no store")
     if not read_only:
         check_writable(path)
-        check_one_name(path)
+        if path.stat().st_nlink > 1:  # each name would have a lock and a log of its own
+            raise StoreError(
+                f"{path} has another name (a hard link): whoever writes to it under that one would"
+                " not be noticed"
+            )
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
     database = sqlite3.connect(

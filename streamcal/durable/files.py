@@ -81,15 +81,6 @@ def check_writable(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def check_one_name(path: Path) -> None:
-    """Raise if a file has a hard link: each name would have a lock and a log of its own."""
-    if path.stat().st_nlink > 1:
-        raise StoreError(
-            f"{path} has another name (a hard link): whoever writes to it under that one would"
-            " not be noticed"
-        )
-
-
 def check_backup(target: Path, source: Path) -> None:
     """Raise if a backup of ``source`` would replace a file of that or of another store."""
     for ending in _ENDINGS:
@@ -179,12 +170,9 @@ def take_lock(path: Path) -> sqlite3.Connection:
     try:
         lock.execute("BEGIN EXCLUSIVE")
         check_writable(name)  # a read-only file would be locked for readers only
-    except PermissionError:
+    except (PermissionError, sqlite3.OperationalError) as error:
         lock.close()
-        raise
-    except sqlite3.OperationalError as error:
-        lock.close()
-        if error.sqlite_errorname == "SQLITE_BUSY":
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
             raise StoreError(f"{path} is in use: another process or store writes to it") from None
         raise
     return lock

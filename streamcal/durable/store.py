@@ -33,22 +33,9 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
-from streamcal.durable.database import (
-    Head,
-    check_row,
-    connect,
-    create,
-    digest_of,
-    replacing,
-)
+from streamcal.durable.database import Head, check_row, connect, create, digest_of, replacing
 from streamcal.durable.errors import StoreError, damage, faults
-from streamcal.durable.files import (
-    beside,
-    check_backup,
-    follow_link,
-    identify,
-    take_lock,
-)
+from streamcal.durable.files import beside, check_backup, follow_link, identify, take_lock
 
 
 class Saved(NamedTuple):
@@ -232,37 +219,31 @@ class Store:
         """
         with self._mutex:
             self._reconnect()
-            with self._reading() as (_, head):
-                self._follow(head)
+            with self._reading(accept=True):
+                pass
 
     def _settle(self) -> None:
         """Find out whether a `save` that was interrupted has been committed."""
-        if self._pending is None:  # asked before each sample of a key
-            return
-        with self._mutex:  # another thread may be saving, and then it is settled
-            if self._pending is not None:
-                with self._reading():
-                    pass
-
-    def _follow(self, head: Head) -> None:
-        """Take over the head that the file has."""
-        self._version += head.combined != self._head.combined
-        self._head = head
+        if self._pending is not None:  # or another thread is saving, and `_reading` waits for it
+            with self._reading():
+                pass
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[tuple[sqlite3.Connection, Head]]:
+    def _reading(self, accept: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
         """Give the database as it is at one moment, and the head of that moment.
 
-        A writer keeps its own head if the file has that of somebody else, so that `save` refuses.
+        A writer keeps its own head if the file has that of another writer, so that `save` refuses;
+        with ``accept`` it takes that over.
         """
         with self._mutex, faults(self.path, "read"), damage(self.path):
             database = self._connected()
             self._roll_back()  # an interrupted save may have been interrupted in this, too
-            database.execute("BEGIN")
             try:
+                database.execute("BEGIN")
                 head = self._read_head(database)
-                if self.read_only or head.digest == self._pending:
-                    self._follow(head)
+                if accept or self.read_only or head.digest == self._pending:
+                    self._version += head.combined != self._head.combined
+                    self._head = head
                 self._pending = None
                 yield database, head
             finally:
@@ -309,7 +290,7 @@ class Store:
         with self._reading() as (database, head):
             row = _find(database, key, "n_saves, data")
             if row is not None:
-                check_row(key, *row, head)
+                check_row(head, key, *row)
         if row is None:
             raise KeyError(key)
         return bytes(row[-1])
@@ -324,8 +305,7 @@ class Store:
         return None if row is None else row[0]
 
     def __contains__(self, key: object) -> bool:
-        with self._reading() as (database, _):
-            return _find(database, key, "place") is not None
+        return isinstance(key, str) and self.digest(key) is not None
 
     def first_key(self, prefix: str) -> str | None:
         """Return the first key that begins with a prefix; None if there is no such key."""
@@ -381,7 +361,7 @@ class Store:
     def _checked_rows(self, database: sqlite3.Connection, head: Head) -> Iterator[Any]:
         """Iterate over all rows, whose states are checked."""
         for row in self._all_rows(database, head, "key, digest, n_saves, data"):
-            check_row(*row, head)
+            check_row(head, *row)
             yield row
 
     def _all_rows(self, database: sqlite3.Connection, head: Head, columns: str) -> Iterator[Any]:
@@ -444,37 +424,33 @@ class Store:
             )
             changed = {key: _as_bytes(key, state) for key, state in states.items()}
             with faults(self.path, "written"), self._writing() as database:
-                head = self._write_rows(database, head, changed, set(forget) - set(changed))
-                text, self._pending = head.encode()
-                database.execute("UPDATE head SET text = ?, digest = ?", (text, self._pending))
-            # An interrupt before the next line leaves the old head, and `_settle` reads the new.
-            self._head, self._pending = Head.decode(text, self._pending), None
+                head = self._write_rows(database, head, {**dict.fromkeys(forget), **changed})
+                text, digest = head.encode()
+                self._pending = digest
+                database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
+            # After an interrupt here, `_settle` finds the pending head in the file.
+            self._head, self._pending = Head.decode(text, digest), None
             self._version += 1
 
     def _write_rows(
-        self,
-        database: sqlite3.Connection,
-        head: Head,
-        changed: Mapping[str, bytes],
-        forgotten: Iterable[str],
+        self, database: sqlite3.Connection, head: Head, changes: Mapping[str, bytes | None]
     ) -> Head:
-        """Write states, remove those of forgotten keys, and return the head with their summary."""
-        n_states, combined = head.n_states, head.combined
-        written, removed = [], []
+        """Write states by key, None to remove one; return the head with their summary."""
+        n_states, combined, rows = head.n_states, head.combined, []
         with damage(self.path):
-            for key, data in changed.items():
-                digest = digest_of(key, data)
-                old, place = _find(database, key, "place") or (b"", None)  # None: a new place
-                n_states += place is None
-                combined ^= _as_number(old) ^ _as_number(digest)
-                written.append((place, key, digest, head.n_saves, data))
-            for key in forgotten:
+            for key, data in changes.items():
                 old, place = _find(database, key, "place") or (b"", None)
-                n_states -= place is not None
-                combined ^= _as_number(old)
-                removed.append((place,))
-        database.executemany("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)", written)
-        database.executemany("DELETE FROM states WHERE place = ?", removed)
+                digest = b"" if data is None else digest_of(key, data)
+                combined ^= _as_number(old) ^ _as_number(digest)
+                n_states += (data is not None) - (place is not None)
+                rows.append((place, key, digest, head.n_saves, data))  # no place: a new one
+        database.executemany(
+            "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)",
+            [row for row in rows if row[-1] is not None],
+        )
+        database.executemany(
+            "DELETE FROM states WHERE place = ?", [row[:1] for row in rows if row[-1] is None]
+        )
         return head._replace(n_states=n_states, combined=combined)
 
     @contextlib.contextmanager
@@ -482,6 +458,7 @@ class Store:
         """Write all that is written inside, or nothing."""
         database = self._connected()
         try:
+            self._roll_back()  # a read may have been interrupted
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT digest FROM head").fetchall() != [(self._head.digest,)]:
                 raise StoreError(
