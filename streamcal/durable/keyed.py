@@ -23,37 +23,39 @@ class KeyedCalibrator:
     Parameters
     ----------
     make : Calibrator or callable
-        The prototype, which is cloned for each key, or what makes a calibrator without arguments.
+        The prototype, which is cloned for each key, or a function without arguments that makes a
+        calibrator.
     max_keys : int or None
-        How many calibrators are in use at most; None: all. The least recently used one is parked:
-        in memory as compressed bytes or, when a `save` has written it, in the store alone.
+        How many calibrators are live, that is, objects in memory; None: all. The least recently
+        used one is evicted: to compressed bytes in memory or, if a `save` has written it, to the
+        store alone.
     store : Store or None
-        Where states are kept. Those of an earlier run are found there, key by key when needed; they
+        Where states are saved. A state of an earlier run is read when its key is first used; it
         must have the parameters that ``make`` gives.
 
     Attributes
     ----------
     n_live, n_parked : int
-        How many calibrators are objects in memory, and how many are bytes in memory.
+        How many calibrators are objects in memory, and how many are compressed bytes in memory.
 
     Raises
     ------
     TypeError
-        If ``make`` makes no calibrators, or ones that bytes do not hold where they are to be
-        parked; if ``store`` is no store.
+        If ``make`` makes no calibrators; if they can't be written as bytes, with ``max_keys`` or a
+        store; if ``store`` is no store.
     ValueError
-        If ``max_keys`` is not a positive int, or what the store has is of other parameters.
+        If ``max_keys`` is not a positive int, or the states in the store have other parameters.
 
     Notes
     -----
-    Keys are strings, numbers, booleans, None, or tuples of these. Those that are equal in Python
+    Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
     are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is no key.
 
-    Asking for a value changes nothing that is learned; it may change what is parked.
+    Predicting changes nothing that is learned; it may evict a calibrator.
 
-    What others save to the store under the same keys is read when a key is next used. Samples that
-    were learned here in the meantime and not saved can't be added to it: then all calls raise
-    `StoreError` until `revert` forgets them.
+    If others save to the store under the same keys, their states are read when a key is next used.
+    Samples of such a key that were learned here and not saved can't be added to them: all calls
+    raise `StoreError` until `revert` forgets these samples.
 
     Examples
     --------
@@ -122,11 +124,11 @@ class KeyedCalibrator:
     # Samples -------------------------------------------------------------------------------------
 
     def predict_one(self, key: Hashable, score: float) -> float:
-        """Return the calibrated value of a score; for a key not seen, what a new one answers."""
+        """Return the calibrated value of a score; of a new key, that of a fresh calibrator."""
         return self._find_or_fresh(key).predict_one(score)
 
     def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
-        """Return `predict_one`, and the ticket that a `HedgedCalibrator` wants with the label."""
+        """Return `predict_one`, and the ticket that a `HedgedCalibrator` takes with the label."""
         calibrator = self._find_or_fresh(key)
         if isinstance(calibrator, HedgedCalibrator):
             return calibrator.serve_one(score)
@@ -162,13 +164,13 @@ class KeyedCalibrator:
     def learn_many(
         self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> None:
-        """Learn samples in the order given; of each key in one call."""
+        """Learn samples in the order given, those of each key in one call."""
         self.predict_learn_many(keys, scores, y, w)
 
     def predict_learn_many(
         self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
-        """Predict each sample, then learn it, in the order given; of each key in one call.
+        """Predict each sample, then learn it, in the order given, those of each key in one call.
 
         Parameters
         ----------
@@ -210,7 +212,7 @@ class KeyedCalibrator:
         y: Vector,
         w: Vector,
     ) -> Vector:
-        """Predict and learn samples whose positions by key are known, and whose values are good."""
+        """Predict and learn samples as `check` returns them."""
         values = np.empty(len(scores))
         for key, at in groups.items():
             calibrator = self._find_or_make(key)
