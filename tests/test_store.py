@@ -184,6 +184,29 @@ def test_learners_that_need_more_are_named(path: Path) -> None:
         store.get("model", regressor=linear_model.LinearRegression())
 
 
+def test_opening_does_not_depend_on_the_number_of_keys(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[None] = []  # of SQLite's machine
+    original = store_module.connect
+
+    def counting(path: Path, read_only: bool) -> sqlite3.Connection:
+        database = original(path, read_only)
+        database.set_progress_handler(lambda: steps.append(None), 1)
+        return database
+
+    monkeypatch.setattr(store_module, "connect", counting)
+    counts = []
+    for n_keys in (10, 2_000):
+        with Store(path) as store:
+            store.save(dict.fromkeys(map(str, range(n_keys)), mark(1)))
+        steps.clear()
+        with Store(path) as store:
+            assert (len(store), read_mark(store.get_bytes("3")), "x" in store) == (n_keys, 1, False)
+        counts.append(len(steps))
+    assert 0 < counts[0] == counts[1]
+
+
 # Readers and copies ------------------------------------------------------------------------------
 
 
@@ -1088,6 +1111,9 @@ def test_damage_is_refused_or_does_no_harm(path: Path, tmp_path: Path, log: str)
                 Path(f"{broken}{rest}").write_bytes(damage(data, rng) if rest == hit else data)
         try:
             with Store(broken, read_only=bool(rng.random() < 0.5)) as store:
+                for key in (*map(str, range(10)), "last"):  # each is checked without the others
+                    with contextlib.suppress(StoreError, KeyError):
+                        assert read_mark(store.get_bytes(key)) == expected(store.offset).get(key)
                 assert_holds(store, store.offset)
                 held_at.append(store.offset)
         except StoreError as error:
