@@ -61,29 +61,29 @@ def run(
     join: LabelJoin | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Calibrate a stream from where the store says it was left, until the source has no more.
+    """Calibrate a stream from the offset in the store on, until the source has no more events.
 
     Parameters
     ----------
     source : Source or sequence
         Events (`Event`, or tuples that begin as it does), by offset.
     calibrators : Calibrator or KeyedCalibrator
-        What learns: one, or one per key. A `Calibrator` stays as it is: it says the parameters, and
-        where the store has no state yet, what to start from. A `KeyedCalibrator` must have been
-        made with ``store``; what it has learned and not saved is dropped, since it is not up to the
-        store's offset.
+        A `Calibrator` is the prototype of one calibrator per key and is not changed: it has the
+        parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
+        have been made with ``store``; its unsaved changes are dropped, since they do not belong to
+        the store's offset.
     sink : callable
-        Told ``(offset, predictions)``: the offset of a batch's first event, and an array of shape
-        ``(n_events,)`` with the calibrated value of each, NaN where an event is only a label. With
-        ``commit`` and ``resume`` it is exact, see the module.
+        Called with ``(offset, predictions)``: the offset of a batch's first event, and an array of
+        shape ``(n_events,)`` with the calibrated value of each event, NaN for an event that is only
+        a label. A sink with ``commit`` and ``resume`` gets each value exactly once, see the module.
     store : Store
-        Where states and offset are kept.
+        The file of states and offset.
     batch : int
         How many events are taken at a time. The predictions do not depend on it.
     join : LabelJoin, optional
-        For labels that come late; its state becomes that of the store.
+        For labels that come late; its state is replaced by that of the store.
     stop : callable
-        Asked between batches; once it is true the loop commits and returns.
+        Called between batches; when it returns True, the loop commits and returns.
 
     Returns
     -------
@@ -93,8 +93,8 @@ def run(
     Raises
     ------
     StoreError
-        If a commit fails, or somebody else has moved the store's offset or saved states of the same
-        keys during the run; the store is as after the last commit.
+        If a commit fails, or if somebody else has changed the store's offset, or states of the same
+        keys, during the run; the store is as after the last commit.
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
         what came before the event's batch is committed.
@@ -140,7 +140,7 @@ def run(
 
 
 class _Loop:
-    """A stream between two commits.
+    """The state of a run: what is learned, and what of it is committed.
 
     Attributes
     ----------

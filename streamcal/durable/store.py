@@ -428,9 +428,9 @@ class Store:
                 text, digest = head.encode()
                 self._pending = digest
                 database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
-            # After an interrupt here, `_settle` finds the pending head in the file.
-            self._head, self._pending = Head.decode(text, digest), None
+            # After an interrupt here, the next read finds the pending head in the file.
             self._version += 1
+            self._head, self._pending = Head.decode(text, digest), None
 
     def _write_rows(
         self, database: sqlite3.Connection, head: Head, changes: Mapping[str, bytes | None]
