@@ -143,7 +143,7 @@ USES = {
         streamcal.anytime_isotonic_refinements([1, 2], [0.0, 1.0], loss="squared")
     ),
     "decision": lambda: streamcal.decision.maximize(SCORES, "f2"),
-    "engine": lambda: streamcal.engine.LabelJoin,
+    "durable": lambda: streamcal.durable.LabelJoin,
     "isotonic_fit": lambda: streamcal.isotonic_fit(SCORES, LABELS, [1, 2, 1, 2]),
     "isotonic_fit_sharded": lambda: streamcal.isotonic_fit_sharded([(SCORES, LABELS)] * 2),
     "losses": lambda: streamcal.losses.get("log")(0.8, 1),
@@ -152,7 +152,6 @@ USES = {
     "optimal_thresholds": lambda: streamcal.optimal_thresholds(SCORES, [1, 3, 2, 3]),
     "ordinal": lambda: wraps(streamcal.ordinal.CuSumRank((1, 2, 3)), [1, 3, 2, 3]),
     "plot": lambda: streamcal.plot.__all__,
-    "store": lambda: streamcal.store.__name__,
     "voting": lambda: streamcal.voting.__all__,
 }
 

@@ -1,21 +1,26 @@
 """What a store of many calibrators takes: memory a key, time to open, time to commit.
 
-    python benchmarks/store.py [--keys 100000] [--window 200]
+    python benchmarks/store.py [--keys 100000] [--window 200] [--max-keys 1000]
 
-Every key's window is full of uniform scores. A calibrator in use is more than its bytes, so the
-memory is that of the process, before and after, with ``max_keys`` as given.
+First, keys with full windows of uniform scores are taught. A calibrator in use is more than its
+bytes, so the memory is that of the process, before and after, with ``--max-keys`` as given. Then
+stores with more and more keys of a small state are opened, each in a process of its own, up to ten
+times ``--keys``.
 """
 
 import argparse
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.store import Store
+from streamcal import IsotonicCalibrator, KeyedCalibrator, PlattCalibrator
+from streamcal.durable import Store
+from streamcal.durable.keys import name_of
 
 
 def resident() -> int:
@@ -32,31 +37,25 @@ def teach(keyed: KeyedCalibrator, keys: range, window: int) -> None:
         keyed.learn_many([key] * window, scores, rng.random(window) < scores)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--window", type=int, default=200)
-    parser.add_argument("--max-keys", type=int, default=1_000)
-    args = parser.parse_args()
-    prototype = IsotonicCalibrator(window=args.window)
-
+def measure_windows(n_keys: int, window: int, max_keys: int) -> None:
+    """Print memory a key, the time of a commit, and the time until the first prediction."""
+    prototype = IsotonicCalibrator(window=window)
     keyed = KeyedCalibrator(prototype)
-    teach(keyed, range(50), args.window)
+    teach(keyed, range(50), window)
     print(f"in use: {keyed.memory_usage / len(keyed):,.0f} bytes a calibrator")
 
     before = resident()
-    keyed = KeyedCalibrator(prototype, max_keys=args.max_keys)
-    teach(keyed, range(args.keys), args.window)
+    keyed = KeyedCalibrator(prototype, max_keys=max_keys)
+    teach(keyed, range(n_keys), window)
     each = (resident() - before) / len(keyed)
     print(f"live and parked, no store: {each:,.0f} bytes a key")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         with Store(path) as store:
-            keyed = KeyedCalibrator(prototype, max_keys=args.max_keys, store=store)
-            for start in range(0, args.keys, 500):
-                teach(keyed, range(start, min(start + 500, args.keys)), args.window)
+            keyed = KeyedCalibrator(prototype, max_keys=max_keys, store=store)
+            for start in range(0, n_keys, 500):
+                teach(keyed, range(start, min(start + 500, n_keys)), window)
                 keyed.save(start)
             took = []
             for start in range(5):
@@ -73,10 +72,71 @@ def main() -> None:
         for _ in range(3):
             begun = time.perf_counter()
             with Store(path) as store:
-                keyed = KeyedCalibrator(prototype, max_keys=args.max_keys, store=store)
-                keyed.predict_one(args.keys // 2, 0.5)
+                keyed = KeyedCalibrator(prototype, max_keys=max_keys, store=store)
+                keyed.predict_one(n_keys // 2, 0.5)
                 took_open = time.perf_counter() - begun
-            print(f"{args.keys:,} keys, opened and first prediction: {took_open:.2f} s")
+            print(f"{n_keys:,} keys, opened and first prediction: {took_open:.2f} s")
+
+
+def measure_keys(n_keys: int) -> None:
+    """Print what a store of many small states takes to fill and, in another process, to open."""
+    calibrator = PlattCalibrator()
+    calibrator.learn_many([0.2, 0.7, 0.9], [0, 1, 1])
+    state = calibrator.to_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.db")
+        begun = time.perf_counter()
+        with Store(path) as store:
+            for start in range(0, n_keys, 10_000):
+                keys = range(start, min(start + 10_000, n_keys))
+                store.save({name_of(key): state for key in keys}, start)
+        filled = time.perf_counter() - begun
+        size = path.stat().st_size / n_keys
+        print(f"{n_keys:,} keys, filled in {filled:.1f} s, {size:,.0f} bytes a key on disk")
+        subprocess.run(
+            [sys.executable, __file__, "--open", path, "--keys", str(n_keys)], check=True
+        )
+
+
+def measure_open(path: Path, n_keys: int) -> None:
+    """Print what it takes to open a store, to read states, and to check everything."""
+    keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1_000)
+    draw = np.random.default_rng(0).integers(0, n_keys, 5_000).tolist()
+    before = resident()
+    times = [time.perf_counter()]
+    with Store(path) as store:
+        times.append(time.perf_counter())
+        keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1_000, store=store)
+        keyed.predict_one(draw[0], 0.5)
+        times.append(time.perf_counter())
+        for key in draw[1:]:
+            keyed.predict_one(key, 0.5)
+        times.append(time.perf_counter())
+        grown = resident() - before
+        store.check()
+        times.append(time.perf_counter())
+    opened, first, others, checked = np.diff(times)
+    print(
+        f"  opened in {opened * 1e3:.1f} ms, first prediction {first * 1e3:.1f} ms, others"
+        f" {others / (len(draw) - 1) * 1e6:.0f} us, {grown / 1e6:.1f} MB more memory;"
+        f" check {checked:.2f} s"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--window", type=int, default=200)
+    parser.add_argument("--max-keys", type=int, default=1_000)
+    parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.open is not None:
+        measure_open(args.open, args.keys)
+        return
+    measure_windows(args.keys, args.window, args.max_keys)
+    for n_keys in (args.keys // 10, args.keys, args.keys * 10):
+        measure_keys(n_keys)
 
 
 if __name__ == "__main__":

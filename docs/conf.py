@@ -83,9 +83,7 @@ PARTS = {
     "voting": "Votes",
     "metrics": "Metrics",
     "plot": "Plots",
-    "keyed": "Keyed calibrators",
-    "store": "Store",
-    "engine": "Engine",
+    "durable": "Crash-safe streams",
     "tables": "Tables",
     "spark": "Spark",
 }

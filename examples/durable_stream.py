@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.engine import Event, LabelJoin, run
-from streamcal.store import Store
+from streamcal.durable import Event, LabelJoin, Store, run
 
 DELAY = 200
 
@@ -49,7 +48,7 @@ def main() -> None:
         first, stopped, _ = serve(pathlib.Path(folder, "run.db"), events[:2_500])
         second, ended, (north, south) = serve(pathlib.Path(folder, "run.db"), events)
         whole, _, _ = serve(pathlib.Path(folder, "another.db"), events)
-    print(f"stopped after {stopped} events, went on to {ended}")
+    print(f"stopped after {stopped} events, continued to {ended}")
     same = np.array_equal(np.concatenate([first, second]), whole, equal_nan=True)
     print(f"the same predictions as without a stop: {same}")
     print(f"a score of 0.5 means {north:.2f} in the north and {south:.2f} in the south")

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal import decision, engine, losses, metrics, ordinal, plot, store, voting
+    from streamcal import decision, durable, losses, metrics, ordinal, plot, voting
     from streamcal.calibration import (
         AnytimeCalibrator,
         AnytimeStaircase,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         isotonic_fit_sharded,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
-    from streamcal.keyed import KeyedCalibrator
+    from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.ordinal import (
         StreamingThresholds,
         ThresholdClassifier,
@@ -77,7 +77,7 @@ __all__ = [
     "anytime_isotonic",
     "anytime_isotonic_refinements",
     "decision",
-    "engine",
+    "durable",
     "isotonic_fit",
     "isotonic_fit_sharded",
     "losses",
@@ -86,7 +86,6 @@ __all__ = [
     "optimal_thresholds",
     "ordinal",
     "plot",
-    "store",
     "voting",
 ]
 
@@ -104,7 +103,7 @@ _HOME = {
     "IdentityCalibrator": "streamcal.calibration.identity",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "JointCalibrator": "streamcal.calibration.joint",
-    "KeyedCalibrator": "streamcal.keyed",
+    "KeyedCalibrator": "streamcal.durable.keyed",
     "PAVStack": "streamcal.calibration.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Served": "streamcal.wrappers.served",

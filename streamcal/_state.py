@@ -76,7 +76,7 @@ _HOME = {
     "Jaccard": "streamcal.decision.metrics",
     "Kappa": "streamcal.decision.metrics",
     "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
-    "LabelJoin": "streamcal.engine",
+    "LabelJoin": "streamcal.durable.labels",
     "MCC": "streamcal.decision.metrics",
     "Metric": "streamcal.decision.metrics",
     "PACuSumRank": "streamcal.ordinal.cusum",

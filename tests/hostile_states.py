@@ -53,7 +53,7 @@ from streamcal.calibration.convex_stack import ConvexPAVStack
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, metrics
-from streamcal.engine import Event, LabelJoin
+from streamcal.durable.labels import Event, LabelJoin
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._ranks import RankLearner
 from tests.invariants import Structure

@@ -1164,9 +1164,9 @@ def _add_wrappers() -> None:
 
 def _add_stores() -> None:
     from streamcal import IsotonicCalibrator, PlattCalibrator
-    from streamcal.engine import Event, LabelJoin
-    from streamcal.keyed import KeyedCalibrator
-    from streamcal.store import Store
+    from streamcal.durable.keyed import KeyedCalibrator
+    from streamcal.durable.labels import Event, LabelJoin
+    from streamcal.durable.store import Store
 
     def name(draw: Draw) -> Any:
         return draw.pick(["a", "b", "", 1, True, 2.5, ("a", 1), None])

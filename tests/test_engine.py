@@ -23,9 +23,12 @@ from streamcal import (
     PlattCalibrator,
 )
 from streamcal.calibration.hedged import Ticket
-from streamcal.engine import Event, LabelJoin, Pace, run
-from streamcal.keyed import name_of
-from streamcal.store import Store, StoreError
+from streamcal.durable.engine import run
+from streamcal.durable.errors import StoreError
+from streamcal.durable.keys import name_of
+from streamcal.durable.labels import Event, LabelJoin
+from streamcal.durable.pace import Pace
+from streamcal.durable.store import Store
 
 NAN = math.nan
 RNG = np.random.default_rng(3)
@@ -439,7 +442,7 @@ def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         keyed = KeyedCalibrator(PlattCalibrator(), max_keys=2, store=store)
         run(EVENTS[:4], keyed, lambda at, p: None, store)
-        database = store._open()
+        database = store._connected()
         database.execute("PRAGMA query_only = 1")  # stands for the disk
         with pytest.raises(StoreError, match="can't be written"):
             run(EVENTS, keyed, lambda at, p: None, store, batch=5)

@@ -56,7 +56,7 @@ def test_durable_stream(capsys: pytest.CaptureFixture[str]) -> None:
     path = next(path for path in EXAMPLES if path.stem == "durable_stream")
     runpy.run_path(str(path), run_name="__main__")
     out = capsys.readouterr().out
-    assert "stopped after 2500 events, went on to 5800" in out
+    assert "stopped after 2500 events, continued to 5800" in out
     assert "without a stop: True" in out
     _, north, south = map(float, NUMBER.findall(out))
     assert north == pytest.approx(0.25, abs=0.1)

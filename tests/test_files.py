@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from streamcal import tables
 from streamcal.cli import checkpoint
 from streamcal.cli.app import app
-from streamcal.store import Store, files_of_store
+from streamcal.durable.files import files_of_store
+from streamcal.durable.store import Store
 from tests.test_resume import Crash, _Always, write_table
 
 N, BATCH = 60, 15

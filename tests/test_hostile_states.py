@@ -25,7 +25,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful, restore
 from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
-from streamcal.engine import Event, LabelJoin
+from streamcal.durable.labels import Event, LabelJoin
 from streamcal.kernels import score_index as index
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PRank
 from tests import hostile_states

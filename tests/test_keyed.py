@@ -22,8 +22,8 @@ from streamcal import (
     PlattCalibrator,
     losses,
 )
-from streamcal.keyed import group, name_of
-from streamcal.store import Store, StoreError
+from streamcal.durable import Store, StoreError
+from streamcal.durable.keys import group, name_of
 
 KEYS = ["a", "b", 3, None, True, ("a", 2), ("a", (None, 0.5)), 0.25]
 
@@ -59,7 +59,7 @@ class Plain:
 def states(keyed: KeyedCalibrator) -> dict[Any, bytes]:
     found = {}
     for key in list(keyed):
-        calibrator = keyed._find(key)
+        calibrator = keyed._cache.find(key)
         assert calibrator is not None
         found[key] = calibrator.to_bytes()
     return found
@@ -475,7 +475,7 @@ def test_a_save_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         assert states(keyed) == before
 
 
-def test_only_news_is_written(tmp_path: Path) -> None:
+def test_only_what_has_changed_is_written(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         keyed = KeyedCalibrator(make, store=store)
         keyed.learn_many(["a", "b"], [0.1, 0.2], [0, 1])

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import IsotonicCalibrator, KeyedCalibrator, engine
+from streamcal import IsotonicCalibrator, KeyedCalibrator
 from streamcal.cli import checkpoint
-from streamcal.store import Store
+from streamcal.durable import engine
+from streamcal.durable.store import Store
 from tests.power import Record, State, held, mark, needs_recorder, put
 from tests.test_engine import EVENTS, contents
 from tests.test_resume import calibrate, states, write_table
@@ -69,7 +70,9 @@ class Marked(Store):
 def run_engine(root: Path, stop: int, *, keep_open: bool = False) -> None:
     """Run the first events of a stream; leave the files as a process does that is killed."""
     store = Marked(root / "state" / "run.db")
-    store._open().execute("PRAGMA wal_autocheckpoint = 12")  # pages: the log begins anew at times
+    store._connected().execute(
+        "PRAGMA wal_autocheckpoint = 12"
+    )  # pages: the log begins anew at times
     keyed = KeyedCalibrator(IsotonicCalibrator(window=5), max_keys=2, store=store)
     sink = Lines(root / "out" / "lines")
     engine.run(EVENTS[:stop], keyed, sink, store, batch=3)

@@ -25,13 +25,12 @@ LAYERS = [
     {"_clone", "_exact_sum", "_log_loss", "_pool", "_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
-    {"_json", "_state", "store"},
+    {"_json", "_state"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},
     {"metrics"},
-    {"keyed"},
-    {"engine"},
+    {"durable"},
     {"plot"},
     {"tables", "report", "spark"},
     {"cli"},
@@ -177,7 +176,17 @@ def test_public_names_resolve_and_are_documented(name):
 
 @pytest.mark.parametrize(
     "part",
-    ["losses", "metrics", "plot", "calibration", "ordinal", "decision", "voting", "spark"],
+    [
+        "calibration",
+        "decision",
+        "durable",
+        "losses",
+        "metrics",
+        "ordinal",
+        "plot",
+        "spark",
+        "voting",
+    ],
 )
 def test_public_names_of_parts_resolve_and_are_documented(part):
     module = __import__(f"streamcal.{part}", fromlist=["__all__"])

@@ -26,12 +26,12 @@ from streamcal.calibration.base import Calibrator
 from streamcal.cli.app import app
 from streamcal.cli.report import open_subject
 from streamcal.decision import DecisionClassifier, EUMThreshold
-from streamcal.keyed import name_of
+from streamcal.durable.keys import name_of
+from streamcal.durable.store import Store
 from streamcal.metrics import CORP
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import page, sections, watch
 from streamcal.report.content import Report, Section, Table, thin
-from streamcal.store import Store
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
 

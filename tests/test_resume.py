@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from streamcal import tables
 from streamcal.cli import checkpoint
 from streamcal.cli.app import app
-from streamcal.store import Store, StoreError
+from streamcal.durable import Store, StoreError
 
 COMMAND = [sys.executable, "-m", "streamcal.cli", "calibrate"]
 

@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from streamcal import IsotonicCalibrator, PlattCalibrator, _state
-from streamcal import store as store_module
-from streamcal.store import Store, StoreError
+from streamcal.durable import Store, StoreError
+from streamcal.durable import database as database_module
+from streamcal.durable import store as store_module
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -67,9 +68,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-def filled(path: Path, n: int) -> None:
+def filled(path: Path, n: int, start: int = 1) -> None:
     with Store(path) as store:
-        for k in range(1, n + 1):
+        for k in range(start, n + 1):
             commit(store, k)
 
 
@@ -181,6 +182,29 @@ def test_learners_that_need_more_are_named(path: Path) -> None:
         with pytest.raises(TypeError, match="`regressor` must be given"):
             store.load()
         store.get("model", regressor=linear_model.LinearRegression())
+
+
+def test_opening_does_not_depend_on_the_number_of_keys(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[None] = []  # of SQLite's machine
+    original = store_module.connect
+
+    def counting(path: Path, read_only: bool) -> sqlite3.Connection:
+        database = original(path, read_only)
+        database.set_progress_handler(lambda: steps.append(None), 1)
+        return database
+
+    monkeypatch.setattr(store_module, "connect", counting)
+    counts = []
+    for n_keys in (10, 2_000):
+        with Store(path) as store:
+            store.save(dict.fromkeys(map(str, range(n_keys)), mark(1)))
+        steps.clear()
+        with Store(path) as store:
+            assert (len(store), read_mark(store.get_bytes("3")), "x" in store) == (n_keys, 1, False)
+        counts.append(len(steps))
+    assert 0 < counts[0] == counts[1]
 
 
 # Readers and copies ------------------------------------------------------------------------------
@@ -382,7 +406,7 @@ def test_a_save_into_a_file_without_its_name_is_refused(
 
 def test_a_read_that_ends_its_transaction_says_why(path: Path) -> None:
     def read(store: Store) -> None:
-        with store._faults("read"), store._reading() as database:
+        with store._reading() as (database, _):
             database.execute("ROLLBACK")  # as SQLite does by itself
             raise sqlite3.OperationalError("the disk is gone")
 
@@ -419,7 +443,7 @@ def test_what_a_killed_process_left_is_made_anew(path: Path, tmp_path: Path, lef
 
 HOLD = """
 import sys
-from streamcal.store import Store
+from streamcal.durable.store import Store
 store = Store(sys.argv[1])
 print("open", flush=True)
 sys.stdin.read()
@@ -498,7 +522,7 @@ def test_nobody_opens_what_a_backup_is_about_to_replace(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "copy.db"
-    original, refused = store_module._sync, []
+    original, refused = database_module.sync, []
 
     def sync(file: Path) -> None:
         original(file)
@@ -508,7 +532,7 @@ def test_nobody_opens_what_a_backup_is_about_to_replace(
 
     with Store(path) as store:
         commit(store, 1)
-        monkeypatch.setattr(store_module, "_sync", sync)
+        monkeypatch.setattr(database_module, "sync", sync)
         store.backup(target)
         monkeypatch.undo()
         assert refused[0] == "copy.db.partial"
@@ -596,7 +620,7 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
         with Store(path) as first:
             Path(f"{path}-lock").unlink()
             with Store(path) as second:
-                second._open().execute("PRAGMA busy_timeout = 0")
+                second._connected().execute("PRAGMA busy_timeout = 0")
                 said: list[str] = []
 
                 def save(second: Store = second, said: list[str] = said) -> None:
@@ -605,7 +629,7 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
                     except StoreError as error:
                         said.append(str(error))
 
-                database = first._open()
+                database = first._connected()
                 meddler = Meddler(database, at, save)
                 first._database = meddler  # type: ignore[assignment]
                 commit(first, 2)
@@ -693,7 +717,7 @@ def test_a_store_stays_in_its_process(path: Path) -> None:
 def test_a_fork_cannot_use_it(path: Path) -> None:
     code = f"""
 import os
-from streamcal.store import Store, StoreError
+from streamcal.durable import Store, StoreError
 store = Store({str(path)!r})
 store.save({{}}, 1)
 child = os.fork()
@@ -746,11 +770,12 @@ def test_files_that_are_no_stores(path: Path, tmp_path: Path) -> None:
     assert foreign.read_bytes() == before
 
 
-def test_a_newer_version_is_refused(path: Path) -> None:
+@pytest.mark.parametrize(("version", "age"), [(1, "an older"), (3, "a newer")])
+def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
     filled(path, 1)
     with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA user_version = 2")
-    with pytest.raises(StoreError, match="of version 1 or older, got version 2"):
+        database.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(StoreError, match=f"of version 2, got version {version}: {age} streamcal"):
         Store(path)
 
 
@@ -767,21 +792,21 @@ def rewrite(path: Path, statement: str, *values: Any) -> None:
         "UPDATE head SET digest = 3",
         "DELETE FROM head",
         "DROP TABLE head",
-        "UPDATE directory SET digest = 4000000000000",
-        "UPDATE directory SET digest = NULL",
-        "UPDATE directory SET place = 'x'",
-        "UPDATE directory SET key = x'80' WHERE key = 'last'",
-        "UPDATE directory SET key = CAST(x'80' AS TEXT) WHERE key = 'last'",
-        "DELETE FROM directory WHERE key = 'last'",
-        "INSERT INTO directory VALUES ('new', x'00', 1)",
-        "DROP TABLE directory",
     ],
 )
-def test_what_hands_do_to_head_and_directory(path: Path, statement: str) -> None:
+def test_what_hands_do_to_the_head(path: Path, statement: str) -> None:
     filled(path, 5)
     rewrite(path, statement)
     with pytest.raises(StoreError):
         Store(path)
+
+
+def assert_refused(store: Store, *uses: Callable[[], Any]) -> None:
+    """Whatever reads all keys refuses the store, and so does each of the uses."""
+    for use in (*uses, store.check, store.load):
+        with pytest.raises(StoreError, match=f"{store.path} (is damaged|can't be read)") as caught:
+            use()
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -790,19 +815,66 @@ def test_what_hands_do_to_head_and_directory(path: Path, statement: str) -> None
         "UPDATE states SET data = ?",
         "UPDATE states SET data = 3",
         "UPDATE states SET data = NULL",
-        "DELETE FROM states",
-        "UPDATE directory SET place = place + 1000",
+        "UPDATE states SET digest = 4000000000000",
+        "UPDATE states SET digest = NULL",
+        "UPDATE states SET n_saves = 6",
+        "UPDATE states SET n_saves = 'x'",
+        "UPDATE states SET key = CASE key WHEN 'last' THEN '5' WHEN '5' THEN 'last' ELSE key END",
         "DROP TABLE states",
     ],
 )
 def test_what_hands_do_to_states(path: Path, statement: str) -> None:
+    """A row that is not what was saved is refused when it is read."""
     filled(path, 5)
     rewrite(path, statement, *[mark(4)] * statement.count("?"))
     with Store(path) as store:
-        with pytest.raises(StoreError):
-            store.get_bytes("last")
-        with pytest.raises(StoreError):
-            store.load()
+        assert_refused(store, lambda: store.get("last"), lambda: store.get_bytes("last"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM states",
+        "DELETE FROM states WHERE key = 'last'",
+        "INSERT INTO states VALUES (99, 'new', x'00', 1, x'00')",
+        "INSERT INTO states SELECT 99, key, x'00', n_saves, data FROM states WHERE key = 'last'",
+        "UPDATE states SET key = x'80' WHERE key = 'last'",
+        "UPDATE states SET key = CAST(x'80' AS TEXT) WHERE key = 'last'",
+    ],
+)
+def test_what_hands_add_and_remove(path: Path, statement: str) -> None:
+    """The summary in the head is of all rows: it is compared by whatever reads all keys."""
+    filled(path, 5)
+    rewrite(path, statement)
+    with Store(path) as store:
+        assert_refused(store, store.keys, store.sizes)
+
+
+def test_an_older_row_is_not_of_the_last_save(path: Path) -> None:
+    """It fits its own digest; it is the summary that it does not fit."""
+    filled(path, 4)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        query = "SELECT digest, n_saves, data FROM states WHERE key = 'last'"
+        (older,) = database.execute(query).fetchall()
+    filled(path, 5, start=5)
+    with Store(path) as store:
+        store.check()
+    rewrite(path, "UPDATE states SET digest = ?, n_saves = ?, data = ? WHERE key = 'last'", *older)
+    with Store(path) as store:
+        assert_refused(store, store.keys, store.sizes)
+
+
+def test_an_index_that_does_not_fit_its_table(path: Path) -> None:
+    filled(path, 5)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        query = "UPDATE sqlite_master SET sql = replace(sql, 'key, digest', 'digest, key')"
+        database.execute(f"{query} WHERE name = 'directory'")
+    with (
+        Store(path) as store,
+        pytest.raises(StoreError, match=r"is damaged: .* missing from index"),
+    ):
+        store.check()
 
 
 # Disks that fail ---------------------------------------------------------------------------------
@@ -811,7 +883,7 @@ def test_what_hands_do_to_states(path: Path, statement: str) -> None:
 def test_a_full_disk(path: Path) -> None:
     with Store(path) as store:
         commit(store, 1)
-        database = store._open()
+        database = store._connected()
         (n_pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {n_pages + 1}")
         with pytest.raises(StoreError, match="can't be written: database or disk is full"):
@@ -834,7 +906,7 @@ def test_a_folder_that_is_read_only(path: Path, monkeypatch: pytest.MonkeyPatch)
         def refuse(*args: Any) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")
 
-        monkeypatch.setattr(store_module, "_take_lock", refuse)
+        monkeypatch.setattr(store_module, "take_lock", refuse)
         message = "can't be opened: Permission denied"
     with pytest.raises(StoreError, match=message):
         Store(path)
@@ -852,14 +924,14 @@ def test_a_reader_in_a_folder_that_is_read_only(
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)
     path.parent.chmod(0o700)
-    original = store_module._connect
+    original = store_module.connect
 
-    def refuse(path: Path, read_only: bool, still: bool = False) -> sqlite3.Connection:
-        if read_only and not still and not path.with_name(path.name + "-wal").exists():
+    def refuse(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
+        if read_only and not immutable and not path.with_name(path.name + "-wal").exists():
             raise sqlite3.OperationalError("attempt to write a readonly database")
-        return original(path, read_only, still)
+        return original(path, read_only, immutable)
 
-    monkeypatch.setattr(store_module, "_connect", refuse)  # root may write anywhere
+    monkeypatch.setattr(store_module, "connect", refuse)  # root may write anywhere
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)
         with Store(path) as writer:
@@ -957,7 +1029,7 @@ def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> 
 SAVE = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from streamcal.store import Store
+from streamcal.durable.store import Store
 from tests.test_store import commit
 with Store(sys.argv[1]) as store:
     n = store.offset
@@ -1023,10 +1095,10 @@ def test_damage_is_refused_or_does_no_harm(path: Path, tmp_path: Path, log: str)
         for n in range(1, n_last + 1):
             commit(store, n)
             if n == 5 and log != "none":
-                store._open().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                store._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if log != "after":
             mode = "TRUNCATE" if log == "none" else "PASSIVE"
-            store._open().execute(f"PRAGMA wal_checkpoint({mode})")
+            store._connected().execute(f"PRAGMA wal_checkpoint({mode})")
         parts = {rest: Path(f"{path}{rest}").read_bytes() for rest in ("", "-wal")}
     broken = tmp_path / "broken.db"
     held_at, refused = [], []
@@ -1039,6 +1111,9 @@ def test_damage_is_refused_or_does_no_harm(path: Path, tmp_path: Path, log: str)
                 Path(f"{broken}{rest}").write_bytes(damage(data, rng) if rest == hit else data)
         try:
             with Store(broken, read_only=bool(rng.random() < 0.5)) as store:
+                for key in (*map(str, range(10)), "last"):  # each is checked without the others
+                    with contextlib.suppress(StoreError, KeyError):
+                        assert read_mark(store.get_bytes(key)) == expected(store.offset).get(key)
                 assert_holds(store, store.offset)
                 held_at.append(store.offset)
         except StoreError as error:

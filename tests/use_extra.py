@@ -16,18 +16,18 @@ SCORES = [(0.2, 0), (0.9, 1), (0.6, 1), (0.7, 0), (0.4, 0), (0.8, 1)] * 20
 def nothing() -> None:
     """Calibrate, serve, keep; and be told what pictures, tables and the command line want."""
     import streamcal
-    from streamcal import decision, engine, metrics, ordinal, store, voting  # noqa: F401
+    from streamcal import decision, durable, metrics, ordinal, voting  # noqa: F401
 
     for name in streamcal.__all__:
         getattr(streamcal, name)
     calibrator = streamcal.HedgedCalibrator()
     calibrator.learn_many(*zip(*SCORES, strict=True))
     assert calibrator.predict_one(0.2) < 0.3 < 0.7 < calibrator.predict_one(0.9)
-    with store.Store("states.db") as kept:
+    with durable.Store("states.db") as kept:
         kept.save({"one": calibrator}, 120)
-    events = [engine.Event(score, y, key="a") for score, y in SCORES]
-    with store.Store("run.db") as kept:
-        engine.run(events, streamcal.IsotonicCalibrator(), lambda offset, values: None, kept)
+    events = [durable.Event(score, y, key="a") for score, y in SCORES]
+    with durable.Store("run.db") as kept:
+        durable.run(events, streamcal.IsotonicCalibrator(), lambda offset, values: None, kept)
         assert kept.offset == len(events)
     curve = streamcal.plot.ReliabilityCurve.from_predictions(
         [y == 1 for _, y in SCORES], [score for score, _ in SCORES]

@@ -19,8 +19,8 @@ class Keyed:
 
     def setup(self, max_keys: int | None) -> None:
         from streamcal import IsotonicCalibrator, KeyedCalibrator
-        from streamcal.keyed import name_of
-        from streamcal.store import Store
+        from streamcal.durable.keys import name_of
+        from streamcal.durable.store import Store
 
         self.folder = tempfile.TemporaryDirectory()
         self.store = Store(Path(self.folder.name, "run.db"))

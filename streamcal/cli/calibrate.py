@@ -223,7 +223,7 @@ def _open_checkpoint(
 ) -> "Checkpoint | NoCheckpoint":
     """Return where the run is, and bring the totals there."""
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.store import StoreError
+    from streamcal.durable.errors import StoreError
 
     if state is None:
         return NoCheckpoint(output)
@@ -251,7 +251,7 @@ class _Calibration:
         sample: UniformSample | None,
         checkpoint: "Checkpoint | NoCheckpoint",
     ) -> None:
-        from streamcal.keyed import KeyedCalibrator
+        from streamcal.durable.keyed import KeyedCalibrator
 
         read = [
             score_column(columns.score),

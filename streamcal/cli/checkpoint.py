@@ -27,10 +27,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.cli.console import Stopped
 from streamcal.cli.resumable_output import ResumableOutput, check_free
-from streamcal.engine import Pace
-from streamcal.keyed import KeyedCalibrator
-from streamcal.store import Stopped, Store, StoreError
+from streamcal.durable.errors import StoreError
+from streamcal.durable.keyed import KeyedCalibrator
+from streamcal.durable.pace import Pace
+from streamcal.durable.store import Store
 from streamcal.tables import Output, is_standard
 
 
@@ -137,6 +139,7 @@ class Checkpoint:
         if "table" not in notes:
             raise StoreError(f"{path} is not of a run over a table")
         check_notes(self.store)
+        self.store.keys()  # or it raises: a state is missing, or is not of the last commit
         self._check_offset(notes)
         self._check_options(notes)
         same_table, same_out = (notes[name] == self._new_run[name] for name in ("table", "out"))

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from streamcal.tables import Output, Reader
 
 
+class Stopped(Exception):  # noqa: N818  (not an error)
+    """A signal has ended the run; everything up to ``row`` is committed."""
+
+    def __init__(self, signal_number: int, row: int) -> None:
+        super().__init__(f"stopped after row {row:,}; the same command goes on from there")
+        self.status = 128 + signal_number
+
+
 def say(line: str) -> None:
     """Print a line on standard error."""
     typer.echo(line, err=True)
@@ -54,7 +62,7 @@ def data_errors(
 
     The line also says where an incomplete output is, and how many rows it has.
     """
-    from streamcal.store import Stopped, StoreError
+    from streamcal.durable.errors import StoreError
     from streamcal.tables import TableError, is_standard
 
     name = "standard input" if is_standard(table) else str(table)

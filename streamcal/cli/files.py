@@ -44,7 +44,7 @@ def check_distinct(
     The output may replace the table itself, unless there is a state: such a run may have to read
     the table again.
     """
-    from streamcal.store import files_of_store
+    from streamcal.durable.files import files_of_store
     from streamcal.tables import is_standard
 
     files: dict[str, list[Path]] = {}

@@ -75,7 +75,7 @@ def open_subject(
     on_error: OnError,
 ) -> "TableSubject | StoreSubject":
     """Return what a report is about; raise ``ValueError`` if an option is missing."""
-    from streamcal.store import is_store
+    from streamcal.durable.files import is_store
     from streamcal.tables import format_of
 
     check_exists(source)
@@ -131,7 +131,8 @@ class StoreSubject:
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
-        from streamcal.store import Store, files_of_store
+        from streamcal.durable.files import files_of_store
+        from streamcal.durable.store import Store
 
         with Store(self.path, read_only=True) as store:
             notes = store.notes
@@ -146,9 +147,9 @@ class StoreSubject:
     def report(self) -> "Report":
         """Compute the report."""
         from streamcal.cli.checkpoint import check_notes
+        from streamcal.durable.store import Store
         from streamcal.report.content import Report
         from streamcal.report.sections import of_store
-        from streamcal.store import Store
 
         with Store(self.path, read_only=True) as store:
             sections, notes = of_store(store), store.notes

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Self
 
-from streamcal.store import Store, StoreError
+from streamcal.durable import Store, StoreError
 from streamcal.tables import Output, sync_folder
 
 _BLOCK_BYTES = 1 << 20

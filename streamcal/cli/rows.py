@@ -20,7 +20,7 @@ from streamcal._validation import LARGEST, SMALLEST
 from streamcal.cli.options import OnError
 
 if TYPE_CHECKING:
-    from streamcal.keyed import Groups
+    from streamcal.durable.keys import Groups
     from streamcal.losses import MeanLoss
     from streamcal.tables import Chunk, Fault, Reader
 

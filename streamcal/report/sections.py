@@ -19,11 +19,11 @@ from streamcal._state import decode, restore
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.staircase import isotonic_fit
-from streamcal.keyed import PREFIX, key_of
+from streamcal.durable.keys import PREFIX, key_of
+from streamcal.durable.store import Store
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
-from streamcal.store import Store
 from streamcal.wrappers import CalibratedClassifier
 
 MOST_STATES = 12

@@ -1,0 +1,45 @@
+"""Crash-safe streams: states and the stream's offset in one file, and one calibrator per key."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamcal.durable.engine import Source, run
+    from streamcal.durable.errors import StoreError
+    from streamcal.durable.keyed import KeyedCalibrator
+    from streamcal.durable.keys import key_of, name_of
+    from streamcal.durable.labels import Event, LabelJoin
+    from streamcal.durable.store import Saved, Store
+
+__all__ = [
+    "Event",
+    "KeyedCalibrator",
+    "LabelJoin",
+    "Saved",
+    "Source",
+    "Store",
+    "StoreError",
+    "key_of",
+    "name_of",
+    "run",
+]
+
+# Each name loads its module when it is first touched.
+_HOME = {
+    "Event": "labels",
+    "KeyedCalibrator": "keyed",
+    "LabelJoin": "labels",
+    "Saved": "store",
+    "Source": "engine",
+    "Store": "store",
+    "StoreError": "errors",
+    "key_of": "keys",
+    "name_of": "keys",
+    "run": "engine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'streamcal.durable' has no attribute {name!r}")
+    return getattr(import_module(f"streamcal.durable.{_HOME[name]}"), name)

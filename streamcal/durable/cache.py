@@ -1,0 +1,239 @@
+"""Where the calibrators of keys are: live in memory, compressed in memory, or in a store.
+
+A live calibrator is an object of arrays with room to grow. Compressed bytes take a third of its
+memory; a calibrator that is in the store alone takes none. The least recently used calibrators
+leave first.
+
+What a batch has taught must not reach the store before the batch's offset does: a restart would
+teach it twice. So an evicted calibrator with unsaved changes stays in memory, compressed, until
+all unsaved states and the offset are written in one transaction.
+
+Others may save to the same store: another cache, `run`, a user's own `Store.save`. So the cache
+keeps, for each calibrator in memory, the digest of the stored state that it continues. When the
+store has another state by now, the calibrator is read again; if it has unsaved changes, which would
+overwrite what the others have saved, every call is refused until `revert`.
+"""
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from streamcal._state import pack
+from streamcal.calibration.base import Calibrator
+from streamcal.durable.database import digest_of
+from streamcal.durable.errors import StoreError
+from streamcal.durable.keys import PREFIX, key_of, name_of, not_a_key
+from streamcal.durable.store import Store
+from streamcal.losses import Loss
+
+_LEVEL = 1  # of compression: more takes longer and gains little
+
+
+class CalibratorCache:
+    """Calibrators by key, of which a bounded number are live.
+
+    Parameters
+    ----------
+    fresh : Calibrator
+        A calibrator that has learned nothing; all have its parameters.
+    max_live : int or None
+        How many are live at most; None: all that are used.
+    store : Store or None
+        Where states are saved.
+
+    Attributes
+    ----------
+    live : dict
+        Calibrators by key, the least recently used one first.
+    parked : dict
+        Compressed bytes by key. With a store these are evicted calibrators with unsaved changes.
+    """
+
+    def __init__(self, fresh: Calibrator, max_live: int | None, store: Store | None) -> None:
+        self.fresh = fresh
+        self.max_live = max_live
+        self.store = store
+        self.live: OrderedDict[Hashable, Calibrator] = OrderedDict()
+        self.parked: dict[Hashable, bytes] = {}
+        self._parameters = _parameters_of(fresh)
+        self._unsaved: set[Hashable] = set()
+        self._base: dict[Hashable, bytes] = {}  # digests of the stored states that are continued
+        self._offered: dict[Hashable, bytes] = {}  # digests of the states that are being saved
+        self._version = -1  # of the store when `_base` was last compared with it
+        if store is not None:
+            self._version = store.version
+            name = store.first_key(PREFIX)
+            if name is not None:
+                self.restore(store.get_bytes(name))  # or it raises, before the first sample does
+
+    # Keys ----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        if self.store is None:
+            return len(self.live) + len(self.parked)
+        return len({*self._stored_names(), *map(name_of, self._unsaved)})
+
+    def __iter__(self) -> Iterator[Any]:
+        self._catch_up()
+        here = dict.fromkeys([*self.live, *self.parked])
+        yield from here
+        yield from (key for key in map(key_of, self._stored_names()) if key not in here)
+
+    def __contains__(self, key: Hashable) -> bool:
+        self._catch_up()
+        if key in self.live or key in self.parked:
+            return True
+        return self.store is not None and name_of(key) in self.store
+
+    def _stored_names(self) -> list[str]:
+        """Return the names of the calibrators in the store."""
+        names = [] if self.store is None else self.store.keys()
+        return [name for name in names if name.startswith(PREFIX)]
+
+    @property
+    def memory_usage(self) -> int:
+        """Bytes of memory that calibrators take; O(number of those in memory)."""
+        live = sum(calibrator._raw_memory_usage for calibrator in self.live.values())
+        return live + sum(map(len, self.parked.values()))
+
+    # Calibrators ---------------------------------------------------------------------------------
+
+    def find(self, key: Hashable) -> Calibrator | None:
+        """Return the calibrator of a key, live from now on; None if it has none."""
+        if self.store is not None and self.store.version != self._version:
+            self._catch_up()
+        try:
+            calibrator = self.live.get(key)
+        except TypeError:
+            raise not_a_key(key) from None
+        if calibrator is None:
+            calibrator = self._unpark(key) if key in self.parked else self._read(key)
+            if calibrator is not None:
+                self._keep(key, calibrator)
+        elif self.max_live is not None:
+            self.live.move_to_end(key)
+        return calibrator
+
+    def _unpark(self, key: Hashable) -> Calibrator:
+        calibrator = self.restore(zlib.decompress(self.parked[key]))
+        del self.parked[key]
+        return calibrator
+
+    def _read(self, key: Hashable) -> Calibrator | None:
+        """Return the calibrator that the store has; None if it has none."""
+        if self.store is None:
+            return None
+        name = name_of(key)
+        try:
+            data = self.store.get_bytes(name)
+        except KeyError:
+            return None
+        calibrator = self.restore(data)
+        self._base[key] = digest_of(name, data)
+        return calibrator
+
+    def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
+        """Make a calibrator live; if there are too many, evict the least recently used one."""
+        self.live[key] = calibrator
+        if self.max_live is None or len(self.live) <= self.max_live:
+            return
+        evicted, least_used = self.live.popitem(last=False)
+        if evicted in self._unsaved or self.store is None:
+            self.parked[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
+        else:
+            self._base.pop(evicted, None)
+
+    def changed(self, key: Hashable, calibrator: Calibrator) -> None:
+        """Take note that a calibrator, which may be a new one, has learned something."""
+        self._unsaved.add(key)
+        if key not in self.live:
+            self._keep(key, calibrator)
+
+    def changed_in_part(self, key: Hashable) -> None:
+        """Take note that a calibrator may have learned before it raised; no key is added."""
+        if key in self.live:
+            self._unsaved.add(key)
+
+    def restore(self, data: bytes) -> Calibrator:
+        """Return a calibrator from its bytes; those of other parameters are refused."""
+        loss = getattr(self.fresh, "loss", None)
+        given = {"loss": loss} if isinstance(loss, Loss) else {}  # it may be a user's own
+        calibrator = Calibrator.from_bytes(data, **given)
+        parameters = _parameters_of(calibrator)
+        if parameters != self._parameters:
+            raise ValueError(
+                f"`make` must give the parameters that the states have: {parameters},"
+                f" got {self._parameters}"
+            )
+        return calibrator
+
+    # Store ---------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Drop calibrators of which the store has other states by now.
+
+        Raises
+        ------
+        StoreError
+            If one of them has unsaved changes: saving them would overwrite what others have saved.
+        """
+        if self.store is None or self.store.version == self._version:
+            return
+        version, stale = self.store.version, []
+        for key in [*self.live, *self.parked]:
+            digest = self.store.digest(name_of(key))
+            if digest is not None and digest == self._offered.get(key):
+                self._base[key] = digest  # a save that was interrupted after its commit
+            elif digest != self._base.get(key):
+                stale.append(key)
+        for key in stale:
+            if key in self._unsaved:
+                raise StoreError(
+                    f"the state of {key!r} in {self.store.path} has changed since what was learned"
+                    " here began: `revert` forgets that and goes on from the store"
+                )
+        for key in stale:
+            self.live.pop(key, None)
+            self._base.pop(key, None)
+        self._version = version
+
+    def unsaved_states(self) -> dict[str, bytes]:
+        """Return the states that have changed since they were saved, by their names."""
+        self._catch_up()
+        states = {}
+        for key in self._unsaved:
+            live = self.live.get(key)
+            data = zlib.decompress(self.parked[key]) if live is None else live.to_bytes()
+            name = name_of(key)
+            states[name], self._offered[key] = data, digest_of(name, data)
+        return states
+
+    def saved(self) -> None:
+        """Take note that the store has all unsaved states: what is parked leaves memory."""
+        self._unsaved.clear()
+        if self.store is not None:
+            for key in self.parked:
+                self._offered.pop(key, None)
+                self._base.pop(key, None)
+            self.parked.clear()
+            self._base.update(self._offered)
+            if self.store.version == self._version + 1:  # that was this save, and no other
+                self._version += 1
+        self._offered.clear()
+
+    def revert(self) -> None:
+        """Drop all unsaved changes, and what the store has other states of by now."""
+        for key in self._unsaved:
+            self.live.pop(key, None)
+            self.parked.pop(key, None)
+            self._base.pop(key, None)
+        self._unsaved.clear()
+        self._offered.clear()
+        self._catch_up()
+
+
+def _parameters_of(calibrator: Calibrator) -> dict[str, Any]:
+    """Return class and parameters of a calibrator, to be compared and shown."""
+    packed = {name: pack(value) for name, value in calibrator._parameters().items()}
+    return {"class": type(calibrator).__name__, **packed}

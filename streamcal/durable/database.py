@@ -1,0 +1,187 @@
+"""The database of a store: its tables, its head, and how it is opened, made and replaced.
+
+head     one row: a JSON text and the digest of this text
+states   a row for each key: the digest of key and state, the save that wrote it, the state
+"""
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamcal._state import DIGEST, as_int, check
+from streamcal.durable.errors import StoreError
+from streamcal.durable.files import (
+    APPLICATION,
+    BESIDE,
+    PARTIAL,
+    beside,
+    check_free,
+    check_writable,
+    remove,
+    sync,
+)
+
+VERSION = 2
+# The index holds all that `Store.keys` reads, in a hundredth of the pages that states take.
+_SCHEMA = f"""
+BEGIN;
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB);
+CREATE TABLE states (place INTEGER PRIMARY KEY, key TEXT, digest BLOB, n_saves INT, data BLOB);
+CREATE UNIQUE INDEX directory ON states (key, digest);
+"""
+
+
+class Head(NamedTuple):
+    """What a store holds besides the states, and a summary of them that `Store.save` updates.
+
+    Attributes
+    ----------
+    offset : int
+        How many samples of the stream are learned.
+    notes : dict
+        What `Store.save` was given.
+    n_states : int
+        How many states there are.
+    n_saves : int
+        How many saves there have been. Each row has the number of the save that wrote it.
+    combined : int
+        The exclusive or of the digests of all rows.
+    digest : bytes
+        The digest of the text in the file.
+    """
+
+    offset: int = 0
+    notes: Any = {}  # noqa: RUF012  (it is never changed)
+    n_states: int = 0
+    n_saves: int = 0
+    combined: int = 0
+    digest: bytes = b""
+
+    @classmethod
+    def decode(cls, text: str, digest: bytes) -> "Head":
+        """Return the head from its row; ``ValueError`` and others if it is damaged."""
+        if hash_of(text.encode()) != digest:
+            raise ValueError("its head does not fit its digest")
+        fields = json.loads(text)
+        counts = [as_int(fields[name], name) for name in ("offset", "n_states", "n_saves")]
+        offset, n_states, n_saves = counts
+        notes, combined = dict(fields["notes"]), int(fields["combined"], 16)
+        return cls(offset, notes, n_states, n_saves, combined, digest)
+
+    def encode(self) -> tuple[str, bytes]:
+        """Return the row: the text, and its digest."""
+        fields = {**self._asdict(), "combined": f"{self.combined:x}"}
+        del fields["digest"]
+        text = json.dumps(fields)
+        return text, hash_of(text.encode())
+
+
+def hash_of(data: bytes) -> bytes:
+    """Return a digest of bytes."""
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()
+
+
+def digest_of(key: str, state: bytes) -> bytes:
+    """Return the digest of a row: of its key, and of the checksum at the end of its state."""
+    return hash_of(key.encode() + b"\0" + state[-DIGEST:])
+
+
+def check_row(head: Head, key: str, digest: bytes, n_saves: int, state: bytes) -> None:
+    """Raise unless a row holds this key, and a state that is not newer than the head."""
+    check(state)
+    if digest_of(key, state) != digest:
+        raise ValueError(f"the state of {key!r} does not fit its digest")
+    if n_saves > head.n_saves:
+        raise ValueError(f"the state of {key!r} is newer than the head")
+
+
+def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
+    """Open a store that exists; ``immutable`` if nobody writes to it, which is not checked."""
+    if not path.is_file():
+        raise StoreError(f"{path} can't be opened: there is no such file")
+    if not path.stat().st_size:
+        raise StoreError(f"{path} is empty: it is no store")
+    if not read_only:
+        check_writable(path)
+        if path.stat().st_nlink > 1:  # each name would have a lock and a log of its own
+            raise StoreError(
+                f"{path} has another name (a hard link): whoever writes to it under that one would"
+                " not be noticed"
+            )
+    mode = "ro" if read_only else "rw"
+    uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
+    database = sqlite3.connect(
+        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _check_kind(database, path)
+        if not read_only:
+            database.execute("PRAGMA journal_mode = WAL").fetchone()
+            database.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _check_kind(database: sqlite3.Connection, path: Path) -> None:
+    """Raise unless a database says that it is a store of this version."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise StoreError(f"{path} is no store of states")
+    if version != VERSION:
+        age = "a newer" if version > VERSION else "an older"
+        raise StoreError(
+            f"{path} must be of version {VERSION}, got version {version}: {age} streamcal wrote it"
+        )
+
+
+def create(path: Path) -> None:
+    """Make an empty store; its name appears when it is complete."""
+    with replacing(path) as database:
+        database.executescript(_SCHEMA)
+        database.execute("INSERT INTO head VALUES (0, ?, ?)", Head().encode())
+        database.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[sqlite3.Connection]:
+    """Fill a new database, which then replaces a file or takes a free name, synced to the disk.
+
+    The caller has the lock of the name, so nobody has the old file open for writing.
+    """
+    check_free(path)
+    partial = beside(path, PARTIAL)
+    remove(partial)
+    try:
+        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
+            yield database
+            # Set later, in place, this would leave a journal that a reader must not play back.
+            database.execute("PRAGMA journal_mode = WAL").fetchone()
+        sync(partial)
+        _remove_log(path)
+        partial.replace(path)
+        sync(path.parent)
+    except BaseException:
+        remove(partial)
+        raise
+
+
+def _remove_log(path: Path) -> None:
+    """Remove the log of a file that is to be replaced: SQLite would play it back into the new one.
+
+    What is in the log is copied to the old file first, and the names are synced before that goes.
+    """
+    if path.exists():
+        with contextlib.suppress(StoreError, sqlite3.Error, OSError):  # it may be anything
+            connect(path, read_only=False).close()
+    for ending in BESIDE:
+        beside(path, ending).unlink(missing_ok=True)
+    sync(path.parent)

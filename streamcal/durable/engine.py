@@ -1,0 +1,286 @@
+"""A crash-safe stream loop: read events, predict and learn, give the sink the values, commit.
+
+A *source* answers ``read(offset, n)`` with at most ``n`` events from ``offset`` on, and with the
+same ones whenever it is asked; a list does that. A *sink* is called with ``(offset, predictions)``.
+States and offset are committed together (`streamcal.durable.store`), after the sink has got the
+predictions. After a crash the loop starts again at the last commit. Nothing is learned twice or
+missed, and the sink gets again, under the same offsets, exactly what it got after that commit. A
+sink that can go back to a commit gets each prediction exactly once:
+
+    sink.commit()        -> a token, which is kept with the offset: the length of a file, say
+    sink.resume(token)   go back to where that was; None: to the start
+
+A commit writes what has changed, and waits for the disk. While commits have taken more than a
+quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
+repeats more than one batch.
+
+With a `LabelJoin` an event may be a score with an id, which is predicted and not learned, or a
+label with the same id: then the calibrator learns the score that was served. Weight and key are
+those of the score's event. Scores that wait for their labels are committed with everything else.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._validation import as_vector
+from streamcal.calibration.base import Calibrator
+from streamcal.durable.errors import StoreError
+from streamcal.durable.keyed import KeyedCalibrator, Vector
+from streamcal.durable.keys import Groups, name_of
+from streamcal.durable.labels import Event, LabelJoin, check_count
+from streamcal.durable.pace import Pace
+from streamcal.durable.store import Store
+
+_JOIN = "join"  # the name of the join among the states
+_SINK = "sink"  # the name of the sink's token among the notes
+
+
+class Source(Protocol):
+    """Where events come from; it can be read again from any offset."""
+
+    def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
+        """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
+
+
+Sink = Callable[[int, NDArray[np.float64]], Any]
+
+
+def run(
+    source: Source | Sequence[Event | tuple[Any, ...]],
+    calibrators: Calibrator | KeyedCalibrator,
+    sink: Sink,
+    store: Store,
+    *,
+    batch: int = 1_000,
+    join: LabelJoin | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Calibrate a stream from the offset in the store on, until the source has no more events.
+
+    Parameters
+    ----------
+    source : Source or sequence
+        Events (`Event`, or tuples that begin as it does), by offset.
+    calibrators : Calibrator or KeyedCalibrator
+        A `Calibrator` is the prototype of one calibrator per key and is not changed: it has the
+        parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
+        have been made with ``store``; its unsaved changes are dropped, since they do not belong to
+        the store's offset.
+    sink : callable
+        Called with ``(offset, predictions)``: the offset of a batch's first event, and an array of
+        shape ``(n_events,)`` with the calibrated value of each event, NaN for an event that is only
+        a label. A sink with ``commit`` and ``resume`` gets each value exactly once, see the module.
+    store : Store
+        The file of states and offset.
+    batch : int
+        How many events are taken at a time. The predictions do not depend on it.
+    join : LabelJoin, optional
+        For labels that come late; its state is replaced by that of the store.
+    stop : callable
+        Called between batches; when it returns True, the loop commits and returns.
+
+    Returns
+    -------
+    offset : int
+        How many events of the stream are learned.
+
+    Raises
+    ------
+    StoreError
+        If a commit fails, or if somebody else has changed the store's offset, or states of the same
+        keys, during the run; the store is as after the last commit.
+    ValueError, TypeError
+        If an argument or an event is out of range, or the store's states have other parameters;
+        what came before the event's batch is committed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from streamcal import IsotonicCalibrator
+    >>> events = [(0.2, 0), (0.9, 1), (0.6, 1), (0.7, 0), (0.65, 1)]
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Store(pathlib.Path(folder.name, "run.db")) as store:
+    ...     for part in (events[:3], events):  # a restart, with more events than before
+    ...         run(part, IsotonicCalibrator(), lambda at, p: print(at, p.round(2)), store)
+    0 [0.2  0.33 0.5 ]
+    3
+    3 [0.67 0.5 ]
+    5
+    >>> folder.cleanup()
+    """
+    check_count(batch, "batch")
+    read = _reader(source)
+    if not callable(sink):
+        raise TypeError(f"`sink` must be callable, got {sink!r}")
+    if not isinstance(store, Store):
+        raise TypeError(f"`store` must be a Store, got {store!r}")
+    if store.read_only:  # before a sink goes back to where it can't go on from
+        raise StoreError(f"{store.path} was opened to be read only")
+    if join is not None and not isinstance(join, LabelJoin):
+        raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
+    keyed = _as_keyed(calibrators, store)
+    _restore_join(join, store)
+    keyed.revert()
+
+    loop = _Loop(read, keyed, sink, store, join)
+    try:
+        while not stop() and loop.take_batch(batch):
+            if loop.pace.is_due():
+                loop.commit()
+    finally:
+        if loop.at_boundary and loop.offset != loop.committed:
+            loop.commit()
+    return loop.offset
+
+
+class _Loop:
+    """The state of a run: what is learned, and what of it is committed.
+
+    Attributes
+    ----------
+    offset : int
+        How many events are learned and given to the sink.
+    committed : int
+        The offset of the last commit.
+    at_boundary : bool
+        Whether no batch is half learned.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], Any],
+        keyed: KeyedCalibrator,
+        sink: Sink,
+        store: Store,
+        join: LabelJoin | None,
+    ) -> None:
+        self.read, self.keyed, self.sink, self.store, self.join = read, keyed, sink, store, join
+        self.exact: Any = sink if hasattr(sink, "commit") and hasattr(sink, "resume") else None
+        if self.exact is not None:
+            self.exact.resume(store.notes.get(_SINK))
+        self.offset = self.committed = store.offset
+        self.at_boundary = True
+        self.pace = Pace()
+
+    def take_batch(self, n: int) -> bool:
+        """Predict and learn up to ``n`` events; return whether there were any."""
+        events = _as_events(self.read(self.offset, n))
+        if not events:
+            return False
+        checked = _check(events, self.keyed, self.join)
+        self.at_boundary = False
+        if self.join is None:
+            values = self.keyed.predict_learn_groups(*checked)
+        else:
+            values = np.array([_learn_one(event, self.keyed, self.join) for event in events])
+        self.sink(self.offset, values)
+        self.offset += len(events)
+        self.at_boundary = True
+        return True
+
+    def commit(self) -> None:
+        """Save states and offset, with the sink's token; raise if somebody else has saved."""
+        with self.pace, self.store.locked():
+            if self.store.offset not in (self.committed, self.offset):
+                raise StoreError(
+                    f"{self.store.path} was at offset {self.committed} and is at"
+                    f" {self.store.offset}: somebody else has saved to it during the run"
+                )
+            notes = None
+            if self.exact is not None:
+                notes = {**self.store.notes, _SINK: self.exact.commit()}
+            states: dict[str, Any] = dict(self.keyed.states())
+            if self.join is not None:
+                states[_JOIN] = self.join
+            self.store.save(states, self.offset, notes=notes)
+            self.keyed.saved()
+            self.committed = self.offset
+
+
+def _as_keyed(calibrators: Any, store: Store) -> KeyedCalibrator:
+    """Return calibrators by key, on this store."""
+    if isinstance(calibrators, Calibrator):
+        return KeyedCalibrator(partial(copy.deepcopy, calibrators), store=store)
+    if not isinstance(calibrators, KeyedCalibrator):
+        raise TypeError(
+            f"`calibrators` must be a Calibrator or KeyedCalibrator, got {calibrators!r}"
+        )
+    if calibrators.store is not store:
+        raise ValueError("`calibrators` must have been made with this `store`")
+    return calibrators
+
+
+def _reader(source: Any) -> Callable[[int, int], Any]:
+    """Return the function that reads events from an offset on."""
+    if callable(getattr(source, "read", None)):
+        read: Callable[[int, int], Any] = source.read
+        return read
+    if not hasattr(source, "__getitem__"):
+        raise TypeError(
+            "`source` must have `read(offset, n)` or be a sequence, which can be read again from"
+            f" any offset, got {type(source).__name__}"
+        )
+    return lambda at, n: source[at : at + n]
+
+
+def _as_events(rows: Any) -> list[Event]:
+    """Return the rows that a source has read as events."""
+    events = []
+    for row in rows:
+        try:
+            events.append(Event(*row))
+        except TypeError:
+            raise TypeError(f"an event must be an Event or a tuple like it, got {row!r}") from None
+    return events
+
+
+def _restore_join(join: LabelJoin | None, store: Store) -> None:
+    """Give a join the state that the store has, or that of a new join."""
+    if join is None:
+        if _JOIN in store:
+            raise ValueError("`join` must be given: scores and labels wait in the store, got None")
+        return
+    stored = LabelJoin(join.horizon)
+    if _JOIN in store:
+        stored = LabelJoin.from_bytes(store.get_bytes(_JOIN))
+    if stored.horizon != join.horizon:
+        raise ValueError(
+            f"`join` must have the store's horizon, {stored.horizon}, got {join.horizon}"
+        )
+    vars(join).update(vars(stored))
+
+
+def _check(
+    events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
+) -> tuple[Groups, Vector, Vector, Vector]:
+    """Return what `KeyedCalibrator.check` returns; raise unless all events can be learned."""
+    scores, y, w, keys, ids, _ = zip(*events, strict=True)
+    if join is None:
+        return keyed.check(keys, scores, y, w)
+    served = ~np.isnan(as_vector(scores, "scores", finite=False))
+    labelled = ~np.isnan(as_vector(y, "y", finite=False))
+    for at, name in enumerate(ids):
+        name_of(name)  # or it raises
+        if not served[at] and not (labelled[at] and name is not None):
+            raise ValueError(
+                f"an event must have a score, or a label and an id, got {events[at]} at {at}"
+            )
+    # A label that comes alone is checked with a score that any calibrator takes.
+    return keyed.check(keys, np.where(served, scores, 0.5), y, w)
+
+
+def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
+    """Predict an event's score, if it has one, and learn the sample that it completes."""
+    value, ticket = math.nan, None  # a ticket that comes with a label is not used
+    if not math.isnan(event.score):
+        value, ticket = keyed.serve_one(event.key, float(event.score))
+    sample = join.add(event._replace(ticket=ticket))
+    if sample is not None:
+        keyed.learn_one(sample.key, sample.score, sample.y, sample.w, served=sample.ticket)
+    return value

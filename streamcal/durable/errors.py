@@ -1,0 +1,38 @@
+"""`StoreError`, and the errors of SQLite and the file system that become one."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class StoreError(ValueError):
+    """A store can't be opened, read or written; the message is one line, the file is unchanged."""
+
+
+@contextlib.contextmanager
+def faults(path: Path, action: str) -> Iterator[None]:
+    """Raise what the file system or SQLite reports as a `StoreError`: "can't be ``action``"."""
+    try:
+        yield
+    except UnicodeDecodeError as error:  # the damaged name was to be in SQLite's own message
+        raise StoreError(f"{path} is damaged or no store: {error}") from error
+    except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
+        if str(error).startswith("Could not decode to UTF-8"):  # the text itself would follow
+            raise StoreError(f"{path} is damaged: text that is no UTF-8") from error
+        name = getattr(error, "sqlite_errorname", "")
+        if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
+            raise StoreError(f"{path} is damaged or no store: {error}") from error
+        reason = getattr(error, "strerror", None) or str(error) or "not enough memory"
+        raise StoreError(f"{path} can't be {action}: {reason}") from error
+
+
+@contextlib.contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Raise a `StoreError` where the contents of a file fail a check."""
+    try:
+        yield
+    except (StoreError, sqlite3.Error, OSError, MemoryError, UnicodeDecodeError):
+        raise
+    except Exception as error:
+        raise StoreError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,178 @@
+"""The files of a store: their names, who made them, and the lock of the writer.
+
+SQLite keeps a log and its index beside a database. A store adds the file of its lock, and a
+partial file while a database is made. A file is replaced or removed only if it begins as a file of
+a store does.
+"""
+
+import errno
+import os
+import sqlite3
+import stat
+import sys
+from pathlib import Path
+
+from streamcal.durable.errors import StoreError
+
+APPLICATION = 0x5743414C  # "WCAL": the application id in the header of the database
+PARTIAL = ".partial"  # follows the name of a database until the database is complete
+BESIDE = ("-wal", "-shm", "-journal")  # the endings of what SQLite keeps beside a database
+
+_LOCK = "-lock"
+_SQLITE = b"SQLite format 3\0"  # the first bytes of a database
+_HEADER = 100  # the length of a database's header
+_BEGINNINGS = {  # the first bytes of the files beside it; the index has those of this machine
+    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    "-shm": ((3_007_000).to_bytes(4, sys.byteorder),),
+    "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
+}
+# What follows the name of a store in the names of its other files.
+_ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
+
+
+def beside(path: Path, ending: str) -> Path:
+    """Return the file in the same folder whose name has this ending added."""
+    return path.with_name(path.name + ending)
+
+
+def is_store(path: Path) -> bool:
+    """Return whether a file is an SQLite database, as a store is; never raises for one that isn't.
+
+    Examples
+    --------
+    >>> is_store(Path("pyproject.toml"))
+    False
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def files_of_store(path: Path) -> list[Path]:
+    """Return the names of all files that a store may use, whether they exist or not.
+
+    Examples
+    --------
+    >>> [file.name for file in files_of_store(Path("run.db"))][:3]
+    ['run.db', 'run.db-wal', 'run.db-shm']
+    """
+    bases = dict.fromkeys([path, Path(os.path.realpath(path))])  # SQLite follows links
+    return [beside(base, ending) for base in bases for ending in ("", *_ENDINGS)]
+
+
+def follow_link(path: Path) -> Path:
+    """Return the file that a link leads to, whether it exists or not; other paths as they are."""
+    if not path.is_symlink():
+        return path
+    try:
+        target = path.resolve()
+    except RuntimeError:  # a loop, before Python 3.13
+        target = path
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
+def check_writable(path: Path) -> None:
+    """Raise unless a file may be written: SQLite would open it read-only without an error."""
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def check_backup(target: Path, source: Path) -> None:
+    """Raise if a backup of ``source`` would replace a file of that or of another store."""
+    for ending in _ENDINGS:
+        other = beside(target, ending)
+        if other.exists() and other.samefile(source):
+            raise StoreError(f"{target} is in use: {source} bears the name of its {ending}")
+        store = target.with_name(target.name[: -len(ending)] or target.name)
+        if target.name.lower().endswith(ending) and is_store(store):
+            raise StoreError(f"{target} is in use: it is a file of the store {store}")
+
+
+def check_free(path: Path) -> None:
+    """Raise if making a database would remove a file that no store has left.
+
+    A log beside a missing database may belong to a database that somebody has moved.
+    """
+    partial = beside(path, PARTIAL)
+    foreign = [] if _is_left(partial, None) else [partial]
+    for ending, beginnings in _BEGINNINGS.items():
+        of_partial, of_store = beside(partial, ending), beside(path, ending)
+        foreign += [] if _is_left(of_partial, beginnings) else [of_partial]
+        if not is_store(path):
+            expected = beginnings if ending == "-shm" else ()
+            foreign += [] if _is_left(of_store, expected) else [of_store]
+    if foreign:
+        raise StoreError(
+            f"{path} can't be made: {foreign[0]} is there and may be somebody else's; move it away"
+        )
+
+
+def _is_left(path: Path, beginnings: tuple[bytes, ...] | None) -> bool:
+    """Return whether a file is missing, empty, or begins as one that a killed process left.
+
+    ``beginnings`` None stands for the database of a store. After a loss of power, bytes that were
+    not on the disk yet may be zero.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+    except FileNotFoundError:
+        return True
+    with open(path, "rb") as file:
+        head = file.read(_HEADER)
+    if beginnings is None:
+        if head.startswith(_SQLITE):
+            return int.from_bytes(head[68:72], "big") == APPLICATION
+        beginnings = (_SQLITE,)
+    return not any(head) or any(
+        all(got in (0, byte) for got, byte in zip(head, beginning, strict=False))
+        for beginning in beginnings
+    )
+
+
+def remove(path: Path) -> None:
+    """Remove a database and the files that SQLite keeps beside it."""
+    for ending in ("", *BESIDE):
+        beside(path, ending).unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows can't do that
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def identify(path: Path) -> list[tuple[int, int]] | None:
+    """Return which files a writer has open: device and inode; None if a name is missing.
+
+    The lock is not among them: `Store.save` notices another writer without it.
+    """
+    try:
+        found = [os.stat(beside(path, ending)) for ending in ("", "-wal", "-shm")]
+    except FileNotFoundError:
+        return None
+    return [(status.st_dev, status.st_ino) for status in found]
+
+
+def take_lock(path: Path) -> sqlite3.Connection:
+    """Return the lock of the one writer of a file; it is held until the connection is closed."""
+    name = beside(path, _LOCK)
+    lock = sqlite3.connect(name, timeout=0.0, isolation_level=None)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+        check_writable(name)  # a read-only file would be locked for readers only
+    except (PermissionError, sqlite3.OperationalError) as error:
+        lock.close()
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
+            raise StoreError(f"{path} is in use: another process or store writes to it") from None
+        raise
+    return lock

@@ -1,0 +1,286 @@
+"""One calibrator per key, for as many keys as there are."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import as_vector, as_weights, check_same_length, check_window
+from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.snapshot import Snapshot
+from streamcal.durable.cache import CalibratorCache
+from streamcal.durable.keys import Groups, group, name_of
+from streamcal.durable.store import Store
+
+Vector = NDArray[np.float64]
+
+
+class KeyedCalibrator:
+    """A calibrator for each key, made when the key is first taught.
+
+    Parameters
+    ----------
+    make : Calibrator or callable
+        The prototype, which is cloned for each key, or a function without arguments that makes a
+        calibrator.
+    max_keys : int or None
+        How many calibrators are live, that is, objects in memory; None: all. The least recently
+        used one is evicted: to compressed bytes in memory or, if a `save` has written it, to the
+        store alone.
+    store : Store or None
+        Where states are saved. A state of an earlier run is read when its key is first used; it
+        must have the parameters that ``make`` gives.
+
+    Attributes
+    ----------
+    n_live, n_parked : int
+        How many calibrators are objects in memory, and how many are compressed bytes in memory.
+
+    Raises
+    ------
+    TypeError
+        If ``make`` makes no calibrators; if they can't be written as bytes, with ``max_keys`` or a
+        store; if ``store`` is no store.
+    ValueError
+        If ``max_keys`` is not a positive int, or the states in the store have other parameters.
+
+    Notes
+    -----
+    Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
+    are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is no key.
+
+    Predicting changes nothing that is learned; it may evict a calibrator.
+
+    If others save to the store under the same keys, their states are read when a key is next used.
+    Samples of such a key that were learned here and not saved can't be added to them: all calls
+    raise `StoreError` until `revert` forgets these samples.
+
+    Examples
+    --------
+    >>> from streamcal import IsotonicCalibrator
+    >>> keyed = KeyedCalibrator(IsotonicCalibrator(window=200))
+    >>> keyed.learn_many(["a", "a", "b"], [0.3, 0.9, 0.9], [0, 1, 0])
+    >>> keyed.predict_one("a", 0.9), keyed.predict_one("b", 0.9), keyed.predict_one("c", 0.9)
+    (0.5, 0.3333, 0.9)
+    >>> len(keyed), list(keyed)
+    (2, ['a', 'b'])
+    """
+
+    def __init__(
+        self,
+        make: Calibrator | Callable[[], Calibrator],
+        *,
+        max_keys: int | None = None,
+        store: Store | None = None,
+    ) -> None:
+        check_window(max_keys, "max_keys")
+        if not callable(make) and not isinstance(make, Calibrator):
+            raise TypeError(f"`make` must be a Calibrator or make one, got {make!r}")
+        if store is not None and not isinstance(store, Store):
+            raise TypeError(f"`store` must be a Store or None, got {store!r}")
+        self.make = make
+        self.max_keys = max_keys
+        self.store = store
+        self._make = make.clone if isinstance(make, Calibrator) else make
+        self._fresh = self._make()
+        if not isinstance(self._fresh, Calibrator):
+            raise TypeError(
+                f"`make` must be a Calibrator or make one, got {type(self._fresh).__name__}"
+            )
+        if max_keys is not None or store is not None:
+            self._fresh.to_bytes()  # or it raises, before anything has been learned
+        self._cache = CalibratorCache(self._fresh, max_keys, store)
+
+    # Keys ----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of keys that have a calibrator; with a store all keys are read."""
+        return len(self._cache)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the keys, those of the store included."""
+        return iter(self._cache)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._cache
+
+    @property
+    def n_live(self) -> int:
+        """How many calibrators are objects in memory."""
+        return len(self._cache.live)
+
+    @property
+    def n_parked(self) -> int:
+        """How many calibrators are compressed bytes in memory."""
+        return len(self._cache.parked)
+
+    @property
+    def memory_usage(self) -> int:
+        """Bytes of memory that calibrators take, those in the store not counted; O(n_live)."""
+        return self._cache.memory_usage
+
+    # Samples -------------------------------------------------------------------------------------
+
+    def predict_one(self, key: Hashable, score: float) -> float:
+        """Return the calibrated value of a score; of a new key, that of a fresh calibrator."""
+        return self._find_or_fresh(key).predict_one(score)
+
+    def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
+        """Return `predict_one`, and the ticket that a `HedgedCalibrator` takes with the label."""
+        calibrator = self._find_or_fresh(key)
+        if isinstance(calibrator, HedgedCalibrator):
+            return calibrator.serve_one(score)
+        return calibrator.predict_one(score), None
+
+    def learn_one(
+        self,
+        key: Hashable,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: Ticket | None = None,
+    ) -> None:
+        """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As the calibrator's own; nothing is learned, and no key is added.
+        """
+        calibrator = self._find_or_make(key)
+        try:
+            if served is not None and isinstance(calibrator, HedgedCalibrator):
+                calibrator.learn_one(score, y, w, served=served)
+            else:
+                calibrator.learn_one(score, y, w)
+            self._cache.changed(key, calibrator)
+        except BaseException:
+            self._cache.changed_in_part(key)
+            raise
+
+    def learn_many(
+        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> None:
+        """Learn samples in the order given, those of each key in one call."""
+        self.predict_learn_many(keys, scores, y, w)
+
+    def predict_learn_many(
+        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in the order given, those of each key in one call.
+
+        Parameters
+        ----------
+        keys : sequence of shape (n_samples,)
+            The key of each sample.
+        scores, y, w : array_like of shape (n_samples,)
+            As for `Calibrator.predict_learn_many`; a sample whose label is NaN is only predicted.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is out of range or lengths differ; nothing is learned of any key.
+        """
+        groups, *samples = self.check(keys, scores, y, w)
+        return self.predict_learn_groups(groups, *samples)
+
+    def check(
+        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
+    ) -> tuple[Groups, Vector, Vector, Vector]:
+        """Return the positions of samples by key, and scores, labels and weights, or raise."""
+        vector = as_vector(scores, "scores")
+        labels = as_vector(y, "y", finite=False)
+        weights = as_weights(w, len(vector))
+        check_same_length(labels, len(vector), "y")
+        if len(keys) != len(vector):
+            raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
+        known = ~np.isnan(labels)
+        self._fresh._check_samples(vector[known], labels[known], weights[known])
+        self._fresh.predict_many(vector[~known])  # or it raises
+        groups = group(keys)
+        for key in groups:
+            name_of(key)  # or it raises
+        return groups, vector, labels, weights
+
+    def predict_learn_groups(
+        self,
+        groups: Groups,
+        scores: Vector,
+        y: Vector,
+        w: Vector,
+    ) -> Vector:
+        """Predict and learn samples as `check` returns them."""
+        values = np.empty(len(scores))
+        for key, at in groups.items():
+            calibrator = self._find_or_make(key)
+            try:
+                values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
+                if not np.isnan(y[at]).all():
+                    self._cache.changed(key, calibrator)
+            except BaseException:
+                self._cache.changed_in_part(key)
+                raise
+        return values
+
+    def snapshot(self, key: Hashable) -> Snapshot:
+        """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`."""
+        return self._find_or_fresh(key).snapshot()
+
+    def _find_or_fresh(self, key: Hashable) -> Calibrator:
+        """Return the calibrator of a key, or a fresh one that must not learn."""
+        calibrator = self._cache.find(key)
+        return self._fresh if calibrator is None else calibrator
+
+    def _find_or_make(self, key: Hashable) -> Calibrator:
+        """Return the calibrator of a key, or a new one for it."""
+        calibrator = self._cache.find(key)
+        if calibrator is None:
+            name_of(key)  # or it raises
+            return self._make()
+        return calibrator
+
+    # Store ---------------------------------------------------------------------------------------
+
+    def states(self) -> dict[str, bytes]:
+        """Return what has been learned since the last `save`: bytes by their name in the store.
+
+        Raises
+        ------
+        StoreError
+            If others have saved states of the same keys in the meantime.
+        """
+        return self._cache.unsaved_states()
+
+    def saved(self) -> None:
+        """Take note that all `states` are in the store: what is parked can leave memory."""
+        self._cache.saved()
+
+    def revert(self) -> None:
+        """Forget what has been learned since the last `save`; without a store, everything.
+
+        What the store has is read anew where it has changed.
+        """
+        self._cache.revert()
+
+    def save(self, offset: int | None = None) -> None:
+        """Write what has been learned and the offset to the store, in one transaction.
+
+        Raises
+        ------
+        StoreError
+            If it can't be written, or others have saved states of the same keys in the meantime;
+            nothing is lost, here or there.
+        ValueError
+            If there is no store.
+        """
+        if self.store is None:
+            raise ValueError("`store` must be given to save to, got None")
+        with self.store.locked():
+            self.store.save(self.states(), offset)
+            self.saved()
+
+    def __repr__(self) -> str:
+        return f"KeyedCalibrator({len(self)} keys, {self.n_live} live, {self.n_parked} parked)"

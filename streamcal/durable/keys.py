@@ -1,0 +1,79 @@
+"""Keys of calibrators: which values are keys, their names in a store, and samples by key."""
+
+import json
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from streamcal._state import as_name
+
+PREFIX = "key:"
+"""What the names of calibrators in a store begin with; the rest is the key as JSON."""
+
+Groups = dict[Any, Any]
+"""Positions of samples by key: arrays, or a slice."""
+
+
+def group(keys: Iterable[Hashable]) -> Groups:
+    """Return the distinct keys in the order they appear, each with the positions of its samples.
+
+    Examples
+    --------
+    >>> group(["b", "a", "b"])
+    {'b': array([0, 2]), 'a': array([1])}
+    """
+    places: dict[Any, list[int]] = {}
+    for at, key in enumerate(np.asarray(keys).tolist() if hasattr(keys, "dtype") else keys):
+        try:
+            places.setdefault(key, []).append(at)
+        except TypeError:
+            raise not_a_key(key) from None
+    return {key: np.array(at, np.intp) for key, at in places.items()}
+
+
+def name_of(key: Hashable) -> str:
+    """Return the name of a key in the store: the same for keys that are equal.
+
+    Raises
+    ------
+    TypeError
+        If it is no string, number, boolean, None, or tuple of these.
+    ValueError
+        If it is NaN.
+
+    Examples
+    --------
+    >>> name_of(("a", True, None)), name_of(("a", 1.0, None)), name_of("1")
+    ('key:["a", 1, null]', 'key:["a", 1, null]', 'key:"1"')
+    """
+    return PREFIX + json.dumps(_plain(key))
+
+
+def _plain(key: Any) -> Any:
+    """Return what JSON can hold of a key: tuples as lists, whole numbers as ints."""
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, tuple):
+        return [_plain(part) for part in key]
+    if isinstance(key, float) and key != key:
+        raise ValueError("`keys` must be equal to themselves, got nan")
+    if isinstance(key, bool) or (isinstance(key, float) and key.is_integer()):
+        return int(key)
+    if key is None or isinstance(key, str | int | float):
+        return key
+    raise not_a_key(key)
+
+
+def key_of(name: str) -> Any:
+    """Return the key of a name, or one that is equal to it."""
+    return as_name(_as_key(json.loads(name.removeprefix(PREFIX))), "keys", none=True)
+
+
+def _as_key(plain: Any) -> Any:
+    return tuple(map(_as_key, plain)) if isinstance(plain, list) else plain
+
+
+def not_a_key(key: Any) -> TypeError:
+    """Return the error for what is no key."""
+    return TypeError(f"`keys` must be strings, numbers, booleans, None or tuples, got {key!r}")

@@ -1,0 +1,235 @@
+"""Labels that come late: a score waits for its label under an id, or a label for its score."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_float,
+    as_int,
+    as_list,
+    as_name,
+    as_names,
+    pack,
+    require,
+    unpack,
+)
+from streamcal._validation import as_number, as_weight, check_window
+from streamcal.calibration.hedged import Ticket
+from streamcal.durable.keys import name_of
+
+
+class Event(NamedTuple):
+    """A sample of a stream, or one half of it.
+
+    Parameters
+    ----------
+    score : float
+        The score of the model; NaN in an event that is only a label.
+    y : float
+        The label; NaN if it is not known (yet).
+    w : float
+        The weight.
+    key : hashable
+        The key of the calibrator.
+    id : hashable
+        The name by which a late label finds its score: a string, number, boolean or tuple, as keys
+        are. None: no label will come.
+    ticket : Ticket, optional
+        What a `HedgedCalibrator` served for the score. `run` puts it here; it waits with the score.
+    """
+
+    score: float
+    y: float = math.nan
+    w: float = 1.0
+    key: Hashable = None
+    id: Hashable = None
+    ticket: Ticket | None = None
+
+
+class LabelJoin(Stateful):
+    """Joins scores that were served with labels that come later, or labels with later scores.
+
+    Parameters
+    ----------
+    horizon : int
+        How many events a score or a label waits before it is given up.
+
+    Attributes
+    ----------
+    n_waiting : int
+        How many scores and labels are waiting now.
+    n_joined : int
+        How many pairs were found.
+    n_expired : int
+        How many scores and labels were given up.
+    n_duplicates : int
+        How many events were dropped because the score or label of their id had come before.
+
+    Raises
+    ------
+    ValueError
+        If ``horizon`` is not a positive int.
+
+    Notes
+    -----
+    An id may be used again a horizon after its first event. An event that has both score and label
+    is complete; its id is not used.
+
+    Examples
+    --------
+    >>> join = LabelJoin(horizon=100)
+    >>> join.add(Event(0.7, id="a"))
+    >>> join.add(Event(float("nan"), y=1.0, id="a"))
+    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', ticket=None)
+    >>> join.n_waiting, join.n_joined
+    (0, 1)
+    """
+
+    def __init__(self, horizon: int = 100_000) -> None:
+        check_count(horizon, "horizon")
+        self.horizon = horizon
+        self.n_joined = self.n_expired = self.n_duplicates = 0
+        self._now = 0
+        # By id, in the order of arrival; None if both have come. In a plain dict, finding the
+        # oldest would get slower with each one removed.
+        self._seen: OrderedDict[Hashable, tuple[int, Event | None]] = OrderedDict()
+        self._n_done = 0
+
+    @property
+    def n_waiting(self) -> int:
+        """How many scores and labels wait."""
+        return len(self._seen) - self._n_done
+
+    def add(self, event: Event) -> Event | None:
+        """Take an event; return the complete sample if there is one now.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an event that would wait has a number, id, key or ticket that can't be kept; the join
+            is as before.
+        """
+        has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
+        if event.id is not None and has_score != has_label:
+            _check_half(event)
+        self._expire()
+        self._now += 1
+        if has_score and has_label:
+            return event
+        if event.id is None or not (has_score or has_label):
+            return None  # it can't be joined
+        if event.id not in self._seen:
+            self._seen[event.id] = self._now, event
+            return None
+        arrived, other = self._seen[event.id]
+        if other is None or math.isnan(other.score) != has_score:
+            self.n_duplicates += 1
+            return None
+        self._seen[event.id] = arrived, None  # kept, so that a second label is a duplicate
+        self._n_done += 1
+        self.n_joined += 1
+        return event._replace(y=other.y) if has_score else other._replace(y=event.y)
+
+    def _expire(self) -> None:
+        """Give up the events that have waited for a horizon."""
+        while self._seen:
+            first = next(iter(self._seen))
+            arrived, event = self._seen[first]
+            if arrived > self._now - self.horizon:
+                return
+            del self._seen[first]
+            if event is None:
+                self._n_done -= 1
+            else:
+                self.n_expired += 1
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        events = [event or Event(math.nan) for _, event in self._seen.values()]
+        numbers = [event[:3] for event in events]
+        fields = {
+            "now": self._now,
+            "counts": [self.n_joined, self.n_expired, self.n_duplicates],
+            "ids": [pack(name) for name in self._seen],
+            "keys": [pack(event.key) for event in events],
+            "tickets": [_pack_ticket(event.ticket) for event in events],
+        }
+        return fields, {
+            "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
+            "done": np.array([event is None for _, event in self._seen.values()], np.int64),
+            "numbers": np.array(numbers, np.float64).reshape(-1, 3),
+        }
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        arrived = array_of(arrays, "arrived", None, dtype=np.int64)
+        n = len(arrived)
+        done = array_of(arrays, "done", n, dtype=np.int64)
+        numbers = array_of(arrays, "numbers", n, 3, finite=False)
+        now = as_int(fields["now"], "now")
+        counts = [as_int(count, "counts") for count in as_list(fields["counts"], "counts", 3)]
+        require((np.diff(arrived, prepend=0) > 0).all(), "events must be in order")
+        require(not n or arrived[-1] <= now, "no event must come later than now")
+        require(((done == 0) | (done == 1)).all(), "an event must be waiting or done")
+        missing = np.isnan(numbers[done == 0])
+        either = (missing[:, 0] != missing[:, 1]) & ~missing[:, 2]
+        require(either.all(), "what waits must be a score or a label")
+        events = _unpack_events(fields, numbers)
+        self._now, self._n_done = now, int(done.sum())
+        self.n_joined, self.n_expired, self.n_duplicates = counts
+        for event, at, is_done in zip(events, arrived.tolist(), done.tolist(), strict=True):
+            self._seen[event.id] = at, None if is_done else event
+
+
+def check_count(n: Any, name: str) -> None:
+    """Raise ``ValueError`` unless ``n`` is a positive int."""
+    if n is None:
+        raise ValueError(f"`{name}` must be a positive int, got None")
+    check_window(n, name)
+
+
+def _check_half(event: Event) -> None:
+    """Raise unless bytes can hold an event that waits."""
+    as_number(event.score, "score")
+    as_number(event.y, "y")
+    as_weight(event.w)
+    name_of(event.id)
+    name_of(event.key)
+    if event.ticket is not None and not isinstance(event.ticket, Ticket):
+        raise TypeError(f"`ticket` must be a Ticket or None, got {event.ticket!r}")
+    try:
+        _unpack_ticket(_pack_ticket(event.ticket))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`ticket` must be what was served, got {event.ticket!r}: {error}"
+        ) from None
+
+
+def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
+    """Return events from numbers of shape ``(n_events, 3)``, and from ids, keys and tickets."""
+    n = len(numbers)
+    ids = as_names(fields["ids"], "ids", n)
+    packed = as_list(fields["keys"], "keys", n)
+    keys = [as_name(unpack(key), "keys", none=True) for key in packed]
+    tickets = [_unpack_ticket(ticket) for ticket in as_list(fields["tickets"], "tickets", n)]
+    columns = numbers.T.tolist()
+    return [Event(*event) for event in zip(*columns, keys, ids, tickets, strict=True)]
+
+
+def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
+    return None if ticket is None else [ticket.n_learned, *ticket.answers]
+
+
+def _unpack_ticket(packed: Any) -> Ticket | None:
+    if packed is None:
+        return None
+    n_learned, *answers = as_list(packed, "tickets")
+    shares = tuple(as_float(answer, "tickets", 0.0, 1.0) for answer in answers)
+    return Ticket(as_int(n_learned, "tickets"), shares)

@@ -1,0 +1,541 @@
+"""A file with the states of a stream's learners and the stream's offset, changed together.
+
+A store is an SQLite database in write-ahead mode with full synchronisation. `Store.save` writes the
+changed states *and* the offset of the stream in one transaction. After a crash at any instant, the
+file holds what the last finished `save` wrote, complete and nothing else. States are what
+`to_bytes` returns; nothing is unpickled.
+
+SQLite keeps the directory of keys and finds a state by its key: opening a store takes the same time
+and memory for any number of keys.
+
+SQLite detects only some disk damage and manual edits, so a store has digests of its own. The head
+(offset, notes, summary of the states) has one and is checked when it is read. Each row has one of
+its key and its state, and is checked when it is read: damage, a state under another key, and a
+state newer than the head are refused. A row that is missing, or is an older version of itself,
+fits its own digest; it is detected by the summary, which the calls that read all keys compare:
+`Store.check`, `Store.keys`, `Store.sizes` and `Store.load`.
+
+There is one writer: it holds an exclusive lock on a file beside the store until it closes the store
+or its process ends; the file of the lock stays. Any number of readers (``read_only=True``) may open
+the store meanwhile, in any process, and see the last `save`. The locks of the file system must
+work, which they don't on some network drives; so `save` also refuses if the file is not as this
+store left it. Through a link, the store and its lock are those of the link's target.
+"""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Self
+
+from streamcal._state import Stateful, check, restore
+from streamcal._validation import MOST_COUNT
+from streamcal.durable.database import Head, check_row, connect, create, digest_of, replacing
+from streamcal.durable.errors import StoreError, damage, faults
+from streamcal.durable.files import beside, check_backup, follow_link, identify, take_lock
+
+
+class Saved(NamedTuple):
+    """What a store holds: learners by key, and the offset of the stream."""
+
+    states: dict[str, Any]
+    offset: int
+
+
+class Store:
+    """A file of states by key, and the offset of the stream that they have learned.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it is made if it does not exist.
+    read_only : bool
+        Only read. Any number of readers may do so beside the one writer. Each read of a state or of
+        keys sees the last `save`; `offset`, `notes` and `len` are those of the last read or
+        `refresh`.
+
+    Attributes
+    ----------
+    path : Path
+    offset : int
+        How many samples of the stream are learned; 0 at first.
+    notes : dict
+        The small things that `save` was given with the states: JSON.
+    version : int
+        Grows with each `save`, and with each read or `refresh` that finds other states. While it is
+        the same, the states are the same.
+
+    Raises
+    ------
+    StoreError
+        If the head of the file is damaged; if the file is no store, of another version, in use by
+        another writer, or can't be read or made; if it is to be made and ``NAME.partial`` or
+        ``NAME-wal`` and its like are there and may be somebody else's; if it is to be written and
+        has a second name (a hard link), under which another writer would not be noticed.
+
+    Notes
+    -----
+    Opening reads the head alone: it does not depend on the number of keys. `check` reads
+    everything.
+
+    A reader in a folder that it may not write to sees what a writer that began after it has saved
+    only after `refresh` or `load`.
+
+    Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
+    and after a fork the child can't use it. Open the file again instead.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from streamcal import IsotonicCalibrator
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "run.db")
+    >>> calibrator = IsotonicCalibrator(window=1000)
+    >>> with Store(path) as store:
+    ...     calibrator.learn_many([0.2, 0.8, 0.6], [0, 1, 1])
+    ...     store.save({"all": calibrator}, offset=3)
+    >>> with Store(path) as store:
+    ...     states, offset = store.load()
+    >>> states["all"].predict_one(0.2), offset
+    (0.5, 3)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self.read_only = read_only
+        self._file = self.path  # or the target of a link
+        self._mutex = threading.RLock()
+        self._process = os.getpid()
+        self._head = Head()
+        self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
+        self._version = 0
+        self._immutable = False  # opened without expecting a writer
+        self._files: list[tuple[int, int]] | None = None  # that are written to
+        self._lock: sqlite3.Connection | None = None
+        self._database: sqlite3.Connection | None = None
+        try:
+            with faults(self.path, "opened"):
+                self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        """Take the lock, make the file if it is missing, and read its head."""
+        self._file = follow_link(self.path)
+        if not self._file.parent.is_dir():
+            raise StoreError(f"{self.path} can't be opened: there is no such folder")
+        if self._file.is_dir():
+            raise StoreError(f"{self.path} can't be opened: it is a folder")
+        if not self.read_only:
+            self._lock = take_lock(self._file)
+            if not self._file.exists():
+                create(self._file)
+        self._connect()
+        self.refresh()
+        self._files = identify(self._file)
+
+    def _connect(self) -> None:
+        """Open the database."""
+        try:
+            self._database, self._immutable = connect(self._file, self.read_only), False
+        except sqlite3.OperationalError:
+            # In a read-only folder a reader can't make the files of a log. If nobody else has made
+            # them, there is no writer, and the database itself holds everything.
+            if not self.read_only or beside(self._file, "-wal").exists():
+                raise
+            self._database, self._immutable = connect(self._file, True, immutable=True), True
+
+    def _reconnect(self) -> None:
+        """Open a database again that was opened without expecting a writer: one may have come."""
+        if self._immutable:
+            self._connected().close()
+            self._database, self._immutable = None, False
+            with faults(self.path, "opened"):
+                self._connect()
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return the open database."""
+        if self._process != os.getpid():
+            raise StoreError(f"{self.path} was opened by another process: open it again in this")
+        if self._database is None:
+            raise StoreError(f"{self.path} is closed")
+        return self._database
+
+    def close(self) -> None:
+        """Release the file and the lock; nothing needs to be saved by this."""
+        with self._mutex:
+            for connection in (self._database, self._lock):
+                if connection is not None and self._process == os.getpid():
+                    connection.close()
+            self._database = self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        n_states, offset = self._head.n_states, self._head.offset
+        return f"Store({str(self.path)!r}, n_states={n_states}, offset={offset})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} can't be pickled or copied: open the file again")
+
+    # The head ------------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """How many samples of the stream are learned; 0 at first."""
+        self._settle()
+        return self._head.offset
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """The small things that `save` was given with the states: JSON."""
+        self._settle()
+        notes: dict[str, Any] = self._head.notes
+        return notes
+
+    @property
+    def version(self) -> int:
+        """Grows with each `save`, and with each read or `refresh` that finds other states."""
+        self._settle()
+        return self._version
+
+    def __len__(self) -> int:
+        self._settle()
+        return self._head.n_states
+
+    def refresh(self) -> None:
+        """Read the head again: `offset`, `notes` and `len` become those of the last `save`.
+
+        In a writer this accepts what another writer has saved in spite of the lock.
+        """
+        with self._mutex:
+            self._reconnect()
+            with self._reading(accept=True):
+                pass
+
+    def _settle(self) -> None:
+        """Find out whether a `save` that was interrupted has been committed."""
+        if self._pending is not None:  # or another thread is saving, and `_reading` waits for it
+            with self._reading():
+                pass
+
+    @contextlib.contextmanager
+    def _reading(self, accept: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
+        """Give the database as it is at one moment, and the head of that moment.
+
+        A writer keeps its own head if the file has that of another writer, so that `save` refuses;
+        with ``accept`` it takes that over.
+        """
+        with self._mutex, faults(self.path, "read"), damage(self.path):
+            database = self._connected()
+            self._roll_back()  # an interrupted save may have been interrupted in this, too
+            try:
+                database.execute("BEGIN")
+                head = self._read_head(database)
+                if accept or self.read_only or head.digest == self._pending:
+                    self._version += head.combined != self._head.combined
+                    self._head = head
+                self._pending = None
+                yield database, head
+            finally:
+                self._roll_back()
+
+    def _read_head(self, database: sqlite3.Connection) -> Head:
+        """Return the head of the file, which is decoded only if it has changed."""
+        rows = database.execute("SELECT digest FROM head").fetchall()
+        if rows == [(self._head.digest,)]:
+            return self._head
+        ((text, digest),) = database.execute("SELECT text, digest FROM head").fetchall()
+        return Head.decode(text, digest)
+
+    def _roll_back(self) -> None:
+        """End the transaction, if there is one: SQLite ends it itself after some errors."""
+        if self._connected().in_transaction:
+            self._connected().execute("ROLLBACK")
+
+    # States --------------------------------------------------------------------------------------
+
+    def get(self, key: str, **given: Any) -> Any:
+        """Return the learner of a key, made anew.
+
+        Parameters
+        ----------
+        key : str
+            A key that `save` was given.
+        **given
+            What bytes do not hold: see `Calibrator.from_bytes`.
+
+        Raises
+        ------
+        KeyError
+            If there is no such key.
+        StoreError
+            If its state is damaged.
+        ValueError, TypeError
+            If it needs what bytes do not hold.
+        """
+        return restore(self.get_bytes(key), **given)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Return the bytes of a state, checked against their digest; raises as `get` does."""
+        with self._reading() as (database, head):
+            row = _find(database, key, "n_saves, data")
+            if row is not None:
+                check_row(head, key, *row)
+        if row is None:
+            raise KeyError(key)
+        return bytes(row[-1])
+
+    def digest(self, key: str) -> bytes | None:
+        """Return the digest of a key and its state, see `digest_of`; None if there is no such key.
+
+        The state is not read.
+        """
+        with self._reading() as (database, _):
+            row = _find(database, key, "place")
+        return None if row is None else row[0]
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.digest(key) is not None
+
+    def first_key(self, prefix: str) -> str | None:
+        """Return the first key that begins with a prefix; None if there is no such key."""
+        with self._reading() as (database, _):
+            query = "SELECT key FROM states WHERE key >= ? ORDER BY key LIMIT 1"
+            found: list[str] = [key for (key,) in database.execute(query, (prefix,))]
+        return found[0] if found and found[0].startswith(prefix) else None
+
+    def keys(self) -> list[str]:
+        """Return all keys, compared with the summary in the head."""
+        with self._reading() as (database, head):
+            return [key for key, _ in self._all_rows(database, head, "key, digest")]
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes each state takes, by key; the states are not read."""
+        with self._reading() as (database, head):
+            rows = self._all_rows(database, head, "key, digest, length(data)")
+            return {key: size for key, _, size in rows}
+
+    def load(self) -> Saved:
+        """Return all learners by key, and the offset.
+
+        Raises
+        ------
+        StoreError
+            If a state is damaged, or one is missing.
+        ValueError, TypeError
+            If one needs what bytes do not hold; see `get`.
+        """
+        with self._mutex:
+            self._reconnect()
+            with self._reading() as (database, head):
+                states = {key: data for key, _, _, data in self._checked_rows(database, head)}
+        return Saved({key: restore(states.pop(key)) for key in list(states)}, head.offset)
+
+    def check(self) -> None:
+        """Read the whole file; raise unless it holds all that was saved.
+
+        It takes the time of reading the file, and no memory that grows with it.
+
+        Raises
+        ------
+        StoreError
+            If anything is damaged, missing, or not of the last `save`.
+        """
+        with self._reading() as (database, head):
+            ((report,), *_) = database.execute("PRAGMA integrity_check(1)").fetchall()
+            if report != "ok":
+                raise StoreError(f"{self.path} is damaged: {report.splitlines()[-1]}")
+            for _ in self._checked_rows(database, head):
+                pass
+
+    def _checked_rows(self, database: sqlite3.Connection, head: Head) -> Iterator[Any]:
+        """Iterate over all rows, whose states are checked."""
+        for row in self._all_rows(database, head, "key, digest, n_saves, data"):
+            check_row(head, *row)
+            yield row
+
+    def _all_rows(self, database: sqlite3.Connection, head: Head, columns: str) -> Iterator[Any]:
+        """Iterate over all rows; raise at the end unless they are those of the head's summary."""
+        n_states = combined = 0
+        for row in database.execute(f"SELECT {columns} FROM states"):
+            if type(row[0]) is not str:
+                raise StoreError(f"{self.path} is damaged: a key is {row[0]!r}")
+            n_states += 1
+            combined ^= _as_number(row[1])
+            yield row
+        if (n_states, combined) != (head.n_states, head.combined):
+            raise StoreError(
+                f"{self.path} is damaged: its states are not those of the last save"
+                f" ({n_states} of {head.n_states})"
+            )
+
+    # Writing -------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        states: Mapping[str, Stateful | bytes],
+        offset: int | None = None,
+        *,
+        notes: Mapping[str, Any] | None = None,
+        forget: Iterable[str] = (),
+    ) -> None:
+        """Write states and offset in one transaction; when this returns they are on the disk.
+
+        Parameters
+        ----------
+        states : mapping of str to learner or bytes
+            Those that have changed; bytes are what ``to_bytes`` returned. Others stay.
+        offset : int, optional
+            How many samples of the stream they have learned. None: as before.
+        notes : mapping, optional
+            Small things that belong to the states, as JSON. None: as before.
+        forget : iterable of str
+            Keys to remove.
+
+        Raises
+        ------
+        StoreError
+            If it can't be written, or the store is read-only; if somebody else has written to the
+            file in spite of the lock (`refresh` accepts that); if somebody has moved, removed or
+            replaced it or a file beside it. The file is as before.
+        ValueError, TypeError
+            If an argument is none of these; the file is as before.
+        """
+        if self.read_only:
+            raise StoreError(f"{self.path} was opened to be read only")
+        if isinstance(forget, str):
+            raise TypeError(f"`forget` must be keys, not one, got {forget!r}")
+        with self._mutex:
+            self._settle()
+            head = self._head._replace(
+                offset=self._head.offset if offset is None else _as_offset(offset),
+                notes=self._head.notes if notes is None else dict(notes),
+                n_saves=self._head.n_saves + 1,
+            )
+            changed = {key: _as_bytes(key, state) for key, state in states.items()}
+            with faults(self.path, "written"), self._writing() as database:
+                head = self._write_rows(database, head, {**dict.fromkeys(forget), **changed})
+                text, digest = head.encode()
+                self._pending = digest
+                database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
+            # After an interrupt here, the next read finds the pending head in the file.
+            self._version += 1
+            self._head, self._pending = Head.decode(text, digest), None
+
+    def _write_rows(
+        self, database: sqlite3.Connection, head: Head, changes: Mapping[str, bytes | None]
+    ) -> Head:
+        """Write states by key, None to remove one; return the head with their summary."""
+        n_states, combined, rows = head.n_states, head.combined, []
+        with damage(self.path):
+            for key, data in changes.items():
+                old, place = _find(database, key, "place") or (b"", None)
+                digest = b"" if data is None else digest_of(key, data)
+                combined ^= _as_number(old) ^ _as_number(digest)
+                n_states += (data is not None) - (place is not None)
+                rows.append((place, key, digest, head.n_saves, data))  # no place: a new one
+        database.executemany(
+            "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)",
+            [row for row in rows if row[-1] is not None],
+        )
+        database.executemany(
+            "DELETE FROM states WHERE place = ?", [row[:1] for row in rows if row[-1] is None]
+        )
+        return head._replace(n_states=n_states, combined=combined)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Write all that is written inside, or nothing."""
+        database = self._connected()
+        try:
+            self._roll_back()  # a read may have been interrupted
+            database.execute("BEGIN IMMEDIATE")
+            if database.execute("SELECT digest FROM head").fetchall() != [(self._head.digest,)]:
+                raise StoreError(
+                    f"{self.path} can't be written: somebody else has written to it since it was"
+                    " read here"
+                )
+            yield database
+            if self._files is None or identify(self._file) != self._files:
+                # The file that is written to has no name any more.
+                raise StoreError(
+                    f"{self.path} can't be written: somebody else has moved, removed or replaced"
+                    " it or its log since it was opened"
+                )
+            database.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def locked(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context manager inside which other threads wait to read or save."""
+        return self._mutex
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy what was last saved to another file, while learning goes on.
+
+        The copy gets its name when it is complete; an older file of that name is replaced, or if
+        that is a link, its target. A `save` in another thread waits meanwhile; the backup of a
+        store that was opened to be read only makes nobody wait. A file for the lock is left beside
+        the copy, as beside every store.
+
+        Raises
+        ------
+        StoreError
+            If it can't be written, or the other file is a store in use or a file beside one, such
+            as its log; if files are in the way, as when a store is made.
+        """
+        with self._mutex, faults(self.path, f"copied to {path}"):
+            target = follow_link(Path(path))
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            check_backup(target, self._file)
+            with contextlib.closing(take_lock(target)), replacing(target) as copy:
+                self._connected().backup(copy)
+
+
+def _find(database: sqlite3.Connection, key: object, columns: str) -> Any:
+    """Return the digest and other columns of the row of a key; None if there is none."""
+    if not isinstance(key, str):  # SQLite would find "3" for 3
+        return None
+    query = f"SELECT digest, {columns} FROM states WHERE key = ?"
+    try:
+        rows = database.execute(query, (key,)).fetchall()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return None
+    if len(rows) > 1 or not all(isinstance(row[0], bytes) for row in rows):
+        raise ValueError(f"the row of {key!r} has no digest, or there are two")
+    return rows[0] if rows else None
+
+
+def _as_number(digest: bytes) -> int:
+    return int.from_bytes(digest, "little")
+
+
+def _as_bytes(key: Any, state: Any) -> bytes:
+    """Return what is to be kept under a key, or raise."""
+    if not isinstance(key, str):
+        raise TypeError(f"`states` must have str for keys, got {key!r}")
+    key.encode()  # or it raises
+    if isinstance(state, Stateful):
+        return state.to_bytes()
+    check(state)
+    return bytes(state)
+
+
+def _as_offset(offset: Any) -> int:
+    if isinstance(offset, bool) or not hasattr(offset, "__index__") or offset < 0:
+        raise ValueError(f"`offset` must be a non-negative int, got {offset!r}")
+    if offset > MOST_COUNT:  # `refresh` would take it for damage
+        raise ValueError(f"`offset` must be at most 2**53, got {offset!r}")
+    return int(offset)
