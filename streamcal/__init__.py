@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamcal import decision, engine, losses, metrics, ordinal, plot, store, voting
     from streamcal.calibration import (
         AnytimeCalibrator,
-        AnytimeStaircase,
         BetaCalibrator,
         Calibrator,
         HedgedCalibrator,
@@ -26,17 +25,20 @@ if TYPE_CHECKING:
         IdentityCalibrator,
         IsotonicCalibrator,
         JointCalibrator,
-        PAVStack,
         PlattCalibrator,
-        Staircase,
         TemperatureCalibrator,
         TopLabelCalibrator,
+    )
+    from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.isotonic import (
+        AnytimeStaircase,
+        PAVStack,
+        Staircase,
         anytime_isotonic,
         anytime_isotonic_refinements,
         isotonic_fit,
         isotonic_fit_sharded,
     )
-    from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
     from streamcal.keyed import KeyedCalibrator
     from streamcal.ordinal import (
         StreamingThresholds,
@@ -91,8 +93,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
-    "AnytimeStaircase": "streamcal.calibration.anytime",
+    "AnytimeCalibrator": "streamcal.calibration.anytime",
+    "AnytimeStaircase": "streamcal.isotonic.anytime.staircase",
     "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers.classifier",
     "CalibratedRegressor": "streamcal.wrappers.regressor",
@@ -105,20 +107,20 @@ _HOME = {
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "JointCalibrator": "streamcal.calibration.joint",
     "KeyedCalibrator": "streamcal.keyed",
-    "PAVStack": "streamcal.calibration.stack",
+    "PAVStack": "streamcal.isotonic.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Served": "streamcal.wrappers.served",
-    "Staircase": "streamcal.calibration.staircase",
+    "Staircase": "streamcal.isotonic.staircase",
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
     "VoteClassifier": "streamcal.voting.classifier",
-    "anytime_isotonic": "streamcal.calibration.anytime",
-    "anytime_isotonic_refinements": "streamcal.calibration.anytime",
-    "isotonic_fit": "streamcal.calibration.staircase",
-    "isotonic_fit_sharded": "streamcal.calibration.sharded",
+    "anytime_isotonic": "streamcal.isotonic.anytime.fit",
+    "anytime_isotonic_refinements": "streamcal.isotonic.anytime.fit",
+    "isotonic_fit": "streamcal.isotonic.staircase",
+    "isotonic_fit_sharded": "streamcal.isotonic.sharded",
     "maximize": "streamcal.decision.maximize",
     "optimal_thresholds": "streamcal.ordinal.thresholds",
 }

@@ -48,12 +48,12 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful
-from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
-from streamcal.calibration.convex_stack import ConvexPAVStack
+from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, metrics
 from streamcal.engine import Event, LabelJoin
+from streamcal.isotonic.convex_stack import ConvexPAVStack
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._ranks import RankLearner
 from tests.invariants import Structure

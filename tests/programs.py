@@ -570,7 +570,7 @@ def _add_joint() -> None:
 
 def _add_stacks() -> None:
     from streamcal import PAVStack
-    from streamcal.calibration.convex_stack import ConvexPAVStack
+    from streamcal.isotonic.convex_stack import ConvexPAVStack
 
     def loss_of(stack: Any) -> Any:
         return getattr(stack, "_convex", None) or stack._loss

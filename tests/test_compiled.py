@@ -19,13 +19,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from streamcal.calibration.beta import BetaCalibrator
-from streamcal.calibration.blocks import blocks_of, fit_blocks
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.histogram import HistogramCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
-from streamcal.calibration.stack import PAVStack
-from streamcal.calibration.staircase import Staircase, isotonic_fit
 from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.decision import (
     AM,
@@ -38,6 +35,9 @@ from streamcal.decision import (
     maximize,
     utility_curve,
 )
+from streamcal.isotonic.blocks import blocks_of, fit_blocks
+from streamcal.isotonic.stack import PAVStack
+from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.kernels import histogram, pav
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression

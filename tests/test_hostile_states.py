@@ -24,7 +24,7 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful, restore
-from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
+from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.engine import Event, LabelJoin
 from streamcal.kernels import score_index as index
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PRank

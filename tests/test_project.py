@@ -26,6 +26,7 @@ LAYERS = [
     {"losses"},
     {"kernels"},
     {"_json", "_state", "store"},
+    {"isotonic"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},
@@ -177,7 +178,17 @@ def test_public_names_resolve_and_are_documented(name):
 
 @pytest.mark.parametrize(
     "part",
-    ["losses", "metrics", "plot", "calibration", "ordinal", "decision", "voting", "spark"],
+    [
+        "losses",
+        "isotonic",
+        "calibration",
+        "ordinal",
+        "decision",
+        "voting",
+        "metrics",
+        "plot",
+        "spark",
+    ],
 )
 def test_public_names_of_parts_resolve_and_are_documented(part):
     module = __import__(f"streamcal.{part}", fromlist=["__all__"])

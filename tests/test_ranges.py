@@ -26,7 +26,7 @@ from streamcal import (
     losses,
     metrics,
 )
-from streamcal.calibration.convex_stack import ConvexPAVStack
+from streamcal.isotonic.convex_stack import ConvexPAVStack
 from tests import programs
 from tests.programs import Draw, rising, within
 

@@ -1,7 +1,7 @@
 """A window of the stream, and the best map of it for any convex loss, renewed every so often.
 
 Losses whose block minimiser is no mean have no sums that could be kept exact from sample to sample.
-So the window is solved anew (`streamcal.calibration.anytime`), starting from the map before, while
+So the window is solved anew (`streamcal.isotonic.anytime.fit`), starting from the map before, while
 that goes on serving. The solve runs between two samples, within a deadline if there is one, or in a
 process of its own, so that no sample ever waits.
 """
@@ -28,9 +28,10 @@ from streamcal._validation import (
     check_window,
 )
 from streamcal._worker import Worker
-from streamcal.calibration.anytime import AnytimeStaircase, anytime_isotonic, check_limits
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.staircase import INTERPOLATIONS
+from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
+from streamcal.isotonic.anytime.staircase import AnytimeStaircase
+from streamcal.isotonic.staircase import INTERPOLATIONS
 from streamcal.kernels import pav
 
 Floats = NDArray[np.float64]

@@ -28,11 +28,11 @@ from streamcal.calibration._slots import (
     check_tree,
     read_queue,
 )
-from streamcal.calibration._sums import check_sums
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.snapshot import Snapshot
-from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
+from streamcal.isotonic._sums import check_sums
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import pav
 from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression
 

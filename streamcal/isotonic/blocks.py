@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._validation import SMALLEST, check_choice
-from streamcal.calibration.staircase import (
+from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
     Staircase,

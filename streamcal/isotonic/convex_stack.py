@@ -31,8 +31,8 @@ from streamcal._validation import (
     check_choice,
     check_same_length,
 )
-from streamcal.calibration.stack import PAVStack, check_order, refuse_late, refuse_overflow
-from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase
+from streamcal.isotonic.stack import PAVStack, check_order, refuse_late, refuse_overflow
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase
 from streamcal.kernels.threshold_decomposition import greatest_quantiles
 from streamcal.losses._minimiser import Minimiser, find_minimiser
 

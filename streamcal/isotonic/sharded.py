@@ -5,7 +5,7 @@
 3. *Together.* The blocks of all ranges, few as they are, are pooled once more.
 
 Ranges may be solved alone because pooling adjacent violators may be done in any order
-(`streamcal.calibration.blocks`); equal scores fall into one range. Fitting the *shards* and putting
+(`streamcal.isotonic.blocks`); equal scores fall into one range. Fitting the *shards* and putting
 their maps together is another matter, and wrong: two samples that one block should hold may lie in
 two shards, and neither shard knows that they violate the order.
 
@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal import losses
 from streamcal._pool import Pool, check_pool, run_in, size_of
 from streamcal._validation import as_vector, as_weights, check_choice, check_window
-from streamcal.calibration.blocks import fit_blocks, pooled
-from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
+from streamcal.isotonic.blocks import fit_blocks, pooled
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
 
 Column: TypeAlias = "ArrayLike | os.PathLike[str]"
 Shard: TypeAlias = "Sequence[Column]"

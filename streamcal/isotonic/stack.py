@@ -23,8 +23,8 @@ from streamcal._validation import (
     as_weight,
     check_choice,
 )
-from streamcal.calibration._sums import check_sums
-from streamcal.calibration.staircase import (
+from streamcal.isotonic._sums import check_sums
+from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
     Staircase,
@@ -57,7 +57,7 @@ class PAVStack(Stateful):
 
     For a loss without a mean (`losses.Pinball`, `losses.Huber`, a function of one's own) all
     samples are kept, and a push that pools costs a pass over the samples of the block that results
-    for each step of a bisection (`streamcal.calibration.convex_stack`). There `push_many` is faster
+    for each step of a bisection (`streamcal.isotonic.convex_stack`). There `push_many` is faster
     by far.
 
     Examples
@@ -77,7 +77,7 @@ scores in any order
     def __new__(cls, loss: str | losses.Loss = "squared", **_: Any) -> "PAVStack":
         """Make the stack that the loss needs."""
         if cls is PAVStack and not isinstance(losses.get(loss), losses.MeanLoss):
-            from streamcal.calibration.convex_stack import ConvexPAVStack
+            from streamcal.isotonic.convex_stack import ConvexPAVStack
 
             return object.__new__(ConvexPAVStack)
         return object.__new__(cls)

@@ -85,7 +85,7 @@ class Staircase:
         check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
         check_choice(self.outside, "outside", OUTSIDE)
         for name in ("lower", "upper", "values", "weights", "centers"):
-            array = frozen(getattr(self, name))
+            array = as_read_only(getattr(self, name))
             object.__setattr__(self, name, array)
             if array.ndim != 1 or len(array) != len(self.lower) or not len(array):
                 raise ValueError(
@@ -286,11 +286,26 @@ def from_stack(
     return stairs
 
 
+def describe_blocks(
+    x: NDArray[np.float64], w: NDArray[np.float64], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], ...]:
+    """Return what a `Staircase` holds of blocks of sorted samples, values aside.
+
+    That is the least and the greatest score of each block, its weight, and its center.
+    """
+    lower, upper = x[starts], x[np.append(starts[1:], len(x)) - 1]
+    weights = np.add.reduceat(w, starts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        centers = np.add.reduceat(w * x, starts) / weights
+    centers = np.where(np.isfinite(centers), centers, 0.5 * lower + 0.5 * upper)
+    return lower, upper, weights, centers.clip(lower, upper)
+
+
 def _rebuild(kind: type[Staircase], values: dict[str, Any]) -> Staircase:
     return kind(**values)
 
 
-def frozen(values: ArrayLike) -> NDArray[np.float64]:
+def as_read_only(values: ArrayLike) -> NDArray[np.float64]:
     """Return a read-only vector, a copy where the one given could still be written to."""
     array = np.asarray(values, dtype=np.float64, order="C")
     if array.flags.writeable:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from streamcal._log_loss import RULE, log_losses
 from streamcal._state import decode, restore
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.corp import Decomposition, decompose
-from streamcal.calibration.staircase import isotonic_fit
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.keyed import PREFIX, key_of
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve

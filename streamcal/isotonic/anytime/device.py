@@ -10,7 +10,7 @@ Arrays are padded to powers of two, so that a window that grows is not compiled 
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,9 @@ from jax import lax
 from numpy.typing import NDArray
 
 from streamcal import losses
+from streamcal.isotonic.anytime.problem import Problem, derivative_error
 from streamcal.kernels.threshold_decomposition import midpoint
 from streamcal.losses._derivative import padded, pointwise
-
-if TYPE_CHECKING:
-    from streamcal.calibration.anytime import Problem
 
 Array = Any
 
@@ -31,7 +29,7 @@ Array = Any
 class Device:
     """The rounds of a problem on JAX's default device; guesses are not used."""
 
-    def __init__(self, problem: "Problem"):
+    def __init__(self, problem: Problem):
         self._problem = problem
         self._n = n = len(problem.y)
         pad = (0, padded(n) - n)
@@ -49,12 +47,12 @@ class Device:
         self._open = True
         self.advance(0)
 
-    def open(self) -> bool:
-        """Whether a round would do anything."""
+    def is_open(self) -> bool:
+        """Return whether a cell is open, so that a round would do something."""
         return self._open
 
     def advance(self, n_rounds: int) -> int:
-        """Run rounds, fewer if nothing is open any more; return how many."""
+        """Run rounds, fewer if no cell is open any more; return how many."""
         program = _program(self._problem.loss)
         with jax.enable_x64(True):
             self._low, self._high, done, n_open, bad = program(
@@ -74,13 +72,11 @@ class Device:
         return starts, low[starts], high[starts]
 
     def _not_a_number(self, begin: int) -> ValueError:
-        from streamcal.calibration.anytime import not_a_number
-
         problem = self._problem
         at = float(midpoint(float(self._low[begin]), float(self._high[begin])))
         z = at + (np.zeros(self._n) if problem.offset is None else problem.offset)
         slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
-        return not_a_number(problem.loss, slopes, z, problem.y, problem.w, begin)
+        return derivative_error(problem.loss, slopes, z, problem.y, problem.w, begin)
 
 
 @lru_cache(maxsize=64)
