@@ -60,7 +60,6 @@ _HOME = {
     "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers.classifier",
     "CalibratedRegressor": "streamcal.wrappers.regressor",
-    "ConvexPAVStack": "streamcal.isotonic.convex_stack",
     "CuSumRank": "streamcal.ordinal.cusum",
     "DecisionClassifier": "streamcal.decision.classifier",
     "EUMThreshold": "streamcal.decision.eum",

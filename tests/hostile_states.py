@@ -53,7 +53,6 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, metrics
 from streamcal.engine import Event, LabelJoin
-from streamcal.isotonic.convex_stack import ConvexPAVStack
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._ranks import RankLearner
 from tests.invariants import Structure
@@ -173,10 +172,6 @@ EXAMPLES: dict[str, list[Example]] = {
     "CalibratedRegressor": [
         Example(lambda: CalibratedRegressor(regressor()), ordinals, of_regressor)
     ],
-    "ConvexPAVStack": [
-        Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
-        Example(lambda: PAVStack("absolute", interpolation="centered"), pushed),
-    ],
     "CuSumRank": [
         Example(lambda: CuSumRank(averaging="uniform", window=40), rows),
         Example(lambda: CuSumRank(labels=(0, 1, 2, 3), margin=0.5, window=40), rows),
@@ -230,6 +225,8 @@ EXAMPLES: dict[str, list[Example]] = {
     "PAVStack": [
         Example(lambda: PAVStack("squared"), pushed),
         Example(lambda: PAVStack("log", interpolation="centered"), pushed),
+        Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
+        Example(lambda: PAVStack("absolute", interpolation="centered"), pushed),
     ],
     "PRank": [Example(lambda: PRank(averaging=20.0, window=40), rows)],
     "PlattCalibrator": [
@@ -677,7 +674,7 @@ def use_anytime(learner: AnytimeCalibrator) -> None:
 
 
 def use_stack(learner: PAVStack) -> None:
-    loss = learner._convex if isinstance(learner, ConvexPAVStack) else learner._loss
+    loss = learner._loss
     allowed(not len(learner), learner.staircase)
     last = max(learner.staircase().upper[-1], 0.0) if len(learner) else 0.0
     for i in range(6):

@@ -570,39 +570,31 @@ def _add_joint() -> None:
 
 def _add_stacks() -> None:
     from streamcal import PAVStack
-    from streamcal.isotonic.convex_stack import ConvexPAVStack
-
-    def loss_of(stack: Any) -> Any:
-        return getattr(stack, "_convex", None) or stack._loss
 
     def push(draw: Draw, stack: Any, held: list[Any]) -> None:
         last = max(_last_of(stack), -50.0)
         score = last + draw.pick([0.0, 0.0, 1.0, draw.random.random()])
-        stack.push(score, _label_of(draw, loss_of(stack)), draw.weight())
+        stack.push(score, _label_of(draw, stack._loss), draw.weight())
 
     def push_many(draw: Draw, stack: Any, held: list[Any]) -> None:
         steps = draw.batch(
             lambda: draw.pick([0.0, 1.0, draw.random.random()]), draw.pick([0, 1, 9])
         )
         x = max(_last_of(stack), -50.0) + np.cumsum(steps)
-        label = partial(_label_of, draw, loss_of(stack))
+        label = partial(_label_of, draw, stack._loss)
         y, w = (np.array(draw.batch(one, len(x)), np.float64) for one in (label, draw.weight))
         stack.push_many(x, y, w)
 
     def ask(stack: Any) -> Any:
         if "centered" not in repr(stack):
-            return ask_map(stack, loss_of(stack)), len(stack)
+            return ask_map(stack, stack._loss), len(stack)
         return len(stack)
 
-    for kind, losses, cost in ((PAVStack, mean_losses, 1.0), (ConvexPAVStack, convex_losses, 16.0)):
-        CASES[kind] = Case(
-            lambda draw, kind=kind, losses=losses: kind(
-                losses(draw), interpolation=draw.pick(["linear", "step", "centered"])
-            ),
-            [push, push, push, push_many],
-            ask,
-            cost=cost,
-        )
+    def stack(draw: Draw) -> Any:
+        loss = convex_losses(draw) if draw.chance(0.1) else mean_losses(draw)
+        return PAVStack(loss, interpolation=draw.pick(["linear", "step", "centered"]))
+
+    CASES[PAVStack] = Case(stack, [push, push, push, push_many], ask, cost=2.5)
 
 
 # Metrics ------------------------------------------------------------------------------------------
