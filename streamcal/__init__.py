@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PlattCalibrator,
         TemperatureCalibrator,
         TopLabelCalibrator,
+        VennAbersCalibrator,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
     from streamcal.isotonic import (
@@ -75,6 +76,7 @@ __all__ = [
     "ThresholdClassifier",
     "Thresholds",
     "TopLabelCalibrator",
+    "VennAbersCalibrator",
     "VoteClassifier",
     "anytime_isotonic",
     "anytime_isotonic_refinements",
@@ -116,6 +118,7 @@ _HOME = {
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
+    "VennAbersCalibrator": "streamcal.calibration.venn_abers",
     "VoteClassifier": "streamcal.voting.classifier",
     "anytime_isotonic": "streamcal.isotonic.anytime.fit",
     "anytime_isotonic_refinements": "streamcal.isotonic.anytime.fit",

@@ -89,6 +89,7 @@ _HOME = {
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
     "Tversky": "streamcal.decision.metrics",
+    "VennAbersCalibrator": "streamcal.calibration.venn_abers",
 }
 _KINDS: dict[str, "type[Stateful]"] = {}  # what has been imported, or derived by a user
 
@@ -170,7 +171,6 @@ class Stateful:
           half_life=None
           prior=1.
           interpolation="linear"
-          output="value"
           max_scores=1000000
         )
         """

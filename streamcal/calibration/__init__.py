@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.platt import PlattCalibrator
     from streamcal.calibration.temperature import TemperatureCalibrator
     from streamcal.calibration.top_label import TopLabelCalibrator
+    from streamcal.calibration.venn_abers import VennAbersCalibrator
 
 __all__ = [
     "AnytimeCalibrator",
@@ -31,6 +32,7 @@ __all__ = [
     "PlattCalibrator",
     "TemperatureCalibrator",
     "TopLabelCalibrator",
+    "VennAbersCalibrator",
 ]
 
 _HOME = {
@@ -45,6 +47,7 @@ _HOME = {
     "PlattCalibrator": "platt",
     "TemperatureCalibrator": "temperature",
     "TopLabelCalibrator": "top_label",
+    "VennAbersCalibrator": "venn_abers",
 }
 
 

@@ -7,9 +7,9 @@ them. Two facts keep the work small:
   value, which the sign of one sum of derivatives tells. How many blocks are pooled is found by
   galloping back; only then one value is searched for, between those of two known blocks.
 * Neighbours whose values do not increase have one value in the end (Barlow et al. 1972), so whole
-  runs of them may be pooled at once. `push_many` does so.
+  runs of them may be pooled at once: `add_many` does so.
 
-Costs are O(samples of the block) for each push that pools, times 64 steps of bisection at most.
+A push that pools costs O(samples of the block) for each of 64 steps of bisection at most.
 """
 
 import math
@@ -51,20 +51,20 @@ class ConvexBlocks:
         self._pooled = _Pooled()
         self._stairs: Staircase | None = None
 
-    def push(self, score: float, y: float, w: float) -> bool:
+    def add(self, score: float, y: float, w: float) -> bool:
         """Add a sample; return False, unchanged, if it is late or sums overflow.
 
         What it is pooled with is found when a greater score comes.
         """
-        return score >= self.last and self._add(np.array([[score], [y], [w]]))
+        return score >= self.last and self._add_in_order(np.array([[score], [y], [w]]))
 
-    def push_many(self, scores: Vector, y: Vector, w: Vector | None) -> bool:
+    def add_many(self, scores: Vector, y: Vector, w: Vector | None) -> bool:
         """Add samples in order; return False, unchanged, if one is late or sums overflow."""
         if not len(scores):
             return True
         in_order = pav.order_of(scores) != pav.UNSORTED and scores[0] >= self.last
         weights = np.ones(len(scores)) if w is None else w
-        return bool(in_order) and self._add(np.array([scores, y, weights]))
+        return bool(in_order) and self._add_in_order(np.array([scores, y, weights]))
 
     def predict(self, score: float, interpolation: str) -> float | None:
         """Return the value at a score, or None without any sample."""
@@ -117,7 +117,7 @@ class ConvexBlocks:
         self.weight = float(w.sum())
         self._pooled.starts, self._pooled.values = starts.tolist(), values.tolist()
 
-    def _add(self, samples: NDArray[np.float64]) -> bool:
+    def _add_in_order(self, samples: NDArray[np.float64]) -> bool:
         """Add samples in order; pool all but those with the greatest score."""
         weight = self.weight + float(samples[2].sum())
         if not weight < math.inf:

@@ -38,12 +38,12 @@ class MeanBlocks:
         """The weight of all samples."""
         return self._stack.state()[1]
 
-    def push(self, score: float, y: float, w: float) -> bool:
+    def add(self, score: float, y: float, w: float) -> bool:
         """Add a sample; return False, unchanged, if it is late or sums overflow."""
         statistic = y if self._label_is_statistic else self._loss.statistic(y)
         return self._stack.push(score, w, w * statistic)
 
-    def push_many(self, scores: Vector, y: Vector, w: Vector | None) -> bool:
+    def add_many(self, scores: Vector, y: Vector, w: Vector | None) -> bool:
         """Add samples in order; return False, unchanged, if one is late or sums overflow."""
         return self._stack.extend(scores, w, weighted_statistics(y, w, self._loss))
 

@@ -114,7 +114,7 @@ scores in any order
         low, high = self._labels
         if not low <= label <= high:
             self._loss.check_labels(label)
-        if not self._blocks.push(score, label, w):
+        if not self._blocks.add(score, label, w):
             if score < self._blocks.last:
                 raise _late_error(score, self._blocks.last)
             raise _overflow_error(w)
@@ -140,7 +140,7 @@ scores in any order
         (3, 0.5)
         """
         x, labels, weights = check_samples(scores, y, w, self._loss)
-        if not self._blocks.push_many(x, labels, weights):
+        if not self._blocks.add_many(x, labels, weights):
             _check_order(x, self._blocks.last)
             with np.errstate(over="ignore"):
                 added = len(x) if weights is None else float(weights.sum())
