@@ -1,9 +1,9 @@
-"""A window of the stream, and the best map of it for any convex loss, renewed every so often.
+"""Calibration for any convex loss: the best map of the last samples, found again now and then.
 
-Losses whose block minimiser is no mean have no sums that could be kept exact from sample to sample.
-So the window is solved anew (`streamcal.isotonic.anytime.fit`), starting from the map before, while
-that goes on serving. The solve runs between two samples, within a deadline if there is one, or in a
-process of its own, so that no sample ever waits.
+Where the block minimiser is not a mean there are no sums that could be kept exact from sample to
+sample. So the window is solved again (`streamcal.isotonic.anytime`), starting from the map before,
+which is served until the new one is found. A solve runs between two samples, within a deadline if
+there is one, or in a process of its own, so that no sample waits.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ from streamcal.kernels import pav
 Floats = NDArray[np.float64]
 
 _FIRST_ROOM = 64
-_EARLY = 4  # while the window fills, it is solved again for each fourth of what it holds
+_EARLY = 4  # while the window fills, it is solved again when it has grown by one part in so many
 _BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
 
 
 class AnytimeCalibrator(Calibrator):
-    """Isotonic calibration of the last samples for any convex loss, solved again and again.
+    """Isotonic calibration of the last samples for any convex loss, solved every so many samples.
 
     Medians, quantiles, expectiles, robust and user-written losses; for a loss whose minimiser is a
     mean, `IsotonicCalibrator` is exact after every sample and cheaper.
@@ -72,12 +72,11 @@ class AnytimeCalibrator(Calibrator):
 
     Notes
     -----
-    If a solve fails because the loss has no number for a derivative, `learn_one` raises what
-    `anytime_isotonic` does; in the background it warns. Samples stay learned and the map before
-    goes on serving.
+    If a solve fails, because a derivative of the loss is not a number, there is a `RuntimeWarning`;
+    `solve` raises the error. Samples stay learned, and the map before is served on.
 
-    In the background a process is spawned for the first solve, and whenever one has died; `close`
-    ends it, and so does the end of the calibrator. As with every spawned process, a script has to
+    In the background a process is spawned for the first solve, and again if it has died; `close`
+    ends it, and so does the end of the calibrator. As with every spawned process, a script must
     keep its work under ``if __name__ == "__main__":``.
 
     Examples
@@ -118,12 +117,12 @@ class AnytimeCalibrator(Calibrator):
         self.interpolation = interpolation
 
         self._loss = losses.get(loss)
-        self._samples = np.empty((min(window, _FIRST_ROOM), 3))  # score, label, weight: a ring
+        self._samples = np.empty((min(window, _FIRST_ROOM), 3))  # scores, labels, weights: a ring
         self._n_learned = 0
         self._due = 1  # samples until the next solve
         self._staircase: AnytimeStaircase | None = None
         self._lookup: tuple[NDArray[np.float64], ...] = ()
-        solve = partial(_solve, self._loss, interpolation, tol, deadline)
+        solve = partial(_solve_window, self._loss, interpolation, tol, deadline)
         self._worker = Worker(solve) if background else None
         self._mutex = threading.RLock()  # held by what changes samples or map
 
@@ -156,16 +155,15 @@ class AnytimeCalibrator(Calibrator):
         self._loss.check_labels(y)
         with self._mutex:
             at = self._n_learned % self.window
-            if at == len(self._samples):
-                self._make_room(1)
+            self._make_room(at + 1)
             self._samples[at] = score, y, w
             self._n_learned += 1
             self._due -= 1
-            self._renew()
+            self._solve_if_due()
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given; solves fall where they would one by one."""
-        self._run(scores, y, w, predict=False)
+        self._learn_samples(scores, y, w, predict=False)
 
     def predict_one(self, score: float) -> float:
         """Return the newest map's value at ``score``; before any, the score itself, if in range.
@@ -185,7 +183,7 @@ class AnytimeCalibrator(Calibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order; see `Calibrator`."""
-        return self._run(scores, y, w, predict=True)
+        return self._learn_samples(scores, y, w, predict=True)
 
     def staircase(self) -> AnytimeStaircase:
         """Return the map that is served, with its bounds.
@@ -209,11 +207,11 @@ class AnytimeCalibrator(Calibrator):
         """
         if not self._n_learned:
             raise ValueError("`solve` needs at least one learned sample, got none")
-        self._due = self._pause()
+        self._due = self._count_to_next_solve()
         settings = self._loss, self.interpolation, self.tol, self.deadline
         with self._mutex:
             window = self._samples[: self.n_samples]
-            self._serve(_solve(*settings, window, self._staircase))
+            self._serve_map(_solve_window(*settings, window, self._staircase))
             return self.staircase()
 
     def close(self) -> None:
@@ -253,7 +251,7 @@ class AnytimeCalibrator(Calibrator):
         self._check_samples(scores, y, w)
         if fields["rounds"] is not None:
             rounds = as_int(fields["rounds"], "rounds")
-            self._serve(self._read_staircase(arrays, rounds))
+            self._serve_map(self._read_staircase(arrays, rounds))
         self._n_learned, self._due = n_learned, due
         if len(samples):
             self._samples = np.ascontiguousarray(samples, dtype=np.float64)
@@ -274,64 +272,64 @@ class AnytimeCalibrator(Calibrator):
         require(bounded.all(), "values must lie between their bounds")
         return AnytimeStaircase(**blocks, rounds=rounds, interpolation=self.interpolation)
 
-    def _run(
+    def _learn_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
-    ) -> NDArray[np.float64]:
-        """Take samples up to the next solve at once, again and again."""
-        x, labels, weights = self._check_samples(scores, y, w)
-        with self._mutex:
-            return self._take(x, labels, weights, predict)
+    ) -> Floats:
+        """Learn samples in order; return what was predicted before each, if it is asked for.
 
-    def _take(self, x: Floats, labels: Floats, weights: Floats, predict: bool) -> Floats:
-        """Learn samples that have been checked."""
+        All samples up to the next solve are learned at once, again and again.
+        """
+        x, labels, weights = self._check_samples(scores, y, w)
+        samples = np.column_stack((x, labels, weights))
         predictions = np.empty(len(x) if predict else 0)
         begin = 0
-        while begin < len(x):
-            at = self._n_learned % self.window
-            n = min(len(x) - begin, self._due if self._due > 0 else 1, self.window - at)
-            part = slice(begin, begin + n)
-            if predict:
-                predictions[part] = self._predict(x[part])
-            if at + n > len(self._samples):
-                self._make_room(at + n - len(self._samples))
-            self._samples[at : at + n] = np.column_stack((x[part], labels[part], weights[part]))
-            self._n_learned += n
-            self._due -= n
-            begin += n
-            self._renew()
+        with self._mutex:
+            while begin < len(x):
+                at = self._n_learned % self.window
+                n = min(len(x) - begin, max(self._due, 1), self.window - at)
+                part = slice(begin, begin + n)
+                if predict:
+                    predictions[part] = self._predict(x[part])
+                self._make_room(at + n)
+                self._samples[at : at + n] = samples[part]
+                self._n_learned += n
+                self._due -= n
+                begin += n
+                self._solve_if_due()
         return predictions
 
-    def _renew(self) -> None:
-        """Serve what the background has ready, and solve if it is time."""
+    def _solve_if_due(self) -> None:
+        """Serve the map that the background process has found, and begin a solve if one is due."""
         worker = self._worker
         if worker is None:
             if self._due <= 0:
-                with _warned():
+                with _warn_of_failure():
                     self.solve()
             return
         if worker.done:
             found = None
-            with _warned():
+            with _warn_of_failure():
                 found = worker.poll()
             if found is not None:
-                self._serve(found)
+                self._serve_map(found)
         if self._due <= 0:
-            # A worker that is busy or starting is asked again, but not at each sample.
+            # If the worker is busy or starting, try again soon, but not at each sample.
             self._due = max(1, self.every // 16)
             if worker.ready():
                 worker.submit(self._samples[: self.n_samples], self._staircase)
-                self._due = self._pause()
+                self._due = self._count_to_next_solve()
 
-    def _pause(self) -> int:
+    def _count_to_next_solve(self) -> int:
         """Return how many samples to learn before the next solve."""
         return max(1, min(self.every, self.n_samples // _EARLY))
 
-    def _serve(self, stairs: AnytimeStaircase) -> None:
+    def _serve_map(self, stairs: AnytimeStaircase) -> None:
+        """Predict by this map from now on."""
         if self.interpolation == "centered":
             self._lookup = stairs.centers, stairs.centers, stairs.values
         else:
             self._lookup = stairs.lower, stairs.upper, stairs.values
-        self._staircase = stairs  # last: who finds it finds the lookup, whatever the thread
+        self._staircase = stairs  # last, so that another thread that finds it finds its lookup
 
     def _predict(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._staircase is None:
@@ -340,10 +338,12 @@ class AnytimeCalibrator(Calibrator):
         return pav.evaluate(left, right, values, self.interpolation != "step", x)
 
     def _make_room(self, n_rows: int) -> None:
-        room = min(self.window, max(2 * len(self._samples), len(self._samples) + n_rows))
-        samples = np.empty((room, 3))
-        samples[: len(self._samples)] = self._samples
-        self._samples = samples
+        """Have room for so many samples."""
+        room = len(self._samples)
+        if n_rows > room:
+            grown = np.empty((min(self.window, max(2 * room, n_rows)), 3))
+            grown[:room] = self._samples
+            self._samples = grown
 
     def _check_labels(self, y: ArrayLike) -> Floats:
         labels = as_vector(y, "y", finite=False)
@@ -352,8 +352,8 @@ class AnytimeCalibrator(Calibrator):
 
 
 @contextlib.contextmanager
-def _warned() -> Iterator[None]:
-    """Warn where a solve fails: its samples are learned, and the next solve may do better."""
+def _warn_of_failure() -> Iterator[None]:
+    """Warn if a solve fails: samples stay learned, and the next solve may succeed."""
     try:
         yield
     except Exception as error:
@@ -361,7 +361,7 @@ def _warned() -> Iterator[None]:
         warnings.warn(message, RuntimeWarning, stacklevel=5)
 
 
-def _solve(
+def _solve_window(
     loss: losses.Loss,
     interpolation: str,
     tol: float | None,
@@ -369,7 +369,7 @@ def _solve(
     samples: NDArray[np.float64],
     start: AnytimeStaircase | None,
 ) -> AnytimeStaircase:
-    """Solve a window; also what the background process runs."""
+    """Return the map of a window; the background process runs this, too."""
     scores, y, w = samples.T
     return anytime_isotonic(
         scores,

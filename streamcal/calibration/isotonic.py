@@ -135,25 +135,31 @@ class IsotonicCalibrator(Calibrator):
         self.interpolation = interpolation
         self.max_scores = max_scores
         self._loss = losses.get_mean(loss)
-        # In the usual case labels go to the kernel and means come back as they are.
-        kind, labels = type(self._loss), label_range(self._loss)
-        self._plain_labels = kind.statistic is losses.MeanLoss.statistic and labels is not None
+        # In the usual case the statistic is the label, and the value the mean.
+        kind = type(self._loss)
+        self._plain_labels = kind.statistic is losses.MeanLoss.statistic
+        self._plain_labels &= label_range(self._loss) is not None
         self._plain_values = kind.link is losses.MeanLoss.link and interpolation != "centered"
         self._step = interpolation == "step"
-        ends = -math.inf, math.inf
-        if self._loss.anchors is not None:
-            low, high = map(self._loss.statistic, self._loss.anchors)
-            ends = float(low), float(high)
-        elif self._plain_labels and labels is not None:
-            ends = labels
         self._regression = IsotonicRegression(
             window=window or 0,
             rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
             prior=prior if self._loss.anchors is not None else 0.0,
-            labels=ends,
+            labels=self._find_statistics(),
             means=self._loss.mean_range,
             max_scores=min(int(max_scores), MOST_COUNT),
         )
+
+    def _find_statistics(self) -> tuple[float, float]:
+        """Return the least and the greatest statistic of a sample; ±inf where that is not known.
+
+        Between these the kernel learns without further checks; the prior's samples have these.
+        """
+        if self._loss.anchors is not None:
+            low, high = map(self._loss.statistic, self._loss.anchors)
+            return float(low), float(high)
+        labels = label_range(self._loss) if self._plain_labels else None
+        return labels or (-math.inf, math.inf)
 
     @property
     def n_samples(self) -> int:
