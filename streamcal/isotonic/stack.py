@@ -80,6 +80,7 @@ scores in any order
         self.loss = loss
         self.interpolation = interpolation
         self._loss = losses.get(loss)
+        # Labels in this range need no further check; some losses have no such range.
         self._labels = label_range(self._loss) or (math.inf, -math.inf)
         self._blocks: MeanBlocks | ConvexBlocks
         if isinstance(self._loss, losses.MeanLoss):
