@@ -137,6 +137,7 @@ USES = {
     ),
     "Thresholds": lambda: streamcal.Thresholds(np.array([0.5]), 0.0, "dp", True)(0.7),
     "TopLabelCalibrator": lambda: calibrates_jointly(streamcal.TopLabelCalibrator()),
+    "VennAbersCalibrator": lambda: calibrates("VennAbersCalibrator"),
     "VoteClassifier": votes,
     "anytime_isotonic": lambda: streamcal.anytime_isotonic(SCORES, LABELS, loss="absolute"),
     "anytime_isotonic_refinements": lambda: list(

@@ -98,7 +98,7 @@ from streamcal import (
     PlattCalibrator,
     isotonic_fit,
 )
-from streamcal.calibration.corp import Decomposition, decompose
+from streamcal.isotonic.corp import Decomposition, decompose
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERY = 200  # samples between two fits of a peer

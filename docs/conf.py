@@ -77,6 +77,7 @@ NAV = {
 PARTS = {
     "wrappers": "Wrappers of river models",
     "calibration": "Calibrators",
+    "isotonic": "Isotonic regression",
     "losses": "Losses",
     "ordinal": "Ordinal labels",
     "decision": "Decisions",

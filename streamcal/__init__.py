@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamcal import decision, durable, losses, metrics, ordinal, plot, voting
     from streamcal.calibration import (
         AnytimeCalibrator,
-        AnytimeStaircase,
         BetaCalibrator,
         Calibrator,
         HedgedCalibrator,
@@ -26,11 +25,16 @@ if TYPE_CHECKING:
         IdentityCalibrator,
         IsotonicCalibrator,
         JointCalibrator,
-        PAVStack,
         PlattCalibrator,
-        Staircase,
         TemperatureCalibrator,
         TopLabelCalibrator,
+        VennAbersCalibrator,
+    )
+    from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.isotonic import (
+        AnytimeStaircase,
+        PAVStack,
+        Staircase,
         anytime_isotonic,
         anytime_isotonic_refinements,
         isotonic_fit,
@@ -73,6 +77,7 @@ __all__ = [
     "ThresholdClassifier",
     "Thresholds",
     "TopLabelCalibrator",
+    "VennAbersCalibrator",
     "VoteClassifier",
     "anytime_isotonic",
     "anytime_isotonic_refinements",
@@ -90,8 +95,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
-    "AnytimeStaircase": "streamcal.calibration.anytime",
+    "AnytimeCalibrator": "streamcal.calibration.anytime",
+    "AnytimeStaircase": "streamcal.isotonic.anytime.staircase",
     "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers.classifier",
     "CalibratedRegressor": "streamcal.wrappers.regressor",
@@ -104,20 +109,21 @@ _HOME = {
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
     "JointCalibrator": "streamcal.calibration.joint",
     "KeyedCalibrator": "streamcal.durable.keyed",
-    "PAVStack": "streamcal.calibration.stack",
+    "PAVStack": "streamcal.isotonic.stack",
     "PlattCalibrator": "streamcal.calibration.platt",
     "Served": "streamcal.wrappers.served",
-    "Staircase": "streamcal.calibration.staircase",
+    "Staircase": "streamcal.isotonic.staircase",
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
+    "VennAbersCalibrator": "streamcal.calibration.venn_abers",
     "VoteClassifier": "streamcal.voting.classifier",
-    "anytime_isotonic": "streamcal.calibration.anytime",
-    "anytime_isotonic_refinements": "streamcal.calibration.anytime",
-    "isotonic_fit": "streamcal.calibration.staircase",
-    "isotonic_fit_sharded": "streamcal.calibration.sharded",
+    "anytime_isotonic": "streamcal.isotonic.anytime.fit",
+    "anytime_isotonic_refinements": "streamcal.isotonic.anytime.fit",
+    "isotonic_fit": "streamcal.isotonic.staircase",
+    "isotonic_fit_sharded": "streamcal.isotonic.sharded",
     "maximize": "streamcal.decision.maximize",
     "optimal_thresholds": "streamcal.ordinal.thresholds",
 }

@@ -56,11 +56,10 @@ _DTYPES = {"<f8": np.float64, "<i8": np.int64, "|u1": np.uint8}
 _HOME = {
     "AM": "streamcal.decision.metrics",
     "Accuracy": "streamcal.decision.metrics",
-    "AnytimeCalibrator": "streamcal.calibration.anytime_calibrator",
+    "AnytimeCalibrator": "streamcal.calibration.anytime",
     "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers.classifier",
     "CalibratedRegressor": "streamcal.wrappers.regressor",
-    "ConvexPAVStack": "streamcal.calibration.convex_stack",
     "CuSumRank": "streamcal.ordinal.cusum",
     "DecisionClassifier": "streamcal.decision.classifier",
     "EUMThreshold": "streamcal.decision.eum",
@@ -80,7 +79,7 @@ _HOME = {
     "MCC": "streamcal.decision.metrics",
     "Metric": "streamcal.decision.metrics",
     "PACuSumRank": "streamcal.ordinal.cusum",
-    "PAVStack": "streamcal.calibration.stack",
+    "PAVStack": "streamcal.isotonic.stack",
     "PRank": "streamcal.ordinal.cusum",
     "PlattCalibrator": "streamcal.calibration.platt",
     "QMean": "streamcal.decision.metrics",
@@ -90,6 +89,7 @@ _HOME = {
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
     "Tversky": "streamcal.decision.metrics",
+    "VennAbersCalibrator": "streamcal.calibration.venn_abers",
 }
 _KINDS: dict[str, "type[Stateful]"] = {}  # what has been imported, or derived by a user
 
@@ -171,7 +171,6 @@ class Stateful:
           half_life=None
           prior=1.
           interpolation="linear"
-          output="value"
           max_scores=1000000
         )
         """

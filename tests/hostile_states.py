@@ -44,12 +44,12 @@ from streamcal import (
     TemperatureCalibrator,
     ThresholdClassifier,
     TopLabelCalibrator,
+    VennAbersCalibrator,
     _state,
     losses,
 )
 from streamcal._state import Stateful
-from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
-from streamcal.calibration.convex_stack import ConvexPAVStack
+from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, metrics
@@ -173,10 +173,6 @@ EXAMPLES: dict[str, list[Example]] = {
     "CalibratedRegressor": [
         Example(lambda: CalibratedRegressor(regressor()), ordinals, of_regressor)
     ],
-    "ConvexPAVStack": [
-        Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
-        Example(lambda: PAVStack("absolute", interpolation="centered"), pushed),
-    ],
     "CuSumRank": [
         Example(lambda: CuSumRank(averaging="uniform", window=40), rows),
         Example(lambda: CuSumRank(labels=(0, 1, 2, 3), margin=0.5, window=40), rows),
@@ -230,6 +226,8 @@ EXAMPLES: dict[str, list[Example]] = {
     "PAVStack": [
         Example(lambda: PAVStack("squared"), pushed),
         Example(lambda: PAVStack("log", interpolation="centered"), pushed),
+        Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
+        Example(lambda: PAVStack("absolute", interpolation="centered"), pushed),
     ],
     "PRank": [Example(lambda: PRank(averaging=20.0, window=40), rows)],
     "PlattCalibrator": [
@@ -261,6 +259,10 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: TopLabelCalibrator(IsotonicCalibrator(window=50)), raws),
     ],
     "Tversky": [Example(lambda: metrics.Tversky(0.3, 0.7), nothing)],
+    "VennAbersCalibrator": [
+        Example(lambda: VennAbersCalibrator(), binary),
+        Example(lambda: VennAbersCalibrator(window=90, half_life=30.0), binary),
+    ],
 }
 AMOUNTS = (0, 1, 2, 40, 300)  # of samples taught
 
@@ -315,7 +317,7 @@ VALUES: list[Any] = [
     *(None, True, False, -1, 0, 1, 2, 3, 7, 100, 1000, 10**6, 10**9, 10**12, 2**63, 10**30),
     *(10**400, -(10**12), 0.5, 3.0, 3.5, -0.5, 1e-300, 5e-324, 1e16, 1e200, 1.7e308, -1e308),
     *(math.nan, math.inf, -math.inf, "", "x", "squared", "log", "logistic", "poisson", "absolute"),
-    *("step", "linear", "centered", "venn-abers", "zero-one", "oldest", "rbf", "f1", "present"),
+    *("step", "linear", "centered", "zero-one", "oldest", "rbf", "f1", "present"),
     *([], [[]], [1], [None], [math.nan], {}, {"a": 1}, {"tuple": [1, 2]}, {"list": ["a", "b"]}),
     *({"tuple": [{"list": []}]}, {"state": "00"}, {"state": 3}, {"function": "f"}),
     *({"loss": ["log", {}]}, {"loss": ["tweedie", {"power": 1.5}]}, {"loss": "log"}),
@@ -545,6 +547,8 @@ def use(learner: Any) -> None:
     repr(learner)
     if isinstance(learner, IsotonicCalibrator):
         use_isotonic(learner)
+    elif isinstance(learner, VennAbersCalibrator):
+        use_venn_abers(learner)
     elif isinstance(learner, AnytimeCalibrator):
         use_anytime(learner)
     elif isinstance(learner, ProbabilityCalibrator):
@@ -639,8 +643,7 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
     values = learner.predict_many(np.linspace(-1.0, 4.0, 41))
     size = np.abs(values[np.isfinite(values)]).max(initial=1.0)
     assert not np.isnan(values).any()
-    if learner.output == "value":
-        assert rising(values, 1e-9 * size), values
+    assert rising(values, 1e-9 * size), values
     learner.staircase()
     learner.snapshot().predict_one(0.3)
     for score, weight, total in zip(scores[:5], weights, sums, strict=False):
@@ -650,9 +653,6 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
     scores = learner.samples()[0]
     inside = len(scores) and scores[0] >= 0.0 and scores[-1] <= 1.0
     allowed(not isinstance(loss, losses.Log) or not inside, learner.corp)
-    if loss.anchors is not None:
-        low, high = learner.predict_interval_one(0.4)
-        assert low <= high + 1e-9
     labels = [label_of(loss, i) for i in range(60)]
     learner.predict_learn_many(SCORES[:60], labels, WEIGHTS[:60])
     learner.learn_many(SCORES[:60], labels)
@@ -661,6 +661,21 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
     Structure(learner).check()
     assert learner.n_samples >= 0
     assert learner.n_merged >= 0
+
+
+def use_venn_abers(learner: VennAbersCalibrator) -> None:
+    for i in range(8):
+        p0, p1 = learner.predict_interval_one(SCORES[i])
+        assert p0 <= p1 + 1e-9, (p0, p1)
+        assert 0.0 <= learner.predict_one(SCORES[i]) <= 1.0
+        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i])
+        if i % 2:
+            learner.unlearn_one(SCORES[i], i % 2, WEIGHTS[i])
+    learner.predict_learn_many(SCORES[:20], np.arange(20) % 2, WEIGHTS[:20])
+    learner.snapshot().predict_one(0.3)
+    if learner.window is None:
+        learner.merge(copy.deepcopy(learner))
+    use_isotonic(learner.isotonic)
 
 
 def use_anytime(learner: AnytimeCalibrator) -> None:
@@ -677,7 +692,7 @@ def use_anytime(learner: AnytimeCalibrator) -> None:
 
 
 def use_stack(learner: PAVStack) -> None:
-    loss = learner._convex if isinstance(learner, ConvexPAVStack) else learner._loss
+    loss = learner._loss
     allowed(not len(learner), learner.staircase)
     last = max(learner.staircase().upper[-1], 0.0) if len(learner) else 0.0
     for i in range(6):

@@ -325,15 +325,19 @@ def convex_losses(draw: Draw) -> Any:
     )
 
 
+def _loss_of(calibrator: Any) -> Any:
+    return getattr(calibrator, "isotonic", calibrator)._loss
+
+
 def _learn_isotonic(draw: Draw, calibrator: Any, held: list[Any]) -> None:
-    sample = draw.score(), _label_of(draw, calibrator._loss), draw.weight()
+    sample = draw.score(), _label_of(draw, _loss_of(calibrator)), draw.weight()
     calibrator.learn_one(*sample)
     held.append(sample)
 
 
 def _learn_isotonic_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
     n = draw.pick([0, 1, 2, 40])
-    label = partial(_label_of, draw, calibrator._loss)
+    label = partial(_label_of, draw, _loss_of(calibrator))
     x, y, w = (np.array(draw.batch(one, n), np.float64) for one in (draw.score, label, draw.weight))
     if draw.chance(0.5):
         calibrator.learn_many(x, y, w)
@@ -352,10 +356,9 @@ def _unlearn_isotonic(draw: Draw, calibrator: Any, held: list[Any]) -> None:
 
 
 def _pair(draw: Draw, calibrator: Any, held: list[Any]) -> None:
-    if calibrator._loss.anchors is not None:
-        low, high = calibrator.predict_interval_one(draw.score())
-        assert low <= high, f"a pair that falls: {low}, {high}"
-        within([low, high], *_ends(calibrator._loss))
+    low, high = calibrator.predict_interval_one(draw.score())
+    assert low <= high, f"a pair that falls: {low}, {high}"
+    within([low, high], 0.0, 1.0)
 
 
 def _merge(draw: Draw, calibrator: Any, held: list[Any]) -> None:
@@ -375,8 +378,7 @@ SCORES = [-1.7e308, -20.0, -3.0, -1.0, -0.3, 0.0, 1e-9, 0.2, 0.5, 1.0, 2.0, 2.5,
 def ask_map(learner: Any, loss: Any) -> list[float]:
     answers = [learner.predict_one(score) for score in SCORES]
     within(answers, *_ends(loss))
-    # The two ends of a pair rise; what they are merged into is rounded once more.
-    rising(answers, 1e-12 if getattr(learner, "output", "value") == "venn-abers" else 0.0)
+    rising(answers)
     if hasattr(learner, "predict_many"):
         many = learner.predict_many(SCORES).tolist()
         np.testing.assert_array_equal(many, answers)
@@ -408,30 +410,51 @@ def ask_isotonic(calibrator: Any) -> Any:
     return answers, calibrator.n_samples, calibrator.n_scores
 
 
+def ask_venn_abers(calibrator: Any) -> Any:
+    answers = [calibrator.predict_one(score) for score in SCORES]
+    within(answers, 0.0, 1.0)
+    rising(answers, 1e-12)  # the two ends of a pair rise; merging them rounds once more
+    np.testing.assert_array_equal(calibrator.predict_many(SCORES), answers)
+    return answers, ask_isotonic(calibrator.isotonic)
+
+
 def _add_calibrators() -> None:
     from streamcal import calibration as package
 
     binary = [learn_probability] * 4 + [learn_probabilities]
 
+    learn_isotonic = [
+        *[_learn_isotonic] * 8,
+        *(_learn_isotonic_many, _unlearn_isotonic, _unlearn_isotonic, _merge),
+    ]
+
     def isotonic(draw: Draw) -> Any:
-        loss = mean_losses(draw)
-        pairs = loss == "log" and draw.chance(0.1)
         return package.IsotonicCalibrator(
-            loss,
+            mean_losses(draw),
             window=draw.window(),
             half_life=draw.half_life(),
             prior=draw.prior(),
             interpolation=draw.pick(["linear", "linear", "step", "centered"]),
-            output="venn-abers" if pairs else "value",
             max_scores=draw.pick([8, 30, 1_000_000]),
         )
 
     CASES[package.IsotonicCalibrator] = Case(
         isotonic,
         [_learn_isotonic] * 8
-        + [_learn_isotonic_many, _unlearn_isotonic, _unlearn_isotonic, _pair, _merge],
+        + [_learn_isotonic_many, _unlearn_isotonic, _unlearn_isotonic, _merge],
         ask_isotonic,
         cost=2.0,
+    )
+    CASES[package.VennAbersCalibrator] = Case(
+        lambda draw: package.VennAbersCalibrator(
+            window=draw.window(),
+            half_life=draw.half_life(),
+            prior=draw.prior(),
+            max_scores=draw.pick([8, 30, 1_000_000]),
+        ),
+        [*learn_isotonic, _pair],
+        ask_venn_abers,
+        cost=4.0,
     )
     CASES[package.PlattCalibrator] = Case(
         lambda draw: package.PlattCalibrator(
@@ -570,39 +593,31 @@ def _add_joint() -> None:
 
 def _add_stacks() -> None:
     from streamcal import PAVStack
-    from streamcal.calibration.convex_stack import ConvexPAVStack
-
-    def loss_of(stack: Any) -> Any:
-        return getattr(stack, "_convex", None) or stack._loss
 
     def push(draw: Draw, stack: Any, held: list[Any]) -> None:
         last = max(_last_of(stack), -50.0)
         score = last + draw.pick([0.0, 0.0, 1.0, draw.random.random()])
-        stack.push(score, _label_of(draw, loss_of(stack)), draw.weight())
+        stack.push(score, _label_of(draw, stack._loss), draw.weight())
 
     def push_many(draw: Draw, stack: Any, held: list[Any]) -> None:
         steps = draw.batch(
             lambda: draw.pick([0.0, 1.0, draw.random.random()]), draw.pick([0, 1, 9])
         )
         x = max(_last_of(stack), -50.0) + np.cumsum(steps)
-        label = partial(_label_of, draw, loss_of(stack))
+        label = partial(_label_of, draw, stack._loss)
         y, w = (np.array(draw.batch(one, len(x)), np.float64) for one in (label, draw.weight))
         stack.push_many(x, y, w)
 
     def ask(stack: Any) -> Any:
         if "centered" not in repr(stack):
-            return ask_map(stack, loss_of(stack)), len(stack)
+            return ask_map(stack, stack._loss), len(stack)
         return len(stack)
 
-    for kind, losses, cost in ((PAVStack, mean_losses, 1.0), (ConvexPAVStack, convex_losses, 16.0)):
-        CASES[kind] = Case(
-            lambda draw, kind=kind, losses=losses: kind(
-                losses(draw), interpolation=draw.pick(["linear", "step", "centered"])
-            ),
-            [push, push, push, push_many],
-            ask,
-            cost=cost,
-        )
+    def stack(draw: Draw) -> Any:
+        loss = convex_losses(draw) if draw.chance(0.1) else mean_losses(draw)
+        return PAVStack(loss, interpolation=draw.pick(["linear", "step", "centered"]))
+
+    CASES[PAVStack] = Case(stack, [push, push, push, push_many], ask, cost=2.5)
 
 
 # Metrics ------------------------------------------------------------------------------------------

@@ -19,14 +19,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from streamcal.calibration.beta import BetaCalibrator
-from streamcal.calibration.blocks import blocks_of, fit_blocks
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.histogram import HistogramCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
-from streamcal.calibration.stack import PAVStack
-from streamcal.calibration.staircase import Staircase, isotonic_fit
 from streamcal.calibration.temperature import TemperatureCalibrator
+from streamcal.calibration.venn_abers import VennAbersCalibrator
 from streamcal.decision import (
     AM,
     METRIC_NAMES,
@@ -38,6 +36,9 @@ from streamcal.decision import (
     maximize,
     utility_curve,
 )
+from streamcal.isotonic.blocks import blocks_of, fit_blocks
+from streamcal.isotonic.stack import PAVStack
+from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.kernels import histogram, pav
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
@@ -100,7 +101,8 @@ def test_pav_answers_as_it_did_on_numba():
 def isotonic_answers(asked):
     """Learn, take back and ask as a program says; its first row has the window and the prior."""
     (window, prior, *_), *program = asked.tolist()
-    calibrator = IsotonicCalibrator(window=int(window) or None, prior=prior)
+    pairs = VennAbersCalibrator(window=int(window) or None, prior=prior)
+    calibrator = pairs.isotonic
     answers, live = [], []
     for what, score, y, w in program:
         if what == 0 and live and not window:
@@ -108,7 +110,7 @@ def isotonic_answers(asked):
         elif what == 1:
             answers.append(calibrator.predict_one(score))
         elif what == 2:
-            answers.extend(calibrator.predict_interval_one(score))
+            answers.extend(pairs.predict_interval_one(score))
         else:
             calibrator.learn_one(score, y, w)
             live.append((score, y, w))

@@ -19,6 +19,7 @@ from streamcal import (
     IsotonicCalibrator,
     PlattCalibrator,
     TemperatureCalibrator,
+    VennAbersCalibrator,
 )
 from tests.contract import calibrator_contract, classifier_contract
 
@@ -56,6 +57,14 @@ TestIsotonicForgetting = calibrator_contract(
     IsotonicCalibrator(half_life=20.0, window=50, interpolation="step"),
     weights_repeat=False,
 )
+TestVennAbers = calibrator_contract(
+    VennAbersCalibrator(),
+    VennAbersCalibrator(prior=0.5, max_scores=1_000),
+    weights_repeat=True,
+)
+TestVennAbersWindow = calibrator_contract(
+    VennAbersCalibrator(window=50), weights_repeat=False, bounded=True
+)
 TestPlatt = calibrator_contract(
     PlattCalibrator(),
     PlattCalibrator(gamma=0.5, prior=1.0, clip=0.01),
@@ -85,6 +94,7 @@ RIVER_MODELS = [
     CalibratedClassifier(naive_bayes.GaussianNB()),
     CalibratedClassifier(tree.HoeffdingTreeClassifier(), PlattCalibrator()),
     CalibratedClassifier(naive_bayes.GaussianNB(), TemperatureCalibrator()),
+    CalibratedClassifier(naive_bayes.GaussianNB(), VennAbersCalibrator()),
     CalibratedClassifier(
         multiclass.OneVsRestClassifier(scaled(linear_model.LogisticRegression())),
         IsotonicCalibrator(window=100),

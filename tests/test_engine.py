@@ -21,6 +21,7 @@ from streamcal import (
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
+    VennAbersCalibrator,
 )
 from streamcal.calibration.hedged import Ticket
 from streamcal.durable.engine import run
@@ -598,7 +599,7 @@ def test_pace(monkeypatch: pytest.MonkeyPatch) -> None:
         IsotonicCalibrator(window=50),
         IsotonicCalibrator(half_life=20.0, interpolation="step"),
         IsotonicCalibrator("squared", interpolation="centered"),
-        IsotonicCalibrator(output="venn-abers"),
+        VennAbersCalibrator(),
         PlattCalibrator(),
         AnytimeCalibrator("absolute", window=20),
     ],

@@ -20,11 +20,12 @@ from streamcal import (
     PlattCalibrator,
     StreamingThresholds,
     ThresholdClassifier,
+    VennAbersCalibrator,
     _state,
     losses,
 )
 from streamcal._state import Stateful, restore
-from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
+from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.kernels import score_index as index
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PRank
@@ -323,6 +324,7 @@ LEARNERS: list[Any] = [
     lambda h, n: IsotonicCalibrator(half_life=h, window=n),
     lambda h, n: IsotonicCalibrator("squared", half_life=h, window=n, max_scores=20),
     lambda h, n: IsotonicCalibrator("logistic", half_life=h, window=n, prior=0.0),
+    lambda h, n: VennAbersCalibrator(half_life=h, window=n),
     lambda h, n: HistogramCalibrator(2, half_life=h),
     lambda h, n: PlattCalibrator(half_life=h, calibeating=3),
     lambda h, n: BetaCalibrator(half_life=h),

@@ -368,9 +368,7 @@ def test_removing_everything_leaves_a_calibrator_like_new() -> None:
         assert calibrator.n_samples == calibrator.n_scores == 0
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"window": 100}, {"max_scores": 8}, {"half_life": 0.7}, {"output": "venn-abers"}]
-)
+@pytest.mark.parametrize("parameters", [{"window": 100}, {"max_scores": 8}, {"half_life": 0.7}])
 def test_prequential_is_predict_then_learn(parameters: dict[str, Any]) -> None:
     rng = np.random.default_rng(6)
     scores = rng.random(300).round(2)
@@ -417,7 +415,6 @@ def test_many_refuses_before_it_learns(scores: Any, y: Any, w: Any) -> None:
         ({"half_life": math.inf}, "`half_life` must be a finite number, got inf"),
         ({"max_scores": 7}, "`max_scores` must be an int of at least 8, got 7"),
         ({"max_scores": 99.5}, "`max_scores` must be an int of at least 8, got 99.5"),
-        ({"output": "pair"}, "`output` must be one of"),
         ({"loss": "hinge"}, "`loss` must be one of"),
     ],
 )
@@ -488,65 +485,6 @@ def test_unlearning_under_forgetting_takes_the_weight_as_it_stands() -> None:
         calibrator.unlearn_one(0.5, 1)
     calibrator.unlearn_one(0.5, 1, 0.5)
     assert calibrator.n_scores == 2
-
-
-# --- Venn-Abers
-
-
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1)), min_size=0, max_size=30))
-def test_the_venn_abers_pair_is_two_fits(program: list[tuple[int, int]]) -> None:
-    for prior in (0.0, 1.0):
-        calibrator = learned(program, prior=prior)
-        before = calibrator.to_bytes()
-        for x in (-1.0, 0.0, 3.0, 3.5, 9.0):
-            pair = calibrator.predict_interval_one(x)
-            for label, value in enumerate(pair):
-                samples = [*program, (x, label)]
-                weights = [1.0] * len(samples)
-                if prior:
-                    samples += [(-9, 1), (99, 0)]
-                    weights += [prior, prior]
-                stairs = isotonic_fit(*zip(*samples, strict=True), weights)
-                assert value == pytest.approx(stairs(x), rel=1e-12)
-        assert calibrator.to_bytes() == before
-        Structure(calibrator).check()
-
-
-def test_the_venn_abers_pair_of_a_large_fit() -> None:
-    rng = np.random.default_rng(9)
-    scores = rng.random(5000)
-    y = (rng.random(5000) < scores) * 1.0
-    calibrator = IsotonicCalibrator(prior=0.0)
-    calibrator.learn_many(scores, y)
-    values = calibrator.predict_many(scores)
-    for x in [*rng.random(30), *scores[:30]]:
-        pair = calibrator.predict_interval_one(x)
-        fits = [isotonic_fit(np.r_[scores, x], np.r_[y, label])(x) for label in (0, 1)]
-        np.testing.assert_allclose(pair, fits, rtol=1e-12)
-    np.testing.assert_array_equal(calibrator.predict_many(scores), values)
-    Structure(calibrator).check()
-
-
-def test_venn_abers_output_is_the_merged_pair() -> None:
-    samples = [(0.1, 0), (0.4, 1), (0.5, 0), (0.9, 1)]
-    calibrator = learned(samples, output="venn-abers")
-    assert IsotonicCalibrator(output="venn-abers").predict_one(0.3) == 0.3
-    p0, p1 = calibrator.predict_interval_one(0.45)
-    assert calibrator.predict_one(0.45) == p1 / (1 - p0 + p1)
-    twin = calibrator.clone()
-    scores, y = zip(*samples, strict=True)
-    answers = twin.predict_learn_many(scores, y)
-    assert answers[0] == 0.1
-    assert twin.predict_many([0.45])[0] == calibrator.predict_one(0.45)
-
-
-def test_venn_abers_needs_labels_with_ends() -> None:
-    with pytest.raises(ValueError, match="needs a loss with a lowest and a highest label"):
-        IsotonicCalibrator("squared").predict_interval_one(0.5)
-    with pytest.raises(ValueError, match="'venn-abers' needs the log loss"):
-        IsotonicCalibrator("squared", output="venn-abers")
-    with pytest.raises(ValueError, match="`score` must be a finite number"):
-        IsotonicCalibrator().predict_interval_one(math.nan)
 
 
 # --- merging

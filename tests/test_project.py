@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import graphlib
 import inspect
 import os
 import re
@@ -26,6 +27,7 @@ LAYERS = [
     {"losses"},
     {"kernels"},
     {"_json", "_state"},
+    {"isotonic"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
     {"wrappers"},
@@ -67,6 +69,7 @@ def imports(path: Path) -> set[str]:
                 found.update(f"streamcal.{alias.name}" for alias in node.names)
             else:
                 found.add(str(node.module))
+                found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
 
 
@@ -85,6 +88,15 @@ def test_nothing_imports_upward(path):
         target = rest.split(".")[0]
         assert target in RANK, f"{path} imports {name}: name the module it needs"
         assert RANK[target] <= RANK[part_of(path)], f"{path} imports upward: {name}"
+
+
+def test_no_imports_run_in_a_circle():
+    """Deferred ones count, too; packages do not, since they load their names on demand."""
+    files = [path for path in MODULES if path.name != "__init__.py"]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
+    graph = {name: imports(path) & set(names) for name, path in names.items()}
+    assert graph["streamcal.isotonic.stack"] >= {"streamcal.isotonic.mean_stack"}
+    graphlib.TopologicalSorter(graph).prepare()  # raises where there is a circle
 
 
 def test_losses_and_kernels_know_nothing_of_river():
@@ -177,15 +189,16 @@ def test_public_names_resolve_and_are_documented(name):
 @pytest.mark.parametrize(
     "part",
     [
+        "losses",
+        "isotonic",
         "calibration",
+        "ordinal",
         "decision",
         "durable",
-        "losses",
+        "voting",
         "metrics",
-        "ordinal",
         "plot",
         "spark",
-        "voting",
     ],
 )
 def test_public_names_of_parts_resolve_and_are_documented(part):

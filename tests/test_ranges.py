@@ -26,7 +26,7 @@ from streamcal import (
     losses,
     metrics,
 )
-from streamcal.calibration.convex_stack import ConvexPAVStack
+from streamcal.isotonic.convex_stack import ConvexBlocks
 from tests import programs
 from tests.programs import Draw, rising, within
 
@@ -99,7 +99,7 @@ def test_values_of_batches_and_stacks(loss: losses.Loss) -> None:
             stack = PAVStack(loss, interpolation=interpolation)
             stack.push_many(*zip(*batch, strict=True))
             answers = [stack.predict_one(x) for x in (0.0, 0.25, 0.3, 0.5, 0.6, 0.75, 1.0)]
-            assert isinstance(stack, ConvexPAVStack) is not isinstance(loss, losses.MeanLoss)
+            assert isinstance(stack._blocks, ConvexBlocks) is not isinstance(loss, losses.MeanLoss)
             fitted = stack.staircase().values
             for values in (answers, fitted):
                 within(values, loss.z_range.low, loss.z_range.high)

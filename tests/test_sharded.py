@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcal import isotonic_fit, isotonic_fit_sharded, losses, optimal_thresholds
-from streamcal.calibration.blocks import blocks_of, fit_blocks
+from streamcal.isotonic.blocks import blocks_of, fit_blocks
 
 FIELDS = ("lower", "upper", "values", "weights", "centers")
 

@@ -33,6 +33,7 @@ from streamcal import (
     PlattCalibrator,
     StreamingThresholds,
     ThresholdClassifier,
+    VennAbersCalibrator,
     _state,
     losses,
 )
@@ -85,6 +86,7 @@ def nothing(learner: Any, start: int, stop: int) -> None:
 LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
     "isotonic": (lambda: IsotonicCalibrator(), teach_binary),
     "isotonic, window": (lambda: IsotonicCalibrator("squared", window=90), teach_binary),
+    "Venn-Abers": (lambda: VennAbersCalibrator(window=90), teach_binary),
     "isotonic, half-life": (
         lambda: IsotonicCalibrator(losses.Tweedie(power=1.2), half_life=30.0),
         lambda learner, start, stop: teach_pushes_as(learner, start, stop),

@@ -19,6 +19,7 @@ from streamcal import (
     PlattCalibrator,
     StreamingThresholds,
     TemperatureCalibrator,
+    VennAbersCalibrator,
 )
 from streamcal.decision import Metric
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
@@ -97,7 +98,7 @@ def test_a_window_holds_as_many_as_it_should() -> None:
 
 
 def test_samples_are_taken_back_while_others_come() -> None:
-    calibrator, empty = IsotonicCalibrator(), IsotonicCalibrator()
+    calibrator, empty = VennAbersCalibrator(), VennAbersCalibrator()
 
     def come_and_go(number: int) -> None:
         samples = list(zip(*map(np.ndarray.tolist, batch(number)), strict=True))
@@ -109,8 +110,8 @@ def test_samples_are_taken_back_while_others_come() -> None:
             calibrator.unlearn_one(*sample)
 
     together(come_and_go)
-    Structure(calibrator).check()
-    assert calibrator.n_samples == calibrator.n_scores == 0
+    Structure(calibrator.isotonic).check()
+    assert calibrator.n_samples == calibrator.isotonic.n_scores == 0
     assert calibrator.to_bytes() == empty.to_bytes()
 
 

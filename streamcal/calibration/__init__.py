@@ -1,18 +1,13 @@
 """Calibrators: scores in, calibrated values out, one sample at a time.
 
-Each name loads its module when it is first touched: `isotonic_fit` needs neither river nor JAX.
+Each name loads its module when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamcal.calibration.anytime import (
-        AnytimeStaircase,
-        anytime_isotonic,
-        anytime_isotonic_refinements,
-    )
-    from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
+    from streamcal.calibration.anytime import AnytimeCalibrator
     from streamcal.calibration.base import Calibrator
     from streamcal.calibration.beta import BetaCalibrator
     from streamcal.calibration.hedged import HedgedCalibrator
@@ -21,15 +16,12 @@ if TYPE_CHECKING:
     from streamcal.calibration.isotonic import IsotonicCalibrator
     from streamcal.calibration.joint import JointCalibrator
     from streamcal.calibration.platt import PlattCalibrator
-    from streamcal.calibration.sharded import isotonic_fit_sharded
-    from streamcal.calibration.stack import PAVStack
-    from streamcal.calibration.staircase import Staircase, isotonic_fit
     from streamcal.calibration.temperature import TemperatureCalibrator
     from streamcal.calibration.top_label import TopLabelCalibrator
+    from streamcal.calibration.venn_abers import VennAbersCalibrator
 
 __all__ = [
     "AnytimeCalibrator",
-    "AnytimeStaircase",
     "BetaCalibrator",
     "Calibrator",
     "HedgedCalibrator",
@@ -37,20 +29,14 @@ __all__ = [
     "IdentityCalibrator",
     "IsotonicCalibrator",
     "JointCalibrator",
-    "PAVStack",
     "PlattCalibrator",
-    "Staircase",
     "TemperatureCalibrator",
     "TopLabelCalibrator",
-    "anytime_isotonic",
-    "anytime_isotonic_refinements",
-    "isotonic_fit",
-    "isotonic_fit_sharded",
+    "VennAbersCalibrator",
 ]
 
 _HOME = {
-    "AnytimeCalibrator": "anytime_calibrator",
-    "AnytimeStaircase": "anytime",
+    "AnytimeCalibrator": "anytime",
     "BetaCalibrator": "beta",
     "Calibrator": "base",
     "HedgedCalibrator": "hedged",
@@ -58,15 +44,10 @@ _HOME = {
     "IdentityCalibrator": "identity",
     "IsotonicCalibrator": "isotonic",
     "JointCalibrator": "joint",
-    "PAVStack": "stack",
     "PlattCalibrator": "platt",
-    "Staircase": "staircase",
     "TemperatureCalibrator": "temperature",
     "TopLabelCalibrator": "top_label",
-    "anytime_isotonic": "anytime",
-    "anytime_isotonic_refinements": "anytime",
-    "isotonic_fit": "staircase",
-    "isotonic_fit_sharded": "sharded",
+    "VennAbersCalibrator": "venn_abers",
 }
 
 

@@ -1,612 +1,383 @@
-"""Isotonic regression for any convex loss, with bounds that hold whenever one stops.
+"""Calibration for any convex loss: the best map of the last samples, found again now and then.
 
-Where the best value of a block is no mean, blocks cannot be summed up, but derivatives can: the sum
-of the derivatives at a number c says where the optimal map crosses c. Asking this for the middle of
-an interval that holds all values, then for the middles of both halves, each for the samples that
-belong there, bisects the values of all samples at once. A round costs one pass over the samples,
-whatever the loss; after k rounds each value is known to within range / 2^(k+1), and the map so far
-is monotone (Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic
-Regression under Strictly Convex Losses*, section VI).
-
-Rounds run in one of two places with the same result: on the *host*, where JAX computes the
-derivatives and a compiled loop splits the cells (`streamcal.kernels.threshold_decomposition`), or
-as one JAX program on a *device* (`streamcal.calibration.anytime_device`). Quantiles are exact, for
-their best values are labels, and always found on the host.
+Where the block minimiser is not a mean there are no sums that could be kept exact from sample to
+sample. So the window is solved again (`streamcal.isotonic.anytime`), starting from the map before,
+which is served until the new one is found. A solve runs between two samples, within a deadline if
+there is one, or in a process of its own, so that no sample waits.
 """
 
-import math
-import time
+import contextlib
+import threading
+import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
     as_number,
+    as_score,
     as_vector,
-    as_weights,
+    as_weight,
+    check_bool,
     check_choice,
-    check_same_length,
     check_window,
 )
-from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase, frozen
+from streamcal._worker import Worker
+from streamcal.calibration.base import Calibrator
+from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
+from streamcal.isotonic.anytime.staircase import AnytimeStaircase
+from streamcal.isotonic.staircase import INTERPOLATIONS
 from streamcal.kernels import pav
-from streamcal.kernels import threshold_decomposition as kernels
 
 Floats = NDArray[np.float64]
 
-BACKENDS = ("auto", "host", "device")
-_RELATIVE = 1e-9  # half-width at which a solve ends where nothing else is said
-_INSIDE = 1.0 - 1e-6  # of a half-width, so that rounding does not leave it open
-_AROUND = 1e-3  # of the range: how far from a guess its derivatives are asked for at first
-_STEPS = 6  # by which a guess is improved at most
-_FEW = 32  # the part of the samples that may be left to rounds
-_LEAST = 1 << 12  # samples worth going on with fewer
+_FIRST_ROOM = 64
+_EARLY = 4  # while the window fills, it is solved again when it has grown by one part in so many
+_BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AnytimeStaircase(Staircase):
-    """A staircase together with what is known about its values.
+class AnytimeCalibrator(Calibrator):
+    """Isotonic calibration of the last samples for any convex loss, solved every so many samples.
+
+    Medians, quantiles, expectiles, robust and user-written losses; for a loss whose minimiser is a
+    mean, `IsotonicCalibrator` is exact after every sample and cheaper.
 
     Parameters
     ----------
-    floors, ceilings : ndarray of shape (n_blocks,)
-        Bounds: there is an optimal map whose value lies between them in each block. ``values`` are
-        the middles; where one of the two is infinite, the other.
-    rounds : int
-        How many rounds have been run.
-
-    The other parameters are those of `Staircase`.
-    """
-
-    floors: Floats = field(kw_only=True)
-    ceilings: Floats = field(kw_only=True)
-    rounds: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("floors", "ceilings"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
-            if len(getattr(self, name)) != len(self):
-                raise ValueError(f"`{name}` must have one value per block ({len(self)})")
-
-    @property
-    def half_width(self) -> float:
-        """The greatest distance from a value to its bounds: what is certified for all blocks."""
-        return float(np.max(0.5 * self.ceilings - 0.5 * self.floors))
-
-    def __repr__(self) -> str:
-        return f"Anytime{super().__repr__()[:-1]}, half_width={self.half_width:.3g})"
-
-
-def anytime_isotonic(
-    scores: ArrayLike,
-    y: ArrayLike,
-    w: ArrayLike | None = None,
-    *,
-    loss: str | losses.Loss,
-    offset: ArrayLike | None = None,
-    lower: float | None = None,
-    upper: float | None = None,
-    rounds: int | None = None,
-    tol: float | None = None,
-    deadline: float | None = None,
-    start: Staircase | None = None,
-    interpolation: str = "linear",
-    outside: str = "clip",
-    backend: str = "auto",
-) -> AnytimeStaircase:
-    """Return the non-decreasing map of scores that minimises a convex loss, and bounds on it.
-
-    Samples with equal scores have one value. A solve ends after ``rounds``, at the half-width
-    ``tol``, at the ``deadline``, or where doubles end, whichever comes first. If none of these is
-    given it ends at a half-width of 1e-9 of the range, or of the value itself where the range is
-    infinite. O(n_samples) a round.
-
-    Parameters
-    ----------
-    scores : array_like of shape (n_samples,)
-        Finite, in any order.
-    y : array_like of shape (n_samples,)
-        Labels, in the range of the loss.
-    w : array_like of shape (n_samples,), optional
-        Weights from 1e-60 to 1e60; ones by default.
     loss : str or Loss
         What to minimise. JAX must be able to differentiate it.
-    offset : array_like of shape (n_samples,), optional
-        What is added to the map's value before the loss is taken: l(z + offset, y). The loss must
-        be defined for all values.
-    lower, upper : float, optional
-        The range of the values; the best map within it is found. By default it is that of the
-        labels if the loss is least where value and label agree, else that of the loss. Ends that
-        are infinite are found by probes of 0, ±1, ±2, ±4, …
-    rounds : int, optional
-        How many rounds to run at most.
-    tol : float, optional
-        The half-width at which to stop, in units of the value; positive.
-    deadline : float, optional
-        Seconds from now after which no round but the first is begun; positive.
-    start : Staircase, optional
-        A map that should be close, such as that of most of these samples. Values are then sought
-        near its own, in fewer rounds; bounds are as certain as without it. It is improved and
-        verified first: four evaluations or more, also beyond a deadline, which are not counted as
-        rounds. It is not used on a device, for quantiles or where the range is infinite.
-    interpolation, outside : str
-        See `Staircase`.
-    backend : {"auto", "host", "device"}
-        Where to run; "auto" is the host if JAX finds no accelerator.
-
-    Returns
-    -------
-    staircase : AnytimeStaircase
-        Blocks that are not told apart yet are one.
+    window : int
+        How many of the last samples count.
+    every : int
+        After how many samples the window is solved again. While there are fewer than 4 ``every`` of
+        them it is solved each time it has grown by a fourth.
+    tol : float or None
+        The half-width at which a solve stops, in units of the value; None: 1e-9 of the range.
+    deadline : float or None
+        Seconds after which a solve stops with what it has.
+    background : bool
+        Whether solves run in a process of their own. The map served is then somewhat older.
+    interpolation : {"linear", "step", "centered"}
+        What holds between blocks; see `Staircase`.
 
     Raises
     ------
-    ValueError
-        If there are no samples, lengths differ, an argument is out of its range, or the loss has a
-        derivative that is not a number.
-    TypeError
-        If the input is not numbers, or JAX cannot differentiate the loss.
+    ValueError, TypeError
+        If a parameter is out of range or of the wrong kind.
 
     Notes
     -----
-    Of several best maps the one found depends on the derivative JAX chooses; for `Pinball` and
-    `Absolute` it is that of their ``ties``, and weights balance that do so up to a share of 1e-12.
+    If a solve fails, because a derivative of the loss is not a number, there is a `RuntimeWarning`;
+    `solve` raises the error. Samples stay learned, and the map before is served on.
+
+    In the background a process is spawned for the first solve, and again if it has died; `close`
+    ends it, and so does the end of the calibrator. As with every spawned process, a script must
+    keep its work under ``if __name__ == "__main__":``.
 
     Examples
     --------
-    >>> from streamcal import losses
-    >>> stairs = anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss=losses.Expectile(tau=0.8))
-    >>> stairs
-    AnytimeStaircase(n_blocks=2, range=[6.00000000..., 7.99999999...], half_width=7.45e-09)
-    >>> rough = anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss="log-cosh", rounds=3)
-    >>> rough.floors, rough.ceilings
-    (array([3., 7.]), array([4., 8.]))
+    The map to the median of y, which three wild labels do not disturb:
+
+    >>> calibrator = AnytimeCalibrator("absolute", window=100)
+    >>> for i in range(100):
+    ...     calibrator.learn_one(score=i / 100, y=i if i % 40 else 1e6)
+    >>> calibrator.predict_one(0.505)
+    50.5
     """
-    limits = _limits(rounds, tol, deadline)
-    run = _begin(
-        scores, y, w, loss, offset, (lower, upper), limits, start, interpolation, outside, backend
-    )
-    while not run.done():
-        run.advance(run.at_once())
-    return run.staircase()
-
-
-def anytime_isotonic_refinements(
-    scores: ArrayLike,
-    y: ArrayLike,
-    w: ArrayLike | None = None,
-    *,
-    loss: str | losses.Loss,
-    offset: ArrayLike | None = None,
-    lower: float | None = None,
-    upper: float | None = None,
-    start: Staircase | None = None,
-    interpolation: str = "linear",
-    outside: str = "clip",
-    backend: str = "auto",
-) -> Iterator[AnytimeStaircase]:
-    """Yield the map of `anytime_isotonic` after each round, for a caller who stops when it likes.
-
-    The first is what is known before any round; the last, if the caller gets there, is exact up to
-    the last double. Parameters and errors are those of `anytime_isotonic`.
-
-    Examples
-    --------
-    >>> for stairs in anytime_isotonic_refinements([1, 2], [0.0, 1.0], loss="squared"):
-    ...     print(stairs.floors, stairs.ceilings)
-    ...     if stairs.half_width < 0.2:
-    ...         break
-    [0.] [1.]
-    [0.  0.5] [0.5 1. ]
-    [0.   0.75] [0.25 1.  ]
-    """
-    run = _begin(
-        scores,
-        y,
-        w,
-        loss,
-        offset,
-        (lower, upper),
-        _Limits(None, 0.0, None),
-        start,
-        interpolation,
-        outside,
-        backend,
-    )
-    yield run.staircase()
-    while not run.done():
-        run.advance(1)
-        yield run.staircase()
-
-
-# ------------------------------------------------------------------------------ input
-
-
-@dataclass(frozen=True)
-class _Limits:
-    """When to stop: after so many rounds, at a half-width (None: relative), at a moment."""
-
-    rounds: int | None
-    tol: float | None
-    until: float | None
-
-
-def check_limits(rounds: int | None, tol: float | None, deadline: float | None) -> None:
-    """Raise ``ValueError`` or ``TypeError`` unless each is positive or None."""
-    check_window(rounds, "rounds")
-    for name, value in (("tol", tol), ("deadline", deadline)):
-        if value is not None and not 0.0 < as_number(value, name) < math.inf:
-            raise ValueError(f"`{name}` must be a positive finite number or None, got {value!r}")
-
-
-def _limits(rounds: int | None, tol: float | None, deadline: float | None) -> _Limits:
-    check_limits(rounds, tol, deadline)
-    if tol is None and (rounds is not None or deadline is not None):
-        tol = 0.0
-    return _Limits(rounds, tol, None if deadline is None else time.monotonic() + deadline)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a backend needs to know: samples in score order, where cells may end, and rules."""
-
-    loss: losses.Loss
-    y: Floats
-    w: Floats
-    offset: Floats | None
-    ends: NDArray[np.uint8]  # 1 at the last sample of each score
-    low: float
-    high: float
-    tolerance: float  # the half-width to stop at
-    relative: float  # the same, as a share of the value
-    start: tuple[NDArray[np.int64], Floats] | None  # blocks of a map that should be close
-
-
-class Backend(Protocol):
-    """Runs rounds on a problem."""
-
-    def advance(self, n_rounds: int) -> int:
-        """Run rounds, fewer if nothing is open any more; return how many."""
-
-    def open(self) -> bool:
-        """Whether a round would do anything."""
-
-    def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """Return the first sample of each cell, and its bounds."""
-
-
-def _begin(
-    scores: ArrayLike,
-    y: ArrayLike,
-    w: ArrayLike | None,
-    loss: str | losses.Loss,
-    offset: ArrayLike | None,
-    ends: tuple[float | None, float | None],
-    limits: _Limits,
-    start: Staircase | None,
-    interpolation: str,
-    outside: str,
-    backend: str,
-) -> "_Run":
-    """Check the input, sort it, and make what runs."""
-    found = losses.get(loss)
-    check_choice(interpolation, "interpolation", INTERPOLATIONS)
-    check_choice(outside, "outside", OUTSIDE)
-    check_choice(backend, "backend", BACKENDS)
-    if start is not None and not isinstance(start, Staircase):
-        raise TypeError(f"`start` must be a Staircase or None, got {start!r}")
-    x = as_vector(scores, "scores", finite=False)
-    labels = as_vector(y, "y")
-    check_same_length(labels, len(x), "y")
-    found.check_labels(labels)
-    weights = as_weights(w, len(x))
-    shifts = None if offset is None else as_vector(offset, "offset")
-    if shifts is not None:
-        check_same_length(shifts, len(x), "offset")
-    if not len(x):
-        raise ValueError("`scores` must hold at least one score, got none")
-    if shifts is not None:
-        if not math.isinf(found.z_range.low) or not math.isinf(found.z_range.high):
-            raise ValueError(
-                f"`offset` needs a loss that is defined for all values, got {found.name}, whose"
-                f" values lie in {found.z_range}"
-            )
-        if isinstance(found, losses.Pinball | losses.Absolute):  # l(z + o, y) is l(z, y - o)
-            labels, shifts = as_vector(labels - shifts, "y"), None
-    low, high = _range(found, labels if shifts is None else labels - shifts, *ends)
-
-    order = pav.order_of(x)
-    if order == pav.UNSORTED:
-        by_score = np.argsort(as_vector(x, "scores"), kind="stable")
-        x, labels, weights = x[by_score], labels[by_score], weights[by_score]
-        shifts = None if shifts is None else shifts[by_score]
-    last = np.ones(len(x), np.uint8)
-    if order != pav.INCREASING:
-        np.not_equal(x[:-1], x[1:], out=last[:-1])
-
-    tolerance, relative = limits.tol or 0.0, 0.0
-    if limits.tol is None and math.isinf(high - low):
-        relative = _RELATIVE
-    elif limits.tol is None:
-        tolerance = _RELATIVE * (high - low)
-    blocks = None
-    if start is not None and high - low < math.inf:
-        blocks = _blocks_at(start, x)
-    rules = tolerance, relative
-    problem = Problem(found, labels, weights, shifts, last, low, high, *rules, blocks)
-    return _Run(_backend(backend, problem), x, weights, limits, interpolation, outside)
-
-
-def _blocks_at(start: Staircase, x: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Return where the steps of a staircase begin among sorted scores, and their values."""
-    begins = np.append(0, np.searchsorted(x, start.lower[1:]))
-    used = np.diff(begins, append=len(x)) > 0
-    return begins[used], start.values[used]
-
-
-def _range(
-    loss: losses.Loss, minimizers: Floats, lower: float | None, upper: float | None
-) -> tuple[float, float]:
-    """Return the range of the values: what was asked for, or what is known of the loss."""
-    low, high = loss.z_range.low, loss.z_range.high
-    for name, value in (("lower", lower), ("upper", upper)):
-        if value is not None and not low <= as_number(value, name) <= high:
-            raise ValueError(
-                f"`{name}` must lie in {loss.z_range} for the {loss.name} loss, got {value!r}"
-            )
-    if lower == math.inf or upper == -math.inf:
-        raise ValueError(
-            "`lower` and `upper` must leave finite values between them,"
-            f" got {lower!r} and {upper!r}"
-        )
-    if lower is not None and upper is not None and not lower < upper:
-        raise ValueError(f"`lower` must be less than `upper`, got {lower!r} and {upper!r}")
-    if loss.minimized_by_label:
-        low, high = float(minimizers.min()), float(minimizers.max())
-    low = low if lower is None else float(lower)
-    high = high if upper is None else float(upper)
-    if low > high:  # all of the labels lie beyond the one bound that was given
-        low = high = low if lower is not None else high
-    return low, high
-
-
-def _backend(name: str, problem: Problem) -> Backend:
-    if isinstance(problem.loss, losses.Pinball | losses.Absolute):
-        return Quantiles(problem)
-    if name == "auto":
-        import jax
-
-        name = "host" if jax.default_backend() == "cpu" else "device"
-    if name == "host":
-        return Host(problem)
-    from streamcal.calibration.anytime_device import Device
-
-    return Device(problem)
-
-
-# ------------------------------------------------------------------------------ rounds
-
-
-class Host:
-    """Rounds by derivatives of JAX's and one compiled pass over all samples."""
-
-    def __init__(self, problem: Problem):
-        self._problem = problem
-        self._samples = np.arange(len(problem.y))  # those at hand: all, later those of open cells
-        self._slopes = np.empty(len(problem.y))
-        self._derivatives = _Derivatives(problem.loss, problem.y, problem.w)
-        self._n_rounds = 0
-        if problem.start is None:
-            ends = problem.low, problem.high, problem.tolerance, problem.relative
-            self._cells = kernels.Cells(problem.ends, problem.offset, *ends)
-        else:
-            self._cells = self._verified(problem.start)
-            self._put_aside()
-
-    def _verified(self, start: tuple[NDArray[np.int64], Floats]) -> kernels.Cells:
-        """Return cells around the values of a map that is improved and verified first."""
-        problem = self._problem
-        low, high = problem.low, problem.high
-        near = max(_INSIDE * problem.tolerance, _INSIDE * _RELATIVE * (high - low))
-        far = max(near, _AROUND * (high - low))
-        guess = kernels.Guess(*start, problem.ends, problem.offset, low, high, far)
-        self._derivatives(guess.z, guess.sides)
-        for _ in range(_STEPS):
-            if not guess.improve(near):
-                break
-            self._derivatives(guess.z, guess.sides)
-            if guess.n_wrong() * _FEW <= len(problem.y):
-                break
-        while len(again := guess.join()):
-            z, sides = kernels.padded(guess.z[:, again]), np.empty((2, len(again)))
-            _Derivatives(problem.loss, problem.y[again], problem.w[again])(z, sides)
-            guess.sides[:, again] = sides
-        return guess.cells(problem.tolerance, problem.relative)
-
-    def open(self) -> bool:
-        """Whether a round would do anything."""
-        return self._cells.n_open > 0
-
-    def advance(self, n_rounds: int) -> int:
-        """Run rounds, fewer if nothing is open any more; return how many."""
-        before = self._n_rounds
-        while self.open() and self._n_rounds < before + n_rounds:
-            self._round()
-        return self._n_rounds - before
-
-    def _round(self) -> None:
-        z, slopes = self._cells.aims(), self._slopes
-        self._derivatives(z, slopes[None])
-        if (bad := self._cells.split(slopes)) >= 0:
-            y, w = self._problem.y[self._samples], self._problem.w[self._samples]
-            raise not_a_number(self._problem.loss, slopes, z[0], y, w, bad)
-        self._n_rounds += 1
-        self._put_aside()
-
-    def _put_aside(self) -> None:
-        """Go on with the samples of open cells alone, where that saves work."""
-        n = len(self._samples)
-        if 0 < self._cells.n_open < n // 4 and n >= _LEAST:
-            self._samples = again = self._cells.put_aside()
-            self._slopes = np.empty(len(again))
-            problem = self._problem
-            self._derivatives = _Derivatives(problem.loss, problem.y[again], problem.w[again])
-
-    def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """Return the first sample of each cell, and its bounds."""
-        return self._cells.bounds()
-
-
-class _Derivatives:
-    """The weighted derivatives of samples, whose labels and weights stay on JAX's side."""
-
-    def __init__(self, loss: losses.Loss, y: Floats, w: Floats):
-        import jax
-
-        from streamcal.losses._derivative import weighted_derivative
-
-        self._program = weighted_derivative(loss)
-        room = kernels.room_for(len(y))
-        begins = range(0, room, kernels.CHUNK)
-        self._chunks = [slice(begin, min(begin + kernels.CHUNK, room)) for begin in begins]
-        with jax.enable_x64(True):
-            columns = kernels.padded((y, w))
-            self._columns = [jax.device_put([c[part] for part in self._chunks]) for c in columns]
-
-    def __call__(self, z: Floats, out: Floats) -> None:
-        """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
-        import jax
-
-        with jax.enable_x64(True):  # all are under way before the first is waited for
-            found = [
-                [self._program(row[chunk], y, w) for chunk, y, w in self._samples()] for row in z
-            ]
-        for parts, row in zip(found, out, strict=True):
-            for part, chunk in zip(parts, self._chunks, strict=True):
-                own = row[chunk]
-                own[:] = np.asarray(part)[: len(own)]
-
-    def _samples(self) -> Iterator[tuple[slice, Any, Any]]:
-        return zip(self._chunks, *self._columns, strict=True)
-
-
-def not_a_number(
-    loss: losses.Loss, slopes: Floats, z: Floats, y: Floats, w: Floats, begin: int
-) -> ValueError:
-    """Return the error for a derivative that is NaN, or for infinite ones that cancel."""
-    nan = np.isnan(slopes[begin:])
-    at = begin + int(np.argmax(nan if nan.any() else np.isinf(slopes[begin:])))
-    return ValueError(
-        f"`loss` must have a derivative that is a number, got {slopes[at]} from the {loss.name}"
-        f" loss at z = {z[at]}, y = {y[at]}, w = {w[at]}"
-    )
-
-
-class Quantiles:
-    """Rounds for a quantile: compiled passes that compare labels, without derivatives."""
-
-    def __init__(self, problem: Problem):
-        assert isinstance(problem.loss, losses.Pinball | losses.Absolute)
-        self._problem = problem
-        self._ties = problem.loss.ties
-        self._tau = getattr(problem.loss, "tau", 0.5)
-        greatest = self._ties == "upper"
-        self._cells = kernels.Quantiles(problem.y, problem.w, problem.ends, self._tau, greatest)
-
-    def open(self) -> bool:
-        """Whether a round would do anything."""
-        return self._cells.n_open > 0
-
-    def advance(self, n_rounds: int) -> int:
-        """Run rounds, fewer if nothing is open any more; return how many."""
-        return self._cells.run(n_rounds)
-
-    def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """Return the first sample of each cell, and its bounds."""
-        problem = self._problem
-        starts, low, high = self._cells.bounds()
-        if self._ties == "midpoint" and not self.open():
-            high = kernels.greatest_quantiles(problem.y, problem.w, self._tau, starts, low)
-            low = high = 0.5 * low + 0.5 * high
-        ends = problem.low, problem.high
-        return starts, low.clip(*ends), high.clip(*ends)
-
-
-def _values(low: Floats, high: Floats) -> Floats:
-    """Return the middles of bounds; where one is infinite the other, where both are 0."""
-    low, high = (
-        np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)),
-        np.where(np.isfinite(high), high, np.where(np.isfinite(low), low, 0.0)),
-    )
-    return np.asarray(0.5 * low + 0.5 * high)
-
-
-class _Run:
-    """A backend at work, when it is to stop, and how its answer is to be shown."""
 
     def __init__(
         self,
-        backend: Backend,
-        x: Floats,
-        w: Floats,
-        limits: _Limits,
-        interpolation: str,
-        outside: str,
+        loss: str | losses.Loss,
+        *,
+        window: int = 10_000,
+        every: int = 1_000,
+        tol: float | None = None,
+        deadline: float | None = None,
+        background: bool = False,
+        interpolation: str = "linear",
     ):
-        self._backend = backend
-        self._x = x
-        self._w = w
-        self._limits = limits
-        self._interpolation = interpolation
-        self._outside = outside
-        self._n_rounds = 0
+        for name, value in (("window", window), ("every", every)):
+            check_window(value, name)
+            if value is None:
+                raise ValueError(f"`{name}` must be a positive int, got None")
+        check_limits(None, tol, deadline)
+        check_bool(background, "background")
+        check_choice(interpolation, "interpolation", INTERPOLATIONS)
+        self.loss = loss
+        self.window = window
+        self.every = every
+        self.tol = tol
+        self.deadline = deadline
+        self.background = background
+        self.interpolation = interpolation
 
-    def done(self) -> bool:
-        limits = self._limits
-        if not self._backend.open() or self._n_rounds == limits.rounds:
-            return True
-        if limits.until is not None and self._n_rounds and time.monotonic() >= limits.until:
-            return True
-        if limits.tol and isinstance(self._backend, Quantiles):
-            _, low, high = self._backend.cells()
-            return bool(np.max(high - low) <= 2.0 * limits.tol)
-        return False
+        self._loss = losses.get(loss)
+        self._samples = np.empty((min(window, _FIRST_ROOM), 3))  # scores, labels, weights: a ring
+        self._n_learned = 0
+        self._due = 1  # samples until the next solve
+        self._staircase: AnytimeStaircase | None = None
+        self._lookup: tuple[NDArray[np.float64], ...] = ()
+        solve = partial(_solve_window, self._loss, interpolation, tol, deadline)
+        self._worker = Worker(solve) if background else None
+        self._mutex = threading.RLock()  # held by what changes samples or map
 
-    def at_once(self) -> int:
-        """Return how many rounds may be run without looking up."""
-        limits = self._limits
-        if limits.until is not None or (limits.tol and isinstance(self._backend, Quantiles)):
-            return 1
-        return 64 if limits.rounds is None else limits.rounds - self._n_rounds
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"loss": "absolute"}
 
-    def advance(self, n_rounds: int) -> None:
-        self._n_rounds += self._backend.advance(n_rounds)
+    @property
+    def n_samples(self) -> int:
+        """How many samples are in the window."""
+        return min(self._n_learned, self.window)
+
+    @property
+    def half_width(self) -> float:
+        """How far the map served is from the best one of its samples at most; inf before any."""
+        return np.inf if self._staircase is None else self._staircase.half_width
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Learn a sample; O(1), and a solve when one is due and not run in the background.
+
+        Raises
+        ------
+        ValueError
+            If the score is not finite, the label out of the range of the loss, or the weight not
+            from 1e-60 to 1e60; nothing has changed then.
+        TypeError
+            If an argument is not a number.
+        """
+        score, y, w = as_score(score), as_number(y, "y"), as_weight(w)
+        self._loss.check_labels(y)
+        with self._mutex:
+            at = self._n_learned % self.window
+            self._make_room(at + 1)
+            self._samples[at] = score, y, w
+            self._n_learned += 1
+            self._due -= 1
+            self._solve_if_due()
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given; solves fall where they would one by one."""
+        self._learn_samples(scores, y, w, predict=False)
+
+    def predict_one(self, score: float) -> float:
+        """Return the newest map's value at ``score``; before any, the score itself, if in range.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the score is not a finite number.
+        """
+        return float(self._predict(np.array([as_score(score)]))[0])
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
+        return self._predict(as_vector(scores, "scores"))
+
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in order; see `Calibrator`."""
+        return self._learn_samples(scores, y, w, predict=True)
 
     def staircase(self) -> AnytimeStaircase:
-        starts, low, high = self._backend.cells()
-        values = _values(low, high)
-        fresh = np.ones(len(starts), np.bool_)
-        fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-        starts, low, high, values = starts[fresh], low[fresh], high[fresh], values[fresh]
-        weights = np.add.reduceat(self._w, starts)
-        lower, upper = self._x[starts], self._x[np.append(starts[1:], len(self._x)) - 1]
-        with np.errstate(over="ignore", invalid="ignore"):
-            centers = np.add.reduceat(self._w * self._x, starts) / weights
-        centers = np.where(np.isfinite(centers), centers, 0.5 * lower + 0.5 * upper)
-        return AnytimeStaircase(
-            lower,
-            upper,
-            values,
-            weights,
-            centers.clip(lower, upper),
-            self._interpolation,
-            self._outside,
-            floors=low,
-            ceilings=high,
-            rounds=self._n_rounds,
-        )
+        """Return the map that is served, with its bounds.
+
+        Raises
+        ------
+        ValueError
+            If no window has been solved yet.
+        """
+        if self._staircase is None:
+            raise ValueError("`staircase` needs a solved window, got none yet")
+        return self._staircase
+
+    def solve(self) -> AnytimeStaircase:
+        """Solve the window now, in this process, and serve what comes out.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been learned, or as `anytime_isotonic` does.
+        """
+        if not self._n_learned:
+            raise ValueError("`solve` needs at least one learned sample, got none")
+        self._due = self._count_to_next_solve()
+        settings = self._loss, self.interpolation, self.tol, self.deadline
+        with self._mutex:
+            window = self._samples[: self.n_samples]
+            self._serve_map(_solve_window(*settings, window, self._staircase))
+            return self.staircase()
+
+    def close(self) -> None:
+        """End the background process, if there is one; a solve that comes due starts another."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._mutex:
+            state = {**self.__dict__, "_samples": self._samples.copy()}
+        del state["_mutex"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _mutex=threading.RLock())
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        with self._mutex:
+            arrays = {"samples": self._samples[: self.n_samples].copy()}
+            n_learned, due, stairs = self._n_learned, self._due, self._staircase
+        if stairs is not None:
+            arrays |= {name: getattr(stairs, name) for name in _BLOCKS}
+        rounds = None if stairs is None else stairs.rounds
+        return {"n_learned": n_learned, "due": due, "rounds": rounds}, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        n_learned = as_int(fields["n_learned"], "n_learned")
+        due = as_int(fields["due"], "due", 0, self.every)
+        samples = array_of(arrays, "samples", min(n_learned, self.window), 3)
+        scores, y, w = samples.T
+        self._check_samples(scores, y, w)
+        if fields["rounds"] is not None:
+            rounds = as_int(fields["rounds"], "rounds")
+            self._serve_map(self._read_staircase(arrays, rounds))
+        self._n_learned, self._due = n_learned, due
+        if len(samples):
+            self._samples = np.ascontiguousarray(samples, dtype=np.float64)
+
+    def _read_staircase(self, arrays: Arrays, rounds: int) -> AnytimeStaircase:
+        """Return the staircase in a state, or raise."""
+        blocks: dict[str, Any] = {name: array_of(arrays, name, None) for name in _BLOCKS[:2]}
+        n_blocks = len(blocks["lower"])
+        for name in _BLOCKS[2:]:
+            may_be_infinite = name in ("values", "floors", "ceilings")
+            blocks[name] = array_of(arrays, name, n_blocks, finite=not may_be_infinite)
+        centers, values, weights = blocks["centers"], blocks["values"], blocks["weights"]
+        inside = (blocks["lower"] <= centers) & (centers <= blocks["upper"])
+        require(inside.all() and (weights > 0.0).all(), "blocks must have weight and center")
+        ends = self._loss.z_range
+        require((values >= ends.low).all() and (values <= ends.high).all(), "values are in range")
+        bounded = (blocks["floors"] <= values) & (values <= blocks["ceilings"])
+        require(bounded.all(), "values must lie between their bounds")
+        return AnytimeStaircase(**blocks, rounds=rounds, interpolation=self.interpolation)
+
+    def _learn_samples(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
+    ) -> Floats:
+        """Learn samples in order; return what was predicted before each, if it is asked for.
+
+        All samples up to the next solve are learned at once, again and again.
+        """
+        x, labels, weights = self._check_samples(scores, y, w)
+        samples = np.column_stack((x, labels, weights))
+        predictions = np.empty(len(x) if predict else 0)
+        begin = 0
+        with self._mutex:
+            while begin < len(x):
+                at = self._n_learned % self.window
+                n = min(len(x) - begin, max(self._due, 1), self.window - at)
+                part = slice(begin, begin + n)
+                if predict:
+                    predictions[part] = self._predict(x[part])
+                self._make_room(at + n)
+                self._samples[at : at + n] = samples[part]
+                self._n_learned += n
+                self._due -= n
+                begin += n
+                self._solve_if_due()
+        return predictions
+
+    def _solve_if_due(self) -> None:
+        """Serve the map that the background process has found, and begin a solve if one is due."""
+        worker = self._worker
+        if worker is None:
+            if self._due <= 0:
+                with _warn_of_failure():
+                    self.solve()
+            return
+        if worker.done:
+            found = None
+            with _warn_of_failure():
+                found = worker.poll()
+            if found is not None:
+                self._serve_map(found)
+        if self._due <= 0:
+            # If the worker is busy or starting, try again soon, but not at each sample.
+            self._due = max(1, self.every // 16)
+            if worker.ready():
+                worker.submit(self._samples[: self.n_samples], self._staircase)
+                self._due = self._count_to_next_solve()
+
+    def _count_to_next_solve(self) -> int:
+        """Return how many samples to learn before the next solve."""
+        return max(1, min(self.every, self.n_samples // _EARLY))
+
+    def _serve_map(self, stairs: AnytimeStaircase) -> None:
+        """Predict by this map from now on."""
+        if self.interpolation == "centered":
+            self._lookup = stairs.centers, stairs.centers, stairs.values
+        else:
+            self._lookup = stairs.lower, stairs.upper, stairs.values
+        self._staircase = stairs  # last, so that another thread that finds it finds its lookup
+
+    def _predict(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._staircase is None:
+            return np.array([self._loss.z_range.clip(score) for score in x])
+        left, right, values = self._lookup
+        return pav.evaluate(left, right, values, self.interpolation != "step", x)
+
+    def _make_room(self, n_rows: int) -> None:
+        """Have room for so many samples."""
+        room = len(self._samples)
+        if n_rows > room:
+            grown = np.empty((min(self.window, max(2 * room, n_rows)), 3))
+            grown[:room] = self._samples
+            self._samples = grown
+
+    def _check_labels(self, y: ArrayLike) -> Floats:
+        labels = as_vector(y, "y", finite=False)
+        self._loss.check_labels(labels)
+        return labels
+
+
+@contextlib.contextmanager
+def _warn_of_failure() -> Iterator[None]:
+    """Warn if a solve fails: samples stay learned, and the next solve may succeed."""
+    try:
+        yield
+    except Exception as error:
+        message = f"the map before goes on serving, for a solve failed: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+
+
+def _solve_window(
+    loss: losses.Loss,
+    interpolation: str,
+    tol: float | None,
+    deadline: float | None,
+    samples: NDArray[np.float64],
+    start: AnytimeStaircase | None,
+) -> AnytimeStaircase:
+    """Return the map of a window; the background process runs this, too."""
+    scores, y, w = samples.T
+    return anytime_isotonic(
+        scores,
+        y,
+        w,
+        loss=loss,
+        tol=tol,
+        deadline=deadline,
+        start=start,
+        interpolation=interpolation,
+    )

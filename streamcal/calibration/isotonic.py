@@ -28,15 +28,13 @@ from streamcal.calibration._slots import (
     check_tree,
     read_queue,
 )
-from streamcal.calibration._sums import check_sums
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.snapshot import Snapshot
-from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
+from streamcal.isotonic._sums import check_sums
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase, label_range
 from streamcal.kernels import pav
 from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression
-
-OUTPUTS = ("value", "venn-abers")
 
 _FEWEST_SCORES = 8
 
@@ -63,10 +61,6 @@ class IsotonicCalibrator(Calibrator):
         whose labels have such ends (log, logistic, exponential) and to no other; 0 switches it off.
     interpolation : {"linear", "step", "centered"}
         What holds between blocks; see `Staircase`. ``"centered"`` walks all scores to predict.
-    output : {"value", "venn-abers"}
-        What `predict_one` answers: the value of the map, or the merged Venn-Abers pair
-        p1 / (1 − p0 + p1) of `predict_interval_one`, for log loss only. The pair costs three
-        updates a prediction and uses no interpolation.
     max_scores : int
         How many distinct scores are kept. When a new one would exceed it, an eighth of them are
         merged with their nearest neighbours, see Notes.
@@ -123,12 +117,10 @@ class IsotonicCalibrator(Calibrator):
         half_life: float | None = None,
         prior: float = 1.0,
         interpolation: str = "linear",
-        output: str = "value",
         max_scores: int = 1_000_000,
     ) -> None:
         check_window(window)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
-        check_choice(output, "output", OUTPUTS)
         check_half_life(half_life)
         if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
             raise ValueError(
@@ -141,33 +133,33 @@ class IsotonicCalibrator(Calibrator):
         self.half_life = half_life
         self.prior = prior
         self.interpolation = interpolation
-        self.output = output
         self.max_scores = max_scores
         self._loss = losses.get_mean(loss)
-        if output == "venn-abers" and not isinstance(self._loss, losses.Log):
-            raise ValueError(f"`output` 'venn-abers' needs the log loss, got {self._loss}")
-        # The usual case, where labels go to the kernels and means come back as they are.
-        kind, labels = type(self._loss), self._loss.y_range
-        interval = isinstance(labels, losses.Interval)
-        self._plain_labels = interval and kind.statistic is losses.MeanLoss.statistic
-        identity = kind.link is losses.MeanLoss.link
-        self._plain_values = identity and interpolation != "centered" and output == "value"
+        # In the usual case the statistic is the label, and the value the mean.
+        kind = type(self._loss)
+        self._plain_labels = kind.statistic is losses.MeanLoss.statistic
+        self._plain_labels &= label_range(self._loss) is not None
+        self._plain_values = kind.link is losses.MeanLoss.link and interpolation != "centered"
         self._step = interpolation == "step"
-        labels = self._loss.y_range
-        ends = -math.inf, math.inf
-        if self._loss.anchors is not None:
-            low, high = map(self._loss.statistic, self._loss.anchors)
-            ends = float(low), float(high)
-        elif self._plain_labels and isinstance(labels, losses.Interval):
-            ends = float(labels.clip(-math.inf)), float(labels.clip(math.inf))
         self._regression = IsotonicRegression(
             window=window or 0,
             rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
             prior=prior if self._loss.anchors is not None else 0.0,
-            labels=ends,
+            labels=self._find_statistics(),
             means=self._loss.mean_range,
             max_scores=min(int(max_scores), MOST_COUNT),
         )
+
+    def _find_statistics(self) -> tuple[float, float]:
+        """Return the least and the greatest statistic of a sample; ±inf where that is not known.
+
+        Between these the kernel learns without further checks; the prior's samples have these.
+        """
+        if self._loss.anchors is not None:
+            low, high = map(self._loss.statistic, self._loss.anchors)
+            return float(low), float(high)
+        labels = label_range(self._loss) if self._plain_labels else None
+        return labels or (-math.inf, math.inf)
 
     @property
     def n_samples(self) -> int:
@@ -209,7 +201,7 @@ class IsotonicCalibrator(Calibrator):
         except (TypeError, OverflowError):
             learned = False
         if not learned:  # a number of another kind, or none
-            self._regression.learn(*self._checked(score, y, w))
+            self._regression.learn(*self._check_sample(score, y, w))
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Take back a sample that was learned with the same arguments; O(log² n_scores).
@@ -224,16 +216,16 @@ class IsotonicCalibrator(Calibrator):
         TypeError
             If an argument is not a number; nothing changes.
         """
-        if not self._regression.unlearn(*self._checked(score, y, w)):
+        if not self._regression.unlearn(*self._check_sample(score, y, w)):
             raise ValueError(
                 f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
             )
 
-    def _checked(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
+    def _check_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
         """Return a sample as floats, the statistic for the label, or raise."""
         number, weight, s = as_score(score), as_weight(w), self._statistic(y)
         if abs(s) > LARGEST:
-            raise _too_large(s)
+            raise _too_large_error(s)
         return number, s, weight
 
     def _statistic(self, y: Any) -> float:
@@ -281,61 +273,22 @@ class IsotonicCalibrator(Calibrator):
         number = as_score(score)
         return float(self._predict(np.array([number]))[0])
 
-    def predict_interval_one(self, score: float) -> tuple[float, float]:
-        """Return the Venn-Abers pair (p0, p1) of a score: O(log² n_scores), three updates.
-
-        The value of the map at ``score`` if the sample were learned with the lowest label and
-        weight 1, and if it were learned with the highest. For samples in random order, one of the
-        two is perfectly calibrated [1]_; their distance says how much is known there. The prior is
-        part of both; ``prior=0`` gives the pair of the reference.
-
-        Raises
-        ------
-        ValueError
-            If the score is not finite, or the loss has no lowest and highest label.
-        TypeError
-            If the score is not a number.
-
-        References
-        ----------
-        .. [1] Vovk, Petej & Fedorova, *Large-Scale Probabilistic Predictors With and Without
-           Guarantees of Validity*, NIPS 2015, section 3 (inductive Venn-Abers predictors).
-
-        Examples
-        --------
-        >>> calibrator = IsotonicCalibrator(prior=0)
-        >>> calibrator.learn_many([0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1])
-        >>> calibrator.predict_interval_one(0.45)
-        (0.3333, 0.6667)
-        """
-        number = as_score(score)
-        if self._loss.anchors is None:
-            raise ValueError(
-                "`predict_interval_one` needs a loss with a lowest and a highest label"
-                f" (log, logistic, exponential), got {self._loss}"
-            )
-        low, high = self._regression.what_if(number)
-        return self._loss.link(low), self._loss.link(high)
-
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
         return self._predict(as_vector(scores, "scores"))
 
     def _predict(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.n_scores and self.output == "venn-abers":
-            pairs = (self.predict_interval_one(score) for score in scores.tolist())
-            return np.array([p1 / (1.0 - p0 + p1) for p0, p1 in pairs])
         if self.n_scores and self.interpolation == "centered":
             values: NDArray[np.float64] = self.staircase()(scores)
             return values
         brackets = np.empty((len(scores), 3))
         self._regression.bracket_many(scores, self._step, brackets)
-        return self._between(scores, brackets)
+        return self._interpolate(scores, brackets)
 
-    def _between(
+    def _interpolate(
         self, scores: NDArray[np.float64], brackets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the values for what `bracket_many` answered; NaN there is a score not learned."""
+        """Return the values for what `bracket_many` answered: NaN before anything is learned."""
         low = np.ascontiguousarray(self._loss.link(brackets[:, 0].copy()))
         high = np.ascontiguousarray(self._loss.link(brackets[:, 1].copy()))
         out = pav.blend(low, high, np.ascontiguousarray(brackets[:, 2]))
@@ -346,36 +299,42 @@ class IsotonicCalibrator(Calibrator):
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in one compiled loop."""
-        self._run(scores, y, w, predict=False)
+        self._learn_samples(scores, y, w, predict=False)
 
     def predict_learn_many(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        if self.interpolation == "centered" or self.output == "venn-abers":
+        if self.interpolation == "centered":
             return super().predict_learn_many(scores, y, w)
-        return self._run(scores, y, w, predict=True)
+        return self._learn_samples(scores, y, w, predict=True)
 
-    def _run(
+    def _learn_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
     ) -> NDArray[np.float64]:
+        """Learn samples in order; return what was predicted before each, if it is asked for."""
         score_vector, labels, weights = self._check_samples(scores, y, w)
         s = np.ascontiguousarray(self._loss.statistic(labels))
         if (np.abs(s) > LARGEST).any():
             at = int(np.argmax(np.abs(s) > LARGEST))
-            raise _too_large(s[at], f" at position {at}")
-        most = min(self.window or self.max_scores, self.max_scores)
-        first = not self.n_samples and self.half_life is None
-        if first and not predict and 1 < len(score_vector) <= most:
-            # The first samples are sorted and held at once.
-            distinct, place = np.unique(score_vector, return_inverse=True)
-            sums = np.array([np.bincount(place, weights), np.bincount(place, weights * s)])
-            queue = np.column_stack([score_vector, weights, weights * s])
-            if self._regression.begin(distinct, sums, np.bincount(place), queue):
-                return s
+            raise _too_large_error(s[at], f" at position {at}")
+        if not predict and self._learn_first(score_vector, s, weights):
+            return s[:0]
         brackets = np.empty((len(score_vector) if predict else 0, 3))
         self._regression.predict_learn_many(score_vector, s, weights, self._step, brackets)
-        return self._between(score_vector[: len(brackets)], brackets)
+        return self._interpolate(score_vector[: len(brackets)], brackets)
+
+    def _learn_first(
+        self, scores: NDArray[np.float64], s: NDArray[np.float64], w: NDArray[np.float64]
+    ) -> bool:
+        """Learn the first samples at once, sorted; return False, unchanged, if that can't be."""
+        most = min(self.window or self.max_scores, self.max_scores)
+        if self.n_samples or self.half_life is not None or not 1 < len(scores) <= most:
+            return False
+        distinct, place = np.unique(scores, return_inverse=True)
+        sums = np.array([np.bincount(place, w), np.bincount(place, w * s)])
+        queue = np.column_stack([scores, w, w * s])
+        return self._regression.begin(distinct, sums, np.bincount(place), queue)
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
@@ -393,9 +352,9 @@ class IsotonicCalibrator(Calibrator):
         ValueError
             If nothing has been learned.
         """
-        return self._walk(anchored=True)
+        return self._make_staircase(anchored=True)
 
-    def _walk(self, anchored: bool) -> Staircase:
+    def _make_staircase(self, anchored: bool) -> Staircase:
         blocks, bounds, growth = self._regression.walk(anchored)
         if not len(blocks):
             raise ValueError("`staircase` needs at least one learned sample, got none")
@@ -409,7 +368,7 @@ class IsotonicCalibrator(Calibrator):
 
         With a half-life its values may differ from the calibrator's in the last digit.
         """
-        if self.output == "venn-abers" or not self.n_scores:
+        if not self.n_scores:
             return super().snapshot()
         return Snapshot(self.staircase().__call__, self.n_samples)
 
@@ -434,7 +393,7 @@ class IsotonicCalibrator(Calibrator):
         """
         if not isinstance(self._loss, losses.Log):
             raise ValueError(f"`corp` needs the log loss, got {self._loss}")
-        stairs = self._walk(anchored=False)
+        stairs = self._make_staircase(anchored=False)
         scores, (weights, hits), _, _ = self._regression.samples()
         if scores[0] < 0.0 or scores[-1] > 1.0:
             raise ValueError(f"`corp` needs scores in [0, 1], got {scores[0]} to {scores[-1]}")
@@ -525,5 +484,5 @@ class IsotonicCalibrator(Calibrator):
         require(fits, "bridges must be edges of the hull")
 
 
-def _too_large(s: float, where: str = "") -> ValueError:
+def _too_large_error(s: float, where: str = "") -> ValueError:
     return ValueError(f"`y` must have a statistic of at most {LARGEST:g} in size, got {s}{where}")

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy.special import airy, chdtri, entr, ndtri, rel_entr
 
 from streamcal._validation import as_number, check_choice
-from streamcal.calibration.staircase import Staircase, isotonic_fit
+from streamcal.isotonic.staircase import Staircase, isotonic_fit
 
 KINDS = ("consistency", "confidence")
 METHODS = ("resampling", "asymptotic")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_window
-from streamcal.calibration.staircase import Staircase
+from streamcal.isotonic.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
 from streamcal.metrics.corp import CORP
 

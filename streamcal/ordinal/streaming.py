@@ -18,7 +18,7 @@ from streamcal._validation import (
     check_window,
 )
 from streamcal.calibration._slots import Tree, check_held, check_slots, check_tree, read_queue
-from streamcal.calibration._sums import MOST_WEIGHT
+from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.label_index import LARGEST_GROWTH, LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import check_choice
-from streamcal.calibration.corp import Decomposition, decompose
-from streamcal.calibration.staircase import Staircase, isotonic_fit
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
 from streamcal.metrics.corp import SCORES, mean_score_of

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from streamcal._log_loss import RULE, log_losses
 from streamcal._state import decode, restore
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.corp import Decomposition, decompose
-from streamcal.calibration.staircase import isotonic_fit
 from streamcal.durable.keys import PREFIX, key_of
 from streamcal.durable.store import Store
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin

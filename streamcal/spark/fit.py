@@ -2,7 +2,7 @@
 
 Spark sorts the samples into ranges of scores, each range is fitted where it lies, and the blocks of
 all ranges, few as they are, are pooled on the driver. Why this is exact, and why parts that are no
-ranges would not do, says `streamcal.calibration.blocks`.
+ranges would not do, says `streamcal.isotonic.blocks`.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,8 @@ from pyspark.sql import functions as sql
 
 from streamcal import losses
 from streamcal._validation import check_choice, check_window
-from streamcal.calibration import Staircase
-from streamcal.calibration.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
-from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE
+from streamcal.isotonic.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase
 from streamcal.spark.columns import check_frame, check_samples
 
 

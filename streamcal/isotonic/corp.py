@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamcal.calibration.staircase import Staircase
+from streamcal.isotonic.staircase import Staircase
 
 
 class Decomposition(NamedTuple):

@@ -1,16 +1,16 @@
 """Rounds of anytime isotonic regression as one JAX program, for accelerators.
 
-The idea is explained in `streamcal.kernels.threshold_decomposition`. Here nothing is a list of
+The idea is explained in `streamcal.kernels.threshold_decomposition`. Here there is no list of
 cells: every sample has the bounds of its own value, and a cell is a run of samples with the same
 bounds. Running sums and running maxima within cells are associative scans, so a round is a few
-passes over all samples without a loop, and rounds follow one another without a word from the host.
+passes over all samples without a loop, and the host takes no part between rounds.
 
-Arrays are padded to powers of two, so that a window that grows is not compiled anew at each size.
+Arrays are padded to powers of two, so that a window that grows is not compiled again at each size.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,9 @@ from jax import lax
 from numpy.typing import NDArray
 
 from streamcal import losses
+from streamcal.isotonic.anytime.problem import Problem, derivative_error
 from streamcal.kernels.threshold_decomposition import midpoint
 from streamcal.losses._derivative import padded, pointwise
-
-if TYPE_CHECKING:
-    from streamcal.calibration.anytime import Problem
 
 Array = Any
 
@@ -31,7 +29,7 @@ Array = Any
 class Device:
     """The rounds of a problem on JAX's default device; guesses are not used."""
 
-    def __init__(self, problem: "Problem"):
+    def __init__(self, problem: Problem):
         self._problem = problem
         self._n = n = len(problem.y)
         pad = (0, padded(n) - n)
@@ -49,19 +47,19 @@ class Device:
         self._open = True
         self.advance(0)
 
-    def open(self) -> bool:
-        """Whether a round would do anything."""
+    def is_open(self) -> bool:
+        """Return whether a cell is open, so that a round would do something."""
         return self._open
 
     def advance(self, n_rounds: int) -> int:
-        """Run rounds, fewer if nothing is open any more; return how many."""
+        """Run rounds, fewer if no cell is open any more; return how many."""
         program = _program(self._problem.loss)
         with jax.enable_x64(True):
             self._low, self._high, done, n_open, bad = program(
                 self._low, self._high, self._valid, *self._samples, self._rules, n_rounds
             )
         if int(bad) >= 0:
-            raise self._not_a_number(int(bad))
+            raise self._derivative_error(int(bad))
         self._open = bool(n_open)
         return int(done)
 
@@ -73,14 +71,12 @@ class Device:
         starts = np.flatnonzero(first)
         return starts, low[starts], high[starts]
 
-    def _not_a_number(self, begin: int) -> ValueError:
-        from streamcal.calibration.anytime import not_a_number
-
+    def _derivative_error(self, begin: int) -> ValueError:
         problem = self._problem
         at = float(midpoint(float(self._low[begin]), float(self._high[begin])))
         z = at + (np.zeros(self._n) if problem.offset is None else problem.offset)
         slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
-        return not_a_number(problem.loss, slopes, z, problem.y, problem.w, begin)
+        return derivative_error(problem.loss, slopes, z, problem.y, problem.w, begin)
 
 
 @lru_cache(maxsize=64)
@@ -99,48 +95,58 @@ def _program(loss: losses.Loss) -> Callable[..., Any]:
         rules: Array,
         n_rounds: int,
     ) -> Any:
-        def is_open(low: Array, high: Array) -> Array:
-            middle = _midpoint(low, high)
-            half = 0.5 * high - 0.5 * low
-            tolerance, relative = rules
-            near = relative * jnp.maximum(jnp.abs(low), jnp.abs(high))
-            close = (half <= tolerance) | ((half <= near) & (half < jnp.inf))
-            return valid & ~close & (low < middle) & (middle < high)
+        def find_open(low: Array, high: Array) -> Array:
+            return valid & _is_open(low, high, rules)
 
         def go_on(state: Any) -> Array:
             low, high, done, bad = state
-            return (done < n_rounds) & (bad < 0) & is_open(low, high).any()
+            return (done < n_rounds) & (bad < 0) & find_open(low, high).any()
 
         def step(state: Any) -> Any:
             low, high, done, _ = state
-            undecided = is_open(low, high)
+            opened = find_open(low, high)
             at = _midpoint(low, high)
-            slopes = jnp.where(undecided, w * slope(at + offset, y), 0.0)
-
-            differs = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-            edge = jnp.ones(1, jnp.bool_)
-            first, last = jnp.r_[edge, differs], jnp.r_[differs, edge]
-            total = _scan(jnp.add, slopes, first)
-            # The greatest sum up to here, and from here on, where a cell may be cut.
-            sums = jnp.where(ends, total, -jnp.inf)
-            until = jnp.maximum(_scan(jnp.maximum, sums, first), 0.0)
-            since = _scan(jnp.maximum, sums, last, reverse=True)
-            best = _scan(jnp.maximum, until, last, reverse=True)
-            before = jnp.where(first, 0.0, jnp.r_[0.0, until[:-1]])
-            below, above = before < best, since < best
-
-            new_low = jnp.where(undecided & ~below, at, low)
-            new_high = jnp.where(undecided & ~above, at, high)
+            slopes = jnp.where(opened, w * slope(at + offset, y), 0.0)
+            below, above, total = _split_cells(low, high, slopes, ends)
             nan = jnp.isnan(total)
             bad = jnp.where(nan.any(), jnp.argmax(nan), -1)
-            keep = bad >= 0  # the message wants the bounds that led there
-            new_low, new_high = jnp.where(keep, low, new_low), jnp.where(keep, high, new_high)
+            keep = bad >= 0  # the error message needs the bounds that led there
+            new_low = jnp.where(opened & ~below & ~keep, at, low)
+            new_high = jnp.where(opened & ~above & ~keep, at, high)
             return new_low, new_high, done + 1, bad
 
         low, high, done, bad = lax.while_loop(go_on, step, (low, high, 0, -1))
-        return low, high, done, is_open(low, high).any(), bad
+        return low, high, done, find_open(low, high).any(), bad
 
     return jax.jit(run)
+
+
+def _is_open(low: Array, high: Array, rules: Array) -> Array:
+    """Return where bounds are too far apart, and a double lies between them."""
+    middle = _midpoint(low, high)
+    half = 0.5 * high - 0.5 * low
+    tolerance, relative = rules
+    near = relative * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    close = (half <= tolerance) | ((half <= near) & (half < jnp.inf))
+    return ~close & (low < middle) & (middle < high)
+
+
+def _split_cells(low: Array, high: Array, slopes: Array, ends: Array) -> tuple[Array, Array, Array]:
+    """Return for each sample whether its value may lie below the middle of its cell, and above.
+
+    The third array has the running sums of derivatives within cells.
+    """
+    differs = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+    edge = jnp.ones(1, jnp.bool_)
+    first, last = jnp.r_[edge, differs], jnp.r_[differs, edge]
+    total = _scan(jnp.add, slopes, first)
+    # The greatest sum up to here, and from here on, where a cell may be cut.
+    sums = jnp.where(ends, total, -jnp.inf)
+    until = jnp.maximum(_scan(jnp.maximum, sums, first), 0.0)
+    since = _scan(jnp.maximum, sums, last, reverse=True)
+    best = _scan(jnp.maximum, until, last, reverse=True)
+    before = jnp.where(first, 0.0, jnp.r_[0.0, until[:-1]])
+    return before < best, since < best, total
 
 
 def _midpoint(low: Array, high: Array) -> Array:
@@ -155,7 +161,7 @@ def _midpoint(low: Array, high: Array) -> Array:
 def _scan(
     combine: Callable[[Array, Array], Array], x: Array, fresh: Array, *, reverse: bool = False
 ) -> Array:
-    """Return running combinations that begin anew wherever ``fresh`` says."""
+    """Return running combinations that begin again wherever ``fresh`` is true."""
 
     def join(before: Any, after: Any) -> Any:
         (begun, left), (begins, right) = before, after

@@ -1,4 +1,4 @@
-"""What the sums of a block of samples can be, by the range of the labels."""
+"""Which sums a block of samples can have, by the range of the labels: checks of states."""
 
 import math
 
@@ -36,9 +36,9 @@ def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -
     """Raise unless these can be sums of weights and of weighted statistics, up to rounding."""
     require((w > 0.0).all() and (w < MOST_WEIGHT).all(), "weights must be positive")
     low, high = statistic_range(loss)
-    # Removal leaves rounding. Where a link ends beside 0, as that of linex, none is forgiven.
-    forgiving = type(loss).link is MeanLoss.link or loss.anchors is not None
+    # Removals leave rounding errors. If a link is not defined below 0, as linex's, none is allowed.
+    tolerant = type(loss).link is MeanLoss.link or loss.anchors is not None
     for end, sign in ((low, 1.0), (high, -1.0)):
         if abs(end) < math.inf:
-            slack = max(1e-9 if forgiving else 0.0, 1e-12 * abs(end))
+            slack = max(1e-9 if tolerant else 0.0, 1e-12 * abs(end))
             require((sign * (s - end * w) >= -slack * w).all(), "labels must be in their range")

@@ -85,7 +85,7 @@ class Staircase:
         check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
         check_choice(self.outside, "outside", OUTSIDE)
         for name in ("lower", "upper", "values", "weights", "centers"):
-            array = frozen(getattr(self, name))
+            array = as_read_only(getattr(self, name))
             object.__setattr__(self, name, array)
             if array.ndim != 1 or len(array) != len(self.lower) or not len(array):
                 raise ValueError(
@@ -231,29 +231,51 @@ def as_stack(
 def as_samples(
     scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, loss: losses.MeanLoss
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64]]:
-    """Return scores, weights and weighted statistics; raise, but not yet for infinite scores.
+    """Return scores, weights and weighted statistics; raise as `check_samples` does."""
+    x, labels, weights = check_samples(scores, y, w, loss)
+    return x, weights, weighted_statistics(labels, weights, loss)
+
+
+def check_samples(
+    scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, loss: losses.Loss
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return scores, labels and weights as vectors; raise, but not yet for infinite scores.
 
     Weights are None where none were given.
     """
     x = as_vector(scores, "scores", finite=False)
     labels = as_vector(y, "y", finite=False)
     check_same_length(labels, len(x), "y")
-    if not _surely_good(labels, loss):
+    ends = label_range(loss)
+    if ends is None or not pav.inside(labels, *ends, True, True):
         loss.check_labels(labels)
-    if w is None:
-        return x, None, loss.statistic(labels)
-    weights = as_weights(w, len(x))
+    return x, labels, None if w is None else as_weights(w, len(x))
+
+
+def weighted_statistics(
+    labels: NDArray[np.float64], weights: NDArray[np.float64] | None, loss: losses.MeanLoss
+) -> NDArray[np.float64]:
+    """Return the statistics of labels, times the weights where there are any."""
     statistics = loss.statistic(labels)
+    if weights is None:
+        return statistics
     with np.errstate(over="ignore"):
-        return x, weights, weights * statistics
+        return weights * statistics
 
 
-def _surely_good(labels: NDArray[np.float64], loss: losses.MeanLoss) -> bool:
-    """Return whether labels lie in the range of a loss; where in doubt, it is not."""
-    good = loss.y_range
-    if type(loss).check_labels is not losses.Loss.check_labels or isinstance(good, losses.TwoPoint):
-        return False
-    return pav.inside(labels, good.low, good.high, good.low_closed, good.high_closed)
+def label_range(loss: losses.Loss) -> tuple[float, float] | None:
+    """Return the least and the greatest label of a loss, or None unless all between are labels.
+
+    Examples
+    --------
+    >>> label_range(losses.Log()), label_range(losses.Logistic())
+    ((0.0, 1.0), None)
+    """
+    labels = loss.y_range
+    checks_more = type(loss).check_labels is not losses.Loss.check_labels
+    if checks_more or not isinstance(labels, losses.Interval):
+        return None
+    return labels.clip(-math.inf), labels.clip(math.inf)
 
 
 def from_stack(
@@ -286,11 +308,26 @@ def from_stack(
     return stairs
 
 
+def describe_blocks(
+    x: NDArray[np.float64], w: NDArray[np.float64], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], ...]:
+    """Return what a `Staircase` holds of blocks of sorted samples, values aside.
+
+    That is the least and the greatest score of each block, its weight, and its center.
+    """
+    lower, upper = x[starts], x[np.append(starts[1:], len(x)) - 1]
+    weights = np.add.reduceat(w, starts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        centers = np.add.reduceat(w * x, starts) / weights
+    centers = np.where(np.isfinite(centers), centers, 0.5 * lower + 0.5 * upper)
+    return lower, upper, weights, centers.clip(lower, upper)
+
+
 def _rebuild(kind: type[Staircase], values: dict[str, Any]) -> Staircase:
     return kind(**values)
 
 
-def frozen(values: ArrayLike) -> NDArray[np.float64]:
+def as_read_only(values: ArrayLike) -> NDArray[np.float64]:
     """Return a read-only vector, a copy where the one given could still be written to."""
     array = np.asarray(values, dtype=np.float64, order="C")
     if array.flags.writeable:

@@ -1,16 +1,16 @@
-"""The isotonic regression of samples in parts, found part by part and in parallel, exactly.
+"""The isotonic regression of samples that lie in several places, in parallel and exactly.
 
 1. *Cut points.* Scores of every shard are sampled; their quantiles cut the scores into ranges.
-2. *Range by range.* What each shard has in a range is gathered, sorted and pooled into blocks.
-3. *Together.* The blocks of all ranges, few as they are, are pooled once more.
+2. *Ranges.* The samples of a range, from all shards, are sorted and pooled into blocks.
+3. *Together.* The blocks of all ranges are pooled once more; there are few.
 
-Ranges may be solved alone because pooling adjacent violators may be done in any order
-(`streamcal.calibration.blocks`); equal scores fall into one range. Fitting the *shards* and putting
-their maps together is another matter, and wrong: two samples that one block should hold may lie in
-two shards, and neither shard knows that they violate the order.
+Ranges may be fitted alone because adjacent violators may be pooled in any order
+(`streamcal.isotonic.blocks`); equal scores fall into one range. Fitting the *shards* and merging
+their maps is wrong: two samples that belong in one block may lie in two shards, and neither shard
+knows that they violate the order.
 
-A shard in files need not pass through the caller: who works on a range maps the files into memory
-and takes what lies in the range.
+Files need not be read by the caller: the process that fits a range maps them into memory and reads
+the rows in the range.
 """
 
 import os
@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal import losses
 from streamcal._pool import Pool, check_pool, run_in, size_of
 from streamcal._validation import as_vector, as_weights, check_choice, check_window
-from streamcal.calibration.blocks import fit_blocks, pooled
-from streamcal.calibration.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
+from streamcal.isotonic.blocks import fit_blocks, pool_samples
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
 
 Column: TypeAlias = "ArrayLike | os.PathLike[str]"
 Shard: TypeAlias = "Sequence[Column]"
@@ -51,7 +51,7 @@ def isotonic_fit_sharded(
     ----------
     shards : sequence of (scores, y) or (scores, y, w)
         Each an array of shape ``(n_samples,)``, or the path (a `pathlib.Path`) of a ``.npy`` file
-        that holds one and that whoever works for the pool can read. Shards may be empty.
+        that holds one and that the processes of the pool can read. Shards may be empty.
     loss, interpolation, outside
         As for `isotonic_fit`: a mean-type loss.
     pool : object with ``map``, optional
@@ -73,8 +73,8 @@ def isotonic_fit_sharded(
 
     Notes
     -----
-    Arrays are cut into ranges here and travel to the pool once. Files are read by each range's
-    worker as a whole, which costs far less than sorting.
+    Arrays are cut into ranges here and sent to the pool once. The process of each range reads the
+    scores of all files, which costs far less than sorting.
 
     Examples
     --------
@@ -87,33 +87,33 @@ def isotonic_fit_sharded(
     check_choice(outside, "outside", OUTSIDE)
     check_pool(pool)
     check_window(n_ranges, "n_ranges")
-    columns = [_columns(shard, at) for at, shard in enumerate(shards)]
-    n = sum(len(_open(shard[0])) for shard in columns)
+    columns = [_check_shard(shard, at) for at, shard in enumerate(shards)]
+    n = sum(len(_open_column(shard[0])) for shard in columns)
     if not n:
         raise ValueError("`shards` must hold at least one sample, got none")
-    cuts = _cut_points(columns, n, size_of(pool) if n_ranges is None else n_ranges)
+    cuts = _find_cuts(columns, n, size_of(pool) if n_ranges is None else n_ranges)
     tasks = [
-        ([_select(shard, low, high) for shard in columns], low, high, mean_loss)
+        ([_select_rows(shard, low, high) for shard in columns], low, high, mean_loss)
         for low, high in pairwise([-np.inf, *cuts, np.inf])
     ]
     blocks = np.concatenate(run_in(pool, _fit_range, tasks))
     return fit_blocks(blocks, loss=mean_loss, interpolation=interpolation, outside=outside)
 
 
-def _columns(shard: Any, at: int) -> list[Any]:
+def _check_shard(shard: Any, at: int) -> list[Any]:
     """Return scores, labels and weights of a shard: arrays or paths; raise if they are none."""
     path = isinstance(shard, str | os.PathLike)
     if path or not hasattr(shard, "__len__") or not 2 <= len(shard) <= 3:
         raise ValueError(f"`shards` must hold (scores, y) or (scores, y, w), got {shard!r} at {at}")
     columns = [c if isinstance(c, os.PathLike) else np.asarray(c) for c in shard]
-    lengths = {np.shape(_open(column)) for column in columns}
+    lengths = {np.shape(_open_column(column)) for column in columns}
     if len(lengths) > 1 or len(next(iter(lengths))) != 1:
-        shapes = [np.shape(_open(column)) for column in columns]
+        shapes = [np.shape(_open_column(column)) for column in columns]
         raise ValueError(f"`shards` must hold equally long vectors, got shapes {shapes} at {at}")
     return columns
 
 
-def _open(column: Any) -> NDArray[Any]:
+def _open_column(column: Any) -> NDArray[Any]:
     """Return a column as an array, that of a file without reading it."""
     if isinstance(column, os.PathLike):
         try:
@@ -126,11 +126,11 @@ def _open(column: Any) -> NDArray[Any]:
     return np.asarray(column)
 
 
-def _cut_points(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.float64]:
+def _find_cuts(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.float64]:
     """Return scores that cut all samples into about equally full ranges, ascending."""
     sampled = []
     for at, shard in enumerate(columns):
-        scores = _open(shard[0])
+        scores = _open_column(shard[0])
         step = max(1, len(scores) // _SAMPLED)
         try:
             sampled.append(as_vector(scores[::step], "scores", finite=False))
@@ -144,21 +144,21 @@ def _cut_points(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.f
     return np.unique(scores[places])
 
 
-def _select(shard: list[Any], low: float, high: float) -> list[Any]:
-    """Return what a range's worker needs of a shard: its rows of arrays; files as they are."""
+def _select_rows(shard: list[Any], low: float, high: float) -> list[Any]:
+    """Return what the process of a range needs of a shard: its rows of arrays; whole files."""
     if any(isinstance(column, os.PathLike) for column in shard):
         return shard
-    inside = _inside(shard[0], low, high)
+    inside = _find_rows(shard[0], low, high)
     return [column[inside] for column in shard]
 
 
-def _inside(scores: NDArray[Any], low: float, high: float) -> Any:
-    """Return where scores are in [low, high); NaN is in the lowest range, to be refused there."""
-    scores = np.asarray(scores, np.float64)  # as they are fitted: some types tell more apart
+def _find_rows(scores: NDArray[Any], low: float, high: float) -> Any:
+    """Return where scores are in [low, high). NaN is in the lowest range, which refuses it."""
+    scores = np.asarray(scores, np.float64)  # as in the fit: longdouble tells more scores apart
     if low == -np.inf:
         return slice(None) if high == np.inf else np.flatnonzero(~(scores >= high))
     inside = scores >= low
-    # Places are taken three times as fast as marks are followed, and there are several columns.
+    # For several columns, places are three times as fast as a mask.
     return np.flatnonzero(inside if high == np.inf else inside & (scores < high))
 
 
@@ -169,8 +169,8 @@ def _fit_range(
     shards, low, high, loss = task
     parts: list[tuple[NDArray[np.float64], ...]] = []
     for at, shard in enumerate(shards):
-        columns = [_open(column) for column in shard]
-        inside = _inside(columns[0], low, high)
+        columns = [_open_column(column) for column in shard]
+        inside = _find_rows(columns[0], low, high)
         rows = [np.asarray(column[inside]) for column in columns]
         if not len(rows[0]):
             continue
@@ -183,4 +183,4 @@ def _fit_range(
     if not parts:
         parts = [(np.empty(0),) * 3]
     x, w, s = map(np.concatenate, zip(*parts, strict=True))
-    return pooled(x, w, s)
+    return pool_samples(x, w, s)

@@ -1,13 +1,13 @@
-"""Blocks of samples, to be fitted again: how parts of a fit are put together.
+"""Blocks of samples: how a fit in parts is put together.
 
-The samples of a *range* of scores, pooled, are blocks: ``blocks_of`` finds them. Blocks of ranges
-that do not overlap, laid side by side, have the staircase of all their samples: ``fit_blocks``
-pools them on. This is exact because pooling adjacent violators may be done in any order, and a
-block of a mean-type loss is told wholly by its weight and its weighted sum of statistics.
+``blocks_of`` pools the samples of a *range* of scores into blocks. If ranges do not overlap,
+``fit_blocks`` pools their blocks further, into the staircase of all their samples. This is exact,
+because adjacent violators may be pooled in any order, and because the weight and the weighted sum
+of statistics say all about a block of a mean-type loss.
 
-It holds for ranges of scores and for nothing else. Samples dealt out at random, or by a key, make
-blocks that lie across each other; those have lost where inside them their samples lay, and neither
-pooling them nor averaging their maps gives the staircase of all samples. `fit_blocks` refuses them.
+It holds for ranges of scores only. If samples are split at random, or by a key, blocks of the parts
+overlap. A block does not know where inside it its samples lie, so neither pooling such blocks nor
+averaging their maps gives the staircase of all samples. `fit_blocks` refuses them.
 
 Blocks are rows of plain numbers, so that they travel through any engine:
 
@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._validation import SMALLEST, check_choice
-from streamcal.calibration.staircase import (
+from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
     Staircase,
@@ -71,10 +71,10 @@ def blocks_of(
            [2., 3., 2., 3., 5.],
            [4., 4., 1., 4., 4.]])
     """
-    return pooled(*as_samples(scores, y, w, losses.get_mean(loss)))
+    return pool_samples(*as_samples(scores, y, w, losses.get_mean(loss)))
 
 
-def pooled(
+def pool_samples(
     x: NDArray[np.float64], weights: NDArray[np.float64] | None, sums: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the blocks of what `as_samples` returned."""
@@ -90,12 +90,12 @@ def fit_blocks(
     interpolation: str = "linear",
     outside: str = "clip",
 ) -> Staircase:
-    """Return the staircase of samples of which blocks are known; O(n_blocks log n_blocks).
+    """Return the staircase of the samples in some blocks; O(n_blocks log n_blocks).
 
     Parameters
     ----------
     blocks : array_like of shape (n_blocks, 5)
-        What `blocks_of` has found for ranges of scores that do not overlap, in any order.
+        What `blocks_of` returns for ranges of scores that do not overlap, in any order.
     loss : str or MeanLoss
         The loss that they were found with.
     interpolation, outside : str
@@ -104,7 +104,7 @@ def fit_blocks(
     Raises
     ------
     ValueError
-        If there are no blocks, a number is not one a block may have, blocks overlap, or their sums
+        If there are no blocks, a number in them is impossible, blocks overlap, or their sums
         overflow.
     TypeError
         If the loss is not a mean-type loss.
@@ -118,11 +118,11 @@ def fit_blocks(
     mean_loss = losses.get_mean(loss)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
-    stack = Stack.of_blocks(_in_order(blocks))
+    stack = Stack.of_blocks(_sort_blocks(blocks))
     return from_stack(stack, mean_loss, interpolation, outside)
 
 
-def _in_order(blocks: ArrayLike) -> NDArray[np.float64]:
+def _sort_blocks(blocks: ArrayLike) -> NDArray[np.float64]:
     """Return blocks in score order; raise unless they are disjoint."""
     rows = np.asarray(blocks, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != len(BLOCK_COLUMNS) or not len(rows):

@@ -1,0 +1,169 @@
+"""Venn-Abers calibration of a stream: a pair of probabilities for each score."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._state import Arrays, Fields
+from streamcal._validation import as_score
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator
+
+
+class VennAbersCalibrator(Calibrator):
+    """Two probabilities for each score: the isotonic map with the sample's label 0, and with 1.
+
+    For samples in random order one of the two, p0 and p1, is perfectly calibrated [1]_; their
+    distance says how much is known at that score. `predict_one` answers with one probability, the
+    pair merged: p1 / (1 − p0 + p1).
+
+    The samples are those of an `IsotonicCalibrator` for log loss, which `isotonic` returns.
+
+    Parameters
+    ----------
+    window : int, optional
+        Keep only the last so many samples.
+    half_life : float, optional
+        Halve the weight of all samples with every so many that follow, at least 0.1.
+    prior : float
+        The weight of the two pseudo-samples of `IsotonicCalibrator`, which keep probabilities off 0
+        and 1. They are part of both maps; 0 gives the pair of the reference.
+    max_scores : int
+        How many distinct scores are kept; see `IsotonicCalibrator`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of range or of the wrong kind.
+
+    Notes
+    -----
+    A pair costs three updates of the map, O(log² n) each: the sample is put in with the label 0,
+    changed to 1, and taken out again. Nothing is interpolated.
+
+    References
+    ----------
+    .. [1] Vovk, Petej & Fedorova, *Large-Scale Probabilistic Predictors With and Without Guarantees
+       of Validity*, NIPS 2015, section 3 (inductive Venn-Abers predictors).
+
+    Examples
+    --------
+    >>> calibrator = VennAbersCalibrator(prior=0)
+    >>> calibrator.learn_many([0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1])
+    >>> calibrator.predict_interval_one(0.45)
+    (0.3333, 0.6667)
+    >>> calibrator.predict_one(0.45)
+    0.5
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int | None = None,
+        half_life: float | None = None,
+        prior: float = 1.0,
+        max_scores: int = 1_000_000,
+    ) -> None:
+        self.window = window
+        self.half_life = half_life
+        self.prior = prior
+        self.max_scores = max_scores
+        self._isotonic = IsotonicCalibrator(
+            "log", window=window, half_life=half_life, prior=prior, max_scores=max_scores
+        )
+
+    @property
+    def isotonic(self) -> IsotonicCalibrator:
+        """The isotonic calibrator of the same samples. It is no copy: both learn what one does."""
+        return self._isotonic
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples the pairs rest on now."""
+        return self._isotonic.n_samples
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Learn a sample; O(log² n) in the number n of distinct scores.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `IsotonicCalibrator.learn_one`; nothing is learned.
+        """
+        self._isotonic.learn_one(score, y, w)
+
+    def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Take back a sample that was learned with the same arguments; O(log² n).
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `IsotonicCalibrator.unlearn_one`; nothing changes.
+        """
+        self._isotonic.unlearn_one(score, y, w)
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given, in one compiled loop."""
+        self._isotonic.learn_many(scores, y, w)
+
+    def predict_interval_one(self, score: float) -> tuple[float, float]:
+        """Return the pair (p0, p1) of a score, p0 ≤ p1; O(log² n).
+
+        These are the values of the map at ``score`` if the sample were learned with the label 0 and
+        weight 1, and if it were learned with the label 1.
+
+        Raises
+        ------
+        ValueError
+            If the score is not finite.
+        TypeError
+            If it is not a number.
+        """
+        return self._isotonic._regression.what_if(as_score(score))
+
+    def predict_one(self, score: float) -> float:
+        """Return the merged pair of a score; O(log² n).
+
+        Before anything is learned that is the score itself, or the nearest number in [0, 1].
+
+        Raises
+        ------
+        ValueError
+            If the score is not finite.
+        TypeError
+            If it is not a number.
+        """
+        if not self.n_samples:
+            return self._isotonic.predict_one(score)
+        p0, p1 = self.predict_interval_one(score)
+        return p1 / (1.0 - p0 + p1)
+
+    def merge(self, other: "VennAbersCalibrator") -> None:
+        """Learn all samples of another calibrator as well; O(n) of both.
+
+        Also written ``calibrator += other``.
+
+        Raises
+        ------
+        TypeError
+            If ``other`` is not a `VennAbersCalibrator`.
+        ValueError
+            If the half-life differs, or one of the two has a window. Nothing changes.
+        """
+        if not isinstance(other, VennAbersCalibrator):
+            raise TypeError(f"`other` must be a VennAbersCalibrator, got {type(other).__name__}")
+        self._isotonic.merge(other._isotonic)
+
+    def __iadd__(self, other: "VennAbersCalibrator") -> Self:
+        self.merge(other)
+        return self
+
+    def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
+        return self._isotonic._check_labels(y)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return self._isotonic._freeze()
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        self._isotonic._thaw(fields, arrays)

@@ -1,0 +1,241 @@
+"""The functions that solve: `anytime_isotonic`, and its maps after each round."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamcal import losses
+from streamcal._validation import as_number, check_choice, check_window
+from streamcal.isotonic.anytime.host import Host
+from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
+from streamcal.isotonic.anytime.quantiles import Quantiles
+from streamcal.isotonic.anytime.staircase import AnytimeStaircase, from_cells
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase
+
+BACKENDS = ("auto", "host", "device")
+_MOST_ROUNDS_AT_ONCE = 64
+
+
+def anytime_isotonic(
+    scores: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None = None,
+    *,
+    loss: str | losses.Loss,
+    offset: ArrayLike | None = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    rounds: int | None = None,
+    tol: float | None = None,
+    deadline: float | None = None,
+    start: Staircase | None = None,
+    interpolation: str = "linear",
+    outside: str = "clip",
+    backend: str = "auto",
+) -> AnytimeStaircase:
+    """Return the non-decreasing map of scores that minimises a convex loss, and bounds on it.
+
+    Samples with equal scores have one value. A solve ends after ``rounds``, at the half-width
+    ``tol``, at the ``deadline``, or where doubles end, whichever comes first. If none of these is
+    given it ends at a half-width of 1e-9 of the range, or of the value itself where the range is
+    infinite. O(n_samples) a round.
+
+    Parameters
+    ----------
+    scores : array_like of shape (n_samples,)
+        Finite, in any order.
+    y : array_like of shape (n_samples,)
+        Labels, in the range of the loss.
+    w : array_like of shape (n_samples,), optional
+        Weights from 1e-60 to 1e60; ones by default.
+    loss : str or Loss
+        What to minimise. JAX must be able to differentiate it.
+    offset : array_like of shape (n_samples,), optional
+        What is added to the map's value before the loss is taken: l(z + offset, y). The loss must
+        be defined for all values.
+    lower, upper : float, optional
+        The range of the values; the best map within it is found. By default it is that of the
+        labels if the loss is least where value and label agree, else that of the loss. Ends that
+        are infinite are found by probes of 0, ±1, ±2, ±4, …
+    rounds : int, optional
+        How many rounds to run at most.
+    tol : float, optional
+        The half-width at which to stop, in units of the value; positive.
+    deadline : float, optional
+        Seconds from now after which no round but the first is begun; positive.
+    start : Staircase, optional
+        A map that should be close, such as that of most of these samples. Values are then sought
+        near its own, in fewer rounds; bounds are as certain as without it. It is improved and
+        verified first: four evaluations or more, also beyond a deadline, which are not counted as
+        rounds. It is not used on a device, for quantiles or where the range is infinite.
+    interpolation, outside : str
+        See `Staircase`.
+    backend : {"auto", "host", "device"}
+        Where to run; "auto" is the host if JAX finds no accelerator.
+
+    Returns
+    -------
+    staircase : AnytimeStaircase
+        Blocks that are not told apart yet are one.
+
+    Raises
+    ------
+    ValueError
+        If there are no samples, lengths differ, an argument is out of its range, or the loss has a
+        derivative that is not a number.
+    TypeError
+        If the input is not numbers, or JAX cannot differentiate the loss.
+
+    Notes
+    -----
+    Of several best maps the one found depends on the derivative JAX chooses; for `Pinball` and
+    `Absolute` it is that of their ``ties``, and weights balance that do so up to a share of 1e-12.
+
+    Examples
+    --------
+    >>> from streamcal import losses
+    >>> stairs = anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss=losses.Expectile(tau=0.8))
+    >>> stairs
+    AnytimeStaircase(n_blocks=2, range=[6.00000000..., 7.99999999...], half_width=7.45e-09)
+    >>> rough = anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss="log-cosh", rounds=3)
+    >>> rough.floors, rough.ceilings
+    (array([3., 7.]), array([4., 8.]))
+    """
+    limits = _make_limits(rounds, tol, deadline)
+    _check_choices(interpolation, outside, backend)
+    problem = make_problem(
+        scores, y, w, loss, offset=offset, lower=lower, upper=upper, start=start, tol=limits.tol
+    )
+    solve = _Solve(problem, backend, limits, interpolation, outside)
+    while not solve.done():
+        solve.advance(solve.n_rounds_at_once())
+    return solve.staircase()
+
+
+def anytime_isotonic_refinements(
+    scores: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None = None,
+    *,
+    loss: str | losses.Loss,
+    offset: ArrayLike | None = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    start: Staircase | None = None,
+    interpolation: str = "linear",
+    outside: str = "clip",
+    backend: str = "auto",
+) -> Iterator[AnytimeStaircase]:
+    """Yield the map of `anytime_isotonic` after each round, for a caller who stops when it likes.
+
+    The first is what is known before any round; the last, if the caller gets there, is exact up to
+    the last double. Parameters and errors are those of `anytime_isotonic`.
+
+    Examples
+    --------
+    >>> for stairs in anytime_isotonic_refinements([1, 2], [0.0, 1.0], loss="squared"):
+    ...     print(stairs.floors, stairs.ceilings)
+    ...     if stairs.half_width < 0.2:
+    ...         break
+    [0.] [1.]
+    [0.  0.5] [0.5 1. ]
+    [0.   0.75] [0.25 1.  ]
+    """
+    _check_choices(interpolation, outside, backend)
+    problem = make_problem(
+        scores, y, w, loss, offset=offset, lower=lower, upper=upper, start=start, tol=0.0
+    )
+    solve = _Solve(problem, backend, _Limits(None, 0.0, None), interpolation, outside)
+    yield solve.staircase()
+    while not solve.done():
+        solve.advance(1)
+        yield solve.staircase()
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When to stop: after so many rounds, at a half-width (None: the default), at a moment."""
+
+    rounds: int | None
+    tol: float | None
+    until: float | None
+
+
+def check_limits(rounds: int | None, tol: float | None, deadline: float | None) -> None:
+    """Raise ``ValueError`` or ``TypeError`` unless each is positive or None."""
+    check_window(rounds, "rounds")
+    for name, value in (("tol", tol), ("deadline", deadline)):
+        if value is not None and not 0.0 < as_number(value, name) < math.inf:
+            raise ValueError(f"`{name}` must be a positive finite number or None, got {value!r}")
+
+
+def _make_limits(rounds: int | None, tol: float | None, deadline: float | None) -> _Limits:
+    check_limits(rounds, tol, deadline)
+    if tol is None and (rounds is not None or deadline is not None):
+        tol = 0.0
+    return _Limits(rounds, tol, None if deadline is None else time.monotonic() + deadline)
+
+
+def _check_choices(interpolation: str, outside: str, backend: str) -> None:
+    check_choice(interpolation, "interpolation", INTERPOLATIONS)
+    check_choice(outside, "outside", OUTSIDE)
+    check_choice(backend, "backend", BACKENDS)
+
+
+def _make_backend(name: str, problem: Problem) -> Backend:
+    """Return what runs the rounds; JAX is imported only where it is needed."""
+    if isinstance(problem.loss, losses.Pinball | losses.Absolute):
+        return Quantiles(problem)
+    if name == "auto":
+        import jax
+
+        name = "host" if jax.default_backend() == "cpu" else "device"
+    if name == "host":
+        return Host(problem)
+    from streamcal.isotonic.anytime.device import Device
+
+    return Device(problem)
+
+
+class _Solve:
+    """A backend at work, and when it is to stop."""
+
+    def __init__(
+        self, problem: Problem, backend: str, limits: _Limits, interpolation: str, outside: str
+    ):
+        self._problem = problem
+        self._backend = _make_backend(backend, problem)
+        self._limits = limits
+        self._options = {"interpolation": interpolation, "outside": outside}
+        self._n_rounds = 0
+        # The rounds of the other backends close cells that are narrow enough.
+        self._check_width = bool(limits.tol) and isinstance(self._backend, Quantiles)
+
+    def done(self) -> bool:
+        limits = self._limits
+        if not self._backend.is_open() or self._n_rounds == limits.rounds:
+            return True
+        if limits.until is not None and self._n_rounds and time.monotonic() >= limits.until:
+            return True
+        if self._check_width:
+            _, low, high = self._backend.cells()
+            return bool(np.max(high - low) <= 2.0 * (limits.tol or 0.0))
+        return False
+
+    def n_rounds_at_once(self) -> int:
+        """Return how many rounds may be run before the limits are checked again."""
+        if self._limits.until is not None or self._check_width:
+            return 1
+        rounds = self._limits.rounds
+        return _MOST_ROUNDS_AT_ONCE if rounds is None else rounds - self._n_rounds
+
+    def advance(self, n_rounds: int) -> None:
+        self._n_rounds += self._backend.advance(n_rounds)
+
+    def staircase(self) -> AnytimeStaircase:
+        cells = self._backend.cells()
+        return from_cells(self._problem, cells, rounds=self._n_rounds, **self._options)

@@ -1,0 +1,123 @@
+"""Rounds on the host: JAX computes derivatives, and one compiled pass splits all cells."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal import losses
+from streamcal.isotonic.anytime.problem import DEFAULT_TOL, Floats, Problem, derivative_error
+from streamcal.kernels import threshold_decomposition as kernels
+
+_INSIDE = 1.0 - 1e-6  # of a half-width, so that rounding does not leave a cell open
+_AROUND = 1e-3  # of the range: how far from a guess its derivatives are computed at first
+_MOST_STEPS = 6  # of Newton's method, to improve a guess
+_FEW_WRONG = 32  # a guess is good when at most one sample in so many is on the wrong side
+_FEWEST_SAMPLES = 1 << 12  # with fewer it does not pay to leave closed cells out
+
+
+class Host:
+    """The rounds of a problem in this process."""
+
+    def __init__(self, problem: Problem):
+        self._problem = problem
+        self._samples = np.arange(len(problem.y))  # those of open cells; at first all
+        self._slopes = np.empty(len(problem.y))
+        self._derivatives = _Derivatives(problem.loss, problem.y, problem.w)
+        self._n_rounds = 0
+        if problem.start is None:
+            ends = problem.low, problem.high, problem.tolerance, problem.relative
+            self._cells = kernels.Cells(problem.ends, problem.offset, *ends)
+        else:
+            self._cells = self._verify_start(problem.start)
+            self._leave_out_closed()
+
+    def _verify_start(self, start: tuple[NDArray[np.int64], Floats]) -> kernels.Cells:
+        """Return cells around the values of a map that is improved and verified first."""
+        problem = self._problem
+        low, high = problem.low, problem.high
+        near = max(_INSIDE * problem.tolerance, _INSIDE * DEFAULT_TOL * (high - low))
+        far = max(near, _AROUND * (high - low))
+        guess = kernels.Guess(*start, problem.ends, problem.offset, low, high, far)
+        self._derivatives(guess.z, guess.sides)
+        for _ in range(_MOST_STEPS):
+            if not guess.improve(near):
+                break
+            self._derivatives(guess.z, guess.sides)
+            if guess.n_wrong() * _FEW_WRONG <= len(problem.y):
+                break
+        while len(again := guess.join()):
+            z, sides = kernels.padded(guess.z[:, again]), np.empty((2, len(again)))
+            _Derivatives(problem.loss, problem.y[again], problem.w[again])(z, sides)
+            guess.sides[:, again] = sides
+        return guess.cells(problem.tolerance, problem.relative)
+
+    def is_open(self) -> bool:
+        """Return whether a cell is open, so that a round would do something."""
+        return self._cells.n_open > 0
+
+    def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if no cell is open any more; return how many."""
+        before = self._n_rounds
+        while self.is_open() and self._n_rounds < before + n_rounds:
+            self._run_round()
+        return self._n_rounds - before
+
+    def _run_round(self) -> None:
+        z, slopes = self._cells.aims(), self._slopes
+        self._derivatives(z, slopes[None])
+        if (bad := self._cells.split(slopes)) >= 0:
+            y, w = self._problem.y[self._samples], self._problem.w[self._samples]
+            raise derivative_error(self._problem.loss, slopes, z[0], y, w, bad)
+        self._n_rounds += 1
+        self._leave_out_closed()
+
+    def _leave_out_closed(self) -> None:
+        """Go on with the samples of open cells alone, where that saves work."""
+        n = len(self._samples)
+        if 0 < self._cells.n_open < n // 4 and n >= _FEWEST_SAMPLES:
+            self._samples = rest = self._cells.put_aside()
+            self._slopes = np.empty(len(rest))
+            problem = self._problem
+            self._derivatives = _Derivatives(problem.loss, problem.y[rest], problem.w[rest])
+
+    def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Return the first sample of each cell, and its bounds."""
+        return self._cells.bounds()
+
+
+class _Derivatives:
+    """The weighted derivatives of samples, whose labels and weights stay on JAX's side.
+
+    JAX is imported here and not above: a solve for a quantile needs none.
+    """
+
+    def __init__(self, loss: losses.Loss, y: Floats, w: Floats):
+        import jax
+
+        from streamcal.losses._derivative import weighted_derivative
+
+        self._program = weighted_derivative(loss)
+        room = kernels.room_for(len(y))
+        begins = range(0, room, kernels.CHUNK)
+        self._chunks = [slice(begin, min(begin + kernels.CHUNK, room)) for begin in begins]
+        with jax.enable_x64(True):
+            columns = kernels.padded((y, w))
+            self._columns = [jax.device_put([c[part] for part in self._chunks]) for c in columns]
+
+    def __call__(self, z: Floats, out: Floats) -> None:
+        """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
+        import jax
+
+        with jax.enable_x64(True):  # all are under way before the first is waited for
+            found = [
+                [self._program(row[chunk], y, w) for chunk, y, w in self._samples()] for row in z
+            ]
+        for parts, row in zip(found, out, strict=True):
+            for part, chunk in zip(parts, self._chunks, strict=True):
+                own = row[chunk]
+                own[:] = np.asarray(part)[: len(own)]
+
+    def _samples(self) -> Iterator[tuple[slice, Any, Any]]:
+        return zip(self._chunks, *self._columns, strict=True)

@@ -1,0 +1,72 @@
+"""A staircase with bounds on its values: what anytime isotonic regression returns."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.isotonic.anytime.problem import Floats, Problem
+from streamcal.isotonic.staircase import Staircase, as_read_only, describe_blocks
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnytimeStaircase(Staircase):
+    """A staircase together with bounds on its values.
+
+    Parameters
+    ----------
+    floors, ceilings : ndarray of shape (n_blocks,)
+        Bounds: there is an optimal map whose value lies between them in each block. ``values`` are
+        the middles; where one bound is infinite, the other.
+    rounds : int
+        How many rounds have been run.
+
+    The other parameters are those of `Staircase`.
+    """
+
+    floors: Floats = field(kw_only=True)
+    ceilings: Floats = field(kw_only=True)
+    rounds: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("floors", "ceilings"):
+            object.__setattr__(self, name, as_read_only(getattr(self, name)))
+            if len(getattr(self, name)) != len(self):
+                raise ValueError(f"`{name}` must have one value per block ({len(self)})")
+
+    @property
+    def half_width(self) -> float:
+        """The greatest distance from a value to its bounds: what is certified for all blocks."""
+        return float(np.max(0.5 * self.ceilings - 0.5 * self.floors))
+
+    def __repr__(self) -> str:
+        return f"Anytime{super().__repr__()[:-1]}, half_width={self.half_width:.3g})"
+
+
+def from_cells(
+    problem: Problem, cells: tuple[NDArray[np.int64], Floats, Floats], **options: Any
+) -> AnytimeStaircase:
+    """Return the staircase of cells: their first samples and bounds, as a `Backend` has them.
+
+    Neighbours with the same bounds become one block. ``options`` are ``rounds``, ``interpolation``
+    and ``outside`` of the staircase.
+    """
+    starts, low, high = cells
+    new = np.ones(len(starts), np.bool_)
+    new[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+    starts, low, high = starts[new], low[new], high[new]
+    lower, upper, weights, centers = describe_blocks(problem.x, problem.w, starts)
+    return AnytimeStaircase(
+        lower, upper, _middles(low, high), weights, centers, floors=low, ceilings=high, **options
+    )
+
+
+def _middles(low: Floats, high: Floats) -> Floats:
+    """Return the middles of bounds; where one is infinite the other, where both are 0."""
+    low, high = (
+        np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)),
+        np.where(np.isfinite(high), high, np.where(np.isfinite(low), low, 0.0)),
+    )
+    return np.asarray(0.5 * low + 0.5 * high)

@@ -1,0 +1,120 @@
+"""Venn-Abers pairs against two fits each, and the probability that they are merged into."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcal import IsotonicCalibrator, VennAbersCalibrator, isotonic_fit
+from tests.invariants import Structure
+
+SAMPLES = [(0.1, 0), (0.4, 1), (0.5, 0), (0.9, 1)]
+
+
+def learned(samples: list[tuple[float, int]], **parameters: float) -> VennAbersCalibrator:
+    calibrator = VennAbersCalibrator(**parameters)  # type: ignore[arg-type]
+    for sample in samples:
+        calibrator.learn_one(*sample)
+    return calibrator
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1)), min_size=0, max_size=30))
+def test_a_pair_is_two_fits(program: list[tuple[float, int]]) -> None:
+    for prior in (0.0, 1.0):
+        calibrator = learned(program, prior=prior)
+        before = calibrator.to_bytes()
+        for x in (-1.0, 0.0, 3.0, 3.5, 9.0):
+            pair = calibrator.predict_interval_one(x)
+            for label, value in enumerate(pair):
+                samples = [*program, (x, label)]
+                weights = [1.0] * len(samples)
+                if prior:
+                    samples += [(-9, 1), (99, 0)]
+                    weights += [prior, prior]
+                stairs = isotonic_fit(*zip(*samples, strict=True), weights)
+                assert value == pytest.approx(stairs(x), rel=1e-12)
+        assert calibrator.to_bytes() == before
+        Structure(calibrator.isotonic).check()
+
+
+def test_a_pair_of_a_large_fit() -> None:
+    rng = np.random.default_rng(9)
+    scores = rng.random(5000)
+    y = (rng.random(5000) < scores) * 1.0
+    calibrator = VennAbersCalibrator(prior=0.0)
+    calibrator.learn_many(scores, y)
+    values = calibrator.isotonic.predict_many(scores)
+    for x in [*rng.random(30), *scores[:30]]:
+        pair = calibrator.predict_interval_one(x)
+        fits = [isotonic_fit(np.r_[scores, x], np.r_[y, label])(x) for label in (0, 1)]
+        np.testing.assert_allclose(pair, fits, rtol=1e-12)
+    np.testing.assert_array_equal(calibrator.isotonic.predict_many(scores), values)
+    Structure(calibrator.isotonic).check()
+
+
+def test_the_answer_is_the_merged_pair() -> None:
+    calibrator = learned(SAMPLES)
+    assert VennAbersCalibrator().predict_one(0.3) == 0.3
+    p0, p1 = calibrator.predict_interval_one(0.45)
+    assert calibrator.predict_one(0.45) == p1 / (1 - p0 + p1)
+    twin = calibrator.clone()
+    scores, y = zip(*SAMPLES, strict=True)
+    answers = twin.predict_learn_many(scores, y)
+    assert answers[0] == 0.1
+    assert twin.predict_many([0.45])[0] == calibrator.predict_one(0.45)
+
+
+def test_prequential_is_predict_then_learn() -> None:
+    rng = np.random.default_rng(6)
+    scores = rng.random(300).round(2)
+    y = rng.random(300) < scores
+    one, many = VennAbersCalibrator(), VennAbersCalibrator()
+    expected = []
+    for score, label in zip(scores.tolist(), y.tolist(), strict=True):
+        expected.append(one.predict_one(score))
+        one.learn_one(score, label)
+    np.testing.assert_array_equal(many.predict_learn_many(scores, y), expected)
+    assert expected[0] == scores[0]
+
+
+def test_the_map_is_that_of_the_same_samples() -> None:
+    calibrator, alone = VennAbersCalibrator(window=3), IsotonicCalibrator(window=3)
+    for sample in SAMPLES:
+        calibrator.learn_one(*sample)
+        alone.learn_one(*sample)
+    assert calibrator.isotonic.to_bytes() == alone.to_bytes()
+    assert calibrator.n_samples == alone.n_samples == 3
+    twin = pickle.loads(pickle.dumps(calibrator))
+    twin.learn_one(0.45, 1)
+    assert twin.isotonic.to_bytes() != alone.to_bytes() == calibrator.isotonic.to_bytes()
+
+
+def test_samples_are_taken_back() -> None:
+    calibrator, expected = learned([*SAMPLES, (0.45, 1)]), learned(SAMPLES)
+    calibrator.unlearn_one(0.45, 1)
+    assert calibrator.predict_interval_one(0.45) == expected.predict_interval_one(0.45)
+    with pytest.raises(ValueError, match="must have been learned together"):
+        calibrator.unlearn_one(0.45, 1)
+
+
+def test_merged_streams_are_one_stream() -> None:
+    left, right, whole = learned(SAMPLES[:2]), learned(SAMPLES[2:]), learned(SAMPLES)
+    left += right
+    assert left.n_samples == 4
+    assert left.predict_interval_one(0.45) == whole.predict_interval_one(0.45)
+    with pytest.raises(TypeError, match="`other` must be a VennAbersCalibrator, got Isotonic"):
+        left.merge(IsotonicCalibrator())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs calibrators without a window"):
+        left.merge(VennAbersCalibrator(window=5))
+
+
+def test_bad_scores_and_parameters() -> None:
+    with pytest.raises(ValueError, match="`score` must be a finite number"):
+        VennAbersCalibrator().predict_interval_one(math.nan)
+    with pytest.raises(ValueError, match="`window` must be a positive int or None, got 0"):
+        VennAbersCalibrator(window=0)
+    with pytest.raises(ValueError, match="`prior` must be a non-negative finite number, got -1"):
+        VennAbersCalibrator(prior=-1)
