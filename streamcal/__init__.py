@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         VennAbersCalibrator,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
+    from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.isotonic import (
         AnytimeStaircase,
         PAVStack,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
         isotonic_fit,
         isotonic_fit_sharded,
     )
-    from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
-    from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.ordinal import (
         StreamingThresholds,
         ThresholdClassifier,
