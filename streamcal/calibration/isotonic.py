@@ -34,7 +34,8 @@ from streamcal.calibration.corp import Decomposition, decompose
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import pav
-from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression
+from streamcal.kernels.expert import Expert
+from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicExpert, IsotonicRegression
 
 OUTPUTS = ("value", "venn-abers")
 
@@ -361,9 +362,6 @@ class IsotonicCalibrator(Calibrator):
     ) -> NDArray[np.float64]:
         score_vector, labels, weights = self._check_samples(scores, y, w)
         s = np.ascontiguousarray(self._loss.statistic(labels))
-        if (np.abs(s) > LARGEST).any():
-            at = int(np.argmax(np.abs(s) > LARGEST))
-            raise _too_large(s[at], f" at position {at}")
         most = min(self.window or self.max_scores, self.max_scores)
         first = not self.n_samples and self.half_life is None
         if first and not predict and 1 < len(score_vector) <= most:
@@ -380,7 +378,21 @@ class IsotonicCalibrator(Calibrator):
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
         self._loss.check_labels(labels)
+        s = self._loss.statistic(labels)
+        if (np.abs(s) > LARGEST).any():
+            at = int(np.argmax(np.abs(s) > LARGEST))
+            raise _too_large(s[at], f" at position {at}")
         return labels
+
+    def _check_sample(self, score: float, y: float, w: float) -> None:
+        self._checked(score, y, w)
+
+    def _compiled(self) -> Expert | None:
+        own = type(self).learn_one, type(self).predict_one
+        plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
+        if plain and type(self._loss) is losses.Log and self._plain_values and not self._step:
+            return IsotonicExpert(self._regression)
+        return None
 
     def staircase(self) -> Staircase:
         """Return the current map; O(n_scores).
