@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
 from streamcal._state import Stateful
-from streamcal._validation import as_vector, as_weights, check_same_length
+from streamcal._validation import as_score, as_vector, as_weights, check_same_length
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.kernels.expert import Expert
 
@@ -76,9 +76,9 @@ class Calibrator(Stateful, Cloned, ABC):
         """Return the compiled object that learns and answers as this calibrator does, if any."""
         return None
 
-    def _check_sample(self, score: float, y: float, w: float) -> None:
-        """Raise unless `learn_one` takes this sample; nothing changes."""
-        self._check_samples([score], [y], [w])
+    def _check_score(self, score: float) -> None:
+        """Raise unless `learn_one` takes this score."""
+        as_score(score)
 
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None

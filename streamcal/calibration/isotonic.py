@@ -384,9 +384,6 @@ class IsotonicCalibrator(Calibrator):
             raise _too_large(s[at], f" at position {at}")
         return labels
 
-    def _check_sample(self, score: float, y: float, w: float) -> None:
-        self._checked(score, y, w)
-
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)

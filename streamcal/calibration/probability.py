@@ -29,10 +29,8 @@ class ProbabilityCalibrator(Calibrator):
         _LOSS.check_labels(labels)
         return labels
 
-    def _check_sample(self, score: float, y: float, w: float) -> None:
+    def _check_score(self, score: float) -> None:
         as_probability(score)
-        as_label(y)
-        as_weight(w)
 
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None

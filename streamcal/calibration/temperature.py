@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
-from streamcal._validation import as_weight
-from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
+from streamcal._validation import as_weight, check_label
+from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.kernels.newton import Temperature
 

@@ -13,10 +13,10 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
-from streamcal._validation import as_weight
+from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
+from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 
 
 class TopLabelCalibrator(JointCalibrator):
