@@ -33,9 +33,10 @@ class BatchRouting(Routing):
     """The same where ``learn_many`` predicts a whole batch before any of it is learned."""
 
     def _unit_test_skips(self) -> set[str]:
-        model: Any = self._wrapped_model  # type: ignore[attr-defined]
         # This check teaches the same samples in a loop, where each prediction knows those before.
-        return model._unit_test_skips() | {"check_learn_many_matches_learn_one"}
+        model: Any = self._wrapped_model  # type: ignore[attr-defined]
+        skips: set[str] = model._unit_test_skips()
+        return skips | {"check_learn_many_matches_learn_one"}
 
 
 def last_step(model: Any) -> Any:

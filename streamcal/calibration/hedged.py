@@ -79,16 +79,16 @@ class HedgedCalibrator(ProbabilityCalibrator):
         `default_calibrators`: the score itself; Platt scaling of all samples, and with half-lives
         of 500 and 100; staircases over the last 200, 1,000 and 10,000 samples.
     prior : sequence of float, optional
-        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
-        by default; in the default set less for those of a short memory (`DEFAULT_PRIOR`).
+        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. By
+        default all are equal; in the default set, short memories have less (`DEFAULT_PRIOR`).
     share : float or tuple of float
-        The share α of the weight that is dealt out by the prior after each sample, 0 or from 1e-60
-        to below 1; of several, all different, each runs and they are mixed in turn. 0 competes with
-        the best single calibrator, more with the best sequence of calibrators; 1/α is about how
-        long one of them stays best.
+        The share α of the weight that is distributed again by the prior after each sample: 0, or
+        from 1e-60 to below 1. Several shares, all different, run side by side and are mixed. A
+        share of 0 competes with the best single calibrator, any other with the best sequence of
+        calibrators; 1/α is about how long one of them stays the best.
     delay : int, optional
-        How many samples are served before the label of one comes. None learns it from the tickets
-        of `serve_one`; without any, labels are taken to come at once.
+        How many samples are served before the label of one comes. None: this is learned from the
+        tickets of `serve_one`; without tickets, labels are taken to come at once.
     clip : float
         Answers nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
         Bayes and trees answer 0 and 1, which would cost an infinite loss.
@@ -96,7 +96,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     Raises
     ------
     ValueError, TypeError
-        If a parameter is out of its range, or a calibrator is none of probabilities.
+        If a parameter is out of its range, or a calibrator refuses the labels 0 and 1.
 
     Notes
     -----
@@ -109,25 +109,25 @@ class HedgedCalibrator(ProbabilityCalibrator):
     w ≤ 1 keep this for the weighted loss; a larger one counts as w samples that were predicted at
     once.
 
-    *Labels d samples late.* By the time a label comes the calibrators have learned d others, and
-    what they say now is not what they served. There are two ways to charge what was served:
+    *Labels d samples late.* When a label comes, the calibrators have learned d other samples, and
+    what they answer now is not what they served. There are two ways to charge what was served:
 
-    * Show `serve_one`, keep its ticket, and give it back: ``learn_one(score, y, served=ticket)``.
-      Delays may then be anything, and are learned.
-    * Say ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators
-      which learns them d samples late, and so answers as they did then. Learning costs about three
-      times as much.
+    * Serve by `serve_one`, keep its ticket, and give it back:
+      ``learn_one(score, y, served=ticket)``. Delays may vary, and are learned.
+    * Set ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators,
+      which learns them d samples late and so answers as the first set did. Learning costs about
+      three times as much.
 
-    Either way a step is *tempered*: likelihoods are raised to the power 1 / (d + 1), the mean delay
-    of late for d. Untempered weights would chase what was right d samples ago, which does harm:
+    In both cases steps are *tempered*: likelihoods are raised to the power 1 / (d + 1), where d is
+    the recent mean delay. Full steps would follow what was right d samples ago, which does harm:
     see the figures in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
-    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. Two calibrators
-    and labels one sample late are enough to make tempered weights lose more than that, but on every
-    stream measured they were the better of the two.)
+    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. There are streams
+    of two calibrators and labels one sample late on which tempered weights lose more than that, but
+    on every stream measured they were the better of the two.)
 
-    A sample costs as much as all calibrators together. Those of the default set, and others like
-    them (`PlattCalibrator`, `IsotonicCalibrator` for log loss with linear interpolation), are asked
-    and taught in one compiled call.
+    A sample costs as much as all calibrators together. Those of the default set, beta and histogram
+    calibrators, and any `IsotonicCalibrator` for log loss with linear interpolation are asked and
+    taught in one compiled call.
 
     References
     ----------
@@ -181,10 +181,10 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._mutex = threading.RLock()  # held by what changes these
         self._shares = shares
         self._weights = weights / weights.sum()
-        self._mix([prototype.clone() for prototype in prototypes])
+        self._hold([prototype.clone() for prototype in prototypes])
 
-    def _mix(self, calibrators: list[Calibrator]) -> None:
-        """Mix these calibrators, which have learned what they have."""
+    def _hold(self, calibrators: list[Calibrator]) -> None:
+        """Take over these calibrators, whatever they have learned."""
         self._calibrators = calibrators
         experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
@@ -227,7 +227,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         check_alike(restored, expected)
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
-        self._mix(restored[:n])
+        self._hold(restored[:n])
         self._hedge.restore(n_learned, log_odds, weights, mixed)
         self._delayed = restored[n:]
 
@@ -279,7 +279,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     @property
     def mean_delay(self) -> float:
-        """By how many samples labels come late: ``delay``, or what tickets have shown of late."""
+        """By how many samples labels come late: ``delay``, or the recent mean over tickets."""
         return self._mean_delay
 
     # ------------------------------------------------------------------------------ one sample
@@ -414,17 +414,17 @@ class HedgedCalibrator(ProbabilityCalibrator):
         predictions = np.empty(len(samples[0]))
         for start in range(0, len(predictions), _BATCH):
             part = slice(start, start + _BATCH)
-            columns = (column[part] for column in samples)
-            predictions[part] = self._hedge.run(self._calibrators, *columns, self._step)
+            p, labels, weights = (column[part] for column in samples)
+            predictions[part] = self._hedge.run(self._calibrators, p, labels, weights, self._step)
         return predictions
 
 
-# Short memories are seldom best, and cost most while they are not: they start with less.
+# Short memories are seldom the best, and lose the most otherwise: they start with less weight.
 DEFAULT_PRIOR = (1.0, 1.0, 0.5, 0.1, 0.3, 0.5, 1.0)
 
 
 def default_calibrators() -> list[Calibrator]:
-    """Return what `HedgedCalibrator` mixes unless told otherwise."""
+    """Return the calibrators that `HedgedCalibrator` mixes by default."""
     return [
         IdentityCalibrator(),
         PlattCalibrator(),
@@ -445,7 +445,7 @@ def _predict_number(calibrator: Calibrator, p: float) -> float:
 
 
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
-    """Return names that tell calibrators apart: the class and what is not as it is by default."""
+    """Return a name for each calibrator, all different: its class and changed parameters."""
     names: list[str] = []
     for calibrator in calibrators:
         parameters = inspect.signature(type(calibrator)).parameters.values()

@@ -235,16 +235,16 @@ cdef class Hedge:
     cdef void mix(self) noexcept nogil:
         """Mix the weights under all shares into those that are served."""
         cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
-        cdef double best = -INFINITY, whole = 0.0, total, u
+        cdef double best = -INFINITY, sum_of_odds = 0.0, total, u
         for k in range(n_shares):
             best = max(best, self.log_odds[k])
         for i in range(n):
             self.mixed[i] = 0.0
         for k in range(n_shares):
             self.log_odds[k] -= best
-            whole += exp(self.log_odds[k])
+            sum_of_odds += exp(self.log_odds[k])
         for k in range(n_shares):
-            u = exp(self.log_odds[k]) / whole
+            u = exp(self.log_odds[k]) / sum_of_odds
             if self.shares[k] > 0.0:
                 for i in range(n):
                     self.mixed[i] += u * self.weights[k, i]
