@@ -1,6 +1,7 @@
 """What wrappers need to know of river models: what is inside, and which arguments it takes."""
 
 import inspect
+from abc import abstractmethod
 from typing import Any
 
 from river import base, compose
@@ -12,6 +13,10 @@ class Routing(Cloned):
     """Hands each method of the wrapped model the extra arguments that it takes, and no others."""
 
     _accepted: dict[str, frozenset[str] | None]
+
+    @property
+    @abstractmethod
+    def _wrapped_model(self) -> Any: ...
 
     def _set_routes(self, model: base.Estimator, *methods: str) -> None:
         self._accepted = {method: accepted_arguments(model, method) for method in methods}
@@ -25,8 +30,8 @@ class Routing(Cloned):
 
     def _call(self, method: str, /, *inputs: Any, **arguments: Any) -> Any:
         """Call a method of the model with those of the arguments that it takes."""
-        model: Any = self._wrapped_model  # type: ignore[attr-defined]
-        return getattr(model, method)(*inputs, **self._route(method, arguments))
+        function = getattr(self._wrapped_model, method)
+        return function(*inputs, **self._route(method, arguments))
 
 
 class BatchRouting(Routing):
@@ -34,8 +39,7 @@ class BatchRouting(Routing):
 
     def _unit_test_skips(self) -> set[str]:
         # This check teaches the same samples in a loop, where each prediction knows those before.
-        model: Any = self._wrapped_model  # type: ignore[attr-defined]
-        skips: set[str] = model._unit_test_skips()
+        skips: set[str] = self._wrapped_model._unit_test_skips()
         return skips | {"check_learn_many_matches_learn_one"}
 
 
