@@ -11,8 +11,9 @@ The names a user types live here. Each loads its module when it is first touched
 0.5
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
 
 if TYPE_CHECKING:
     from streamcal import decision, durable, losses, metrics, ordinal, plot, voting
@@ -127,17 +128,4 @@ _HOME = {
     "optimal_thresholds": "streamcal.ordinal.thresholds",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    elif name in __all__:
-        value = import_module(f"streamcal.{name}")
-    else:
-        raise AttributeError(f"module 'streamcal' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+__getattr__, __dir__ = attach(__name__, [*__all__, "__version__"], _HOME)

@@ -173,6 +173,20 @@ def check_bool(value: Any, name: str) -> None:
         raise TypeError(f"`{name}` must be True or False, got {value!r}")
 
 
+def check_label(y: Any) -> None:
+    """Raise ``ValueError`` unless ``y`` can be a label: None and NaN stand for one that is missing.
+
+    Examples
+    --------
+    >>> check_label(None)
+    Traceback (most recent call last):
+    ...
+    ValueError: `y` must be a label, got None
+    """
+    if y is None or y != y:
+        raise ValueError(f"`y` must be a label, got {y}")
+
+
 def check_window(window: Any, name: str = "window") -> None:
     """Raise ``ValueError`` unless ``window`` is a positive int, up to 2**53, or None.
 

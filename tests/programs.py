@@ -460,7 +460,7 @@ def _add_calibrators() -> None:
         lambda draw: package.PlattCalibrator(
             gamma=draw.positive(0.1),
             prior=draw.positive(100.0),
-            radius=draw.pick([1.5, 100.0, 1e60]),
+            limit=draw.pick([1.5, 100.0, 1e60]),
             clip=draw.pick([1e-6, 0.4, 1e-15]),
             calibeating=draw.pick([0, 0, 1, 7]),
             half_life=draw.half_life(),

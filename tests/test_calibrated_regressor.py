@@ -209,6 +209,44 @@ def test_calibrators_that_do_not_fit_are_refused() -> None:
         model.learn_one({"a": 1.0}, 3.0)
 
 
+@pytest.mark.parametrize(
+    ("calibrator", "answer", "y", "message"),
+    [
+        (PlattCalibrator(), 3.0, 1.0, r"must be a probability in \[0, 1\], got 3.0"),
+        (PlattCalibrator(), 0.5, 3.0, "`y` must lie in"),
+        (IsotonicCalibrator("squared"), 0.5, 1e61, "`y` .* 1e"),
+    ],
+)
+def test_what_the_calibrator_refuses_the_model_does_not_learn(
+    calibrator: Any, answer: float, y: float, message: str
+) -> None:
+    script = Script()
+    script.answer = answer
+    model = CalibratedRegressor(script, calibrator)
+    before = model.to_bytes()
+    with pytest.raises(ValueError, match=message):
+        model.learn_one({}, y)
+    assert not [call for call in script.calls if call[0] == "learn"]
+    assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "served", "y", "message"),
+    [
+        (PlattCalibrator(), [0.5, 3.0], [1.0, 0.0], r"must lie in \[0, 1\], got 3.0 at position 1"),
+        (IsotonicCalibrator("squared"), [0.5, 3.0], [1.0, 1e61], "1e.* at position 1"),
+    ],
+)
+def test_what_the_calibrator_refuses_of_a_batch_the_model_does_not_learn(
+    calibrator: Any, served: list[float], y: list[float], message: str
+) -> None:
+    model = CalibratedRegressor(linear_model.LinearRegression(), calibrator)
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match=message):
+        model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series(y), served=served)
+    assert pickle.dumps(model) == before
+
+
 def test_copies_are_independent_and_clones_fresh() -> None:
     trained = IsotonicCalibrator("squared")
     trained.learn_one(0.0, 9.0)

@@ -21,6 +21,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from streamcal.calibration.beta import BetaCalibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.histogram import HistogramCalibrator
+from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.temperature import TemperatureCalibrator
@@ -677,16 +678,44 @@ def test_a_hedge_that_calls_itself_says_so():
     assert hedged.predict_one(0.5) == 0.5
 
 
-def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned():
-    platt, alone = (PlattCalibrator(calibeating=7)._platt for _ in range(2))
-    columns = np.array([[0.5, math.nan, 0.2, 0.3, 0.9], [1, 1, math.nan, 7, 0], [1, 1, 1, 1, 1.0]])
-    columns = np.hstack([columns, [[0.4, 0.4, 3.0], [1, 0, 1], [math.inf, math.nan, 1]]])
-    platt.predict_learn_many(*columns, np.empty(8))
+# A batch into which another thread writes while it is read: the first and the fifth are samples.
+WRITTEN = np.hstack(
+    [
+        [[0.5, math.nan, 0.2, 0.3, 0.9], [1, 1, math.nan, 7, 0], [1, 1, 1, 1, 1.0]],
+        [[0.4, 0.4, 3.0], [1, 0, 1], [math.inf, math.nan, 1]],
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [PlattCalibrator(calibeating=7), BetaCalibrator(), HistogramCalibrator(4)],
+    ids=lambda calibrator: type(calibrator).__name__,
+)
+def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned(calibrator):
+    expert, alone = (calibrator.clone()._kernel for _ in range(2))
+    expert.predict_learn_many(*WRITTEN)
     for i in (0, 4):
-        alone.learn(*columns[:, i])
-    for mine, other in zip(platt.state(), alone.state(), strict=True):
+        alone.learn(*WRITTEN[:, i])
+    for mine, other in zip(expert.state(), alone.state(), strict=True):
         assert_array_equal(mine, other)
-    assert math.isnan(platt.predict(math.nan))
+    assert expert.predict(0.25) == alone.predict(0.25)
+
+
+def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote():
+    class Overwritten(IdentityCalibrator):
+        """The batch changes when this calibrator has been asked."""
+
+        def predict_learn_many(self, scores, y, w=None):
+            answers = super().predict_learn_many(scores, y, w)
+            y[1], w[2] = math.nan, math.inf
+            return answers
+
+    hedged = HedgedCalibrator([PlattCalibrator(), Overwritten()])
+    hedged.predict_learn_many(np.array([0.2, 0.3, 0.4, 0.9]), np.array([0.0, 1, 1, 1]), np.ones(4))
+    assert hedged.n_learned == 2
+    assert sum(hedged.weights.values()) == pytest.approx(1.0)
+    assert 0.0 < hedged.predict_one(0.5) < 1.0
 
 
 def test_no_python_runs_under_the_lock_of_a_staircase():
@@ -718,7 +747,7 @@ def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="as many"):
         pav.blend(short, short, long)
     with pytest.raises(ValueError, match="four"):
-        histogram.Cells.restore(1, 1.0, np.ones((3, 2)), 1.0)
+        histogram.Histogram(1, 1.0, 1.0).restore(np.ones((3, 2)), 1.0)
     with pytest.raises(ValueError, match="six"):
         pav.Stack.restore(np.ones((3, 2)), 1.0, 1.0)
 
@@ -733,7 +762,7 @@ def test_objects_of_nothing_are_refused():
     with pytest.raises(TypeError):
         IsotonicExpert(None)
     with pytest.raises(ValueError, match="bin"):
-        histogram.Cells(0, 1.0)
+        histogram.Histogram(0, 1.0, 1.0)
     with pytest.raises(AssertionError):
         ScoreIndex().check()
 

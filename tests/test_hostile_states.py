@@ -113,12 +113,12 @@ def test_bins_take_memory_when_they_are_used() -> None:
     with pytest.raises(ValueError, match="`calibeating` must be an int of at most 1000000"):
         PlattCalibrator(calibeating=10**12)
     calibrator = HistogramCalibrator(1_000_000)
-    assert sys.getsizeof(calibrator._cells) < 10_000
+    assert sys.getsizeof(calibrator._kernel) < 10_000
     twin, few = HistogramCalibrator(1_000_000, prior=0.0), HistogramCalibrator(20, prior=0.0)
     scores = np.round(np.random.default_rng(0).random(300), 3)
     for learner in (twin, few):  # of either all cells are scores, in tables of different sizes
         learner.learn_many(scores, scores > 0.5)
-    assert twin._cells.state()[0].tolist() == few._cells.state()[0].tolist()
+    assert twin._kernel.state()[0].tolist() == few._kernel.state()[0].tolist()
     assert HistogramCalibrator.from_bytes(twin.to_bytes()).to_bytes() == twin.to_bytes()
 
 

@@ -23,7 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_clone", "_exact_sum", "_log_loss", "_pool", "_routing", "_validation", "_worker"},
+    {"_clone", "_exact_sum", "_lazy", "_log_loss", "_pool", "_routing", "_validation", "_worker"},
     {"losses"},
     {"kernels"},
     {"_json", "_state"},

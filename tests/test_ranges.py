@@ -150,7 +150,7 @@ def test_a_histogram_keeps_to_its_rows(half_life: float, n_bins: int) -> None:
     for start in range(0, len(scores), 50):
         part = scores[start : start + 50]
         calibrator.learn_many(part, part > 0.5)
-        cells, _ = calibrator._cells.state()
+        cells, _ = calibrator._kernel.state()
         assert len(cells) <= 16 * n_bins
         assert (np.diff(cells[:, 0]) > 0.0).all()
     again = HistogramCalibrator.from_bytes(calibrator.to_bytes())
@@ -187,7 +187,7 @@ def test_more_than_two_billion_samples_at_one_score(learner: Any, sample: Any) -
 @pytest.mark.parametrize("prior", [1e-60, 1.0])
 def test_newton_steps_of_heavy_samples_stay_finite(clip: float, gamma: float, prior: float) -> None:
     """NaN, once learned, stays; with calibeating it was an index far outside of memory."""
-    calibrator = PlattCalibrator(gamma, prior, radius=1e60, clip=clip, calibeating=3)
+    calibrator = PlattCalibrator(gamma, prior, limit=1e60, clip=clip, calibeating=3)
     for w in (1e60, 1.0, 1e-60, 1e60):
         for p in (0.0, 1e-9, 0.5, 1.0):
             for y in (0, 1, 0.5):
@@ -195,8 +195,8 @@ def test_newton_steps_of_heavy_samples_stay_finite(clip: float, gamma: float, pr
                 within(calibrator.predict_many(np.linspace(0, 1, 9)), 0.0, 1.0)
     with pytest.raises(ValueError, match=r"`clip` must lie in \[1e-15, 0.5\)"):
         PlattCalibrator(clip=1e-20)
-    with pytest.raises(ValueError, match="`radius` must be more than 1 and at most 1e"):
-        PlattCalibrator(radius=1e61)
+    with pytest.raises(ValueError, match="`limit` must be more than 1 and at most 1e"):
+        PlattCalibrator(limit=1e61)
 
 
 @pytest.mark.parametrize(

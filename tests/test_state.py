@@ -379,6 +379,7 @@ def test_every_learner_has_a_home() -> None:
                     own.add(thing.__name__)
     abstract = {
         "Calibrator",
+        "CompiledCalibrator",
         "JointCalibrator",
         "ProbabilityCalibrator",
         "RankLearner",

@@ -124,9 +124,9 @@ def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
     together(lambda number: use(calibrator, number))
     learned = {
         HedgedCalibrator: lambda: calibrator.n_learned,
-        PlattCalibrator: lambda: calibrator._platt.state()[0][5],
-        BetaCalibrator: lambda: calibrator._beta.state()[-1],
-        HistogramCalibrator: lambda: calibrator._cells.state()[0][:, 1].sum(),
+        PlattCalibrator: lambda: calibrator._kernel.state()[0][-1],
+        BetaCalibrator: lambda: calibrator._kernel.state()[0][-1],
+        HistogramCalibrator: lambda: calibrator._kernel.state()[0][:, 1].sum(),
     }[type(calibrator)]()
     assert learned == N_THREADS * N_CALLS
 
@@ -141,7 +141,7 @@ def test_a_temperature_counts_each_sample_once() -> None:
             assert sum(answer.values()) == pytest.approx(1.0)
 
     together(learn)
-    assert calibrator._temperature.n_learned == N_THREADS * N_CALLS
+    assert calibrator._kernel.n_learned == N_THREADS * N_CALLS
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_hedge_teaches_each_sample_once_when_its_delay_is_over() -> None:
                 calibrator.to_bytes()
 
     together(work)
-    alone, then = IsotonicCalibrator(), calibrator._then[0]
+    alone, then = IsotonicCalibrator(), calibrator._delayed[0]
     for number in range(N_THREADS):
         alone.learn_many(*batch(number))
     assert len(calibrator._waiting) == 20

@@ -3,8 +3,9 @@
 Each name loads its module when it is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
 
 if TYPE_CHECKING:
     from streamcal.calibration.anytime import AnytimeCalibrator
@@ -50,14 +51,4 @@ _HOME = {
     "VennAbersCalibrator": "venn_abers",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

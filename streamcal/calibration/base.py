@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
 from streamcal._state import Stateful
-from streamcal._validation import as_vector, as_weights, check_same_length
+from streamcal._validation import as_score, as_vector, as_weights, check_same_length
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
+from streamcal.kernels.expert import Expert
 
 
 class Calibrator(Stateful, Cloned, ABC):
@@ -71,6 +72,14 @@ class Calibrator(Stateful, Cloned, ABC):
         predict = OneAtATime(copy.deepcopy(self).predict_many)
         return Snapshot(predict, getattr(self, "n_samples", None))
 
+    def _compiled(self) -> Expert | None:
+        """Return the compiled object that learns and answers as this calibrator does, if any."""
+        return None
+
+    def _check_score(self, score: float) -> None:
+        """Raise unless `learn_one` takes this score."""
+        as_score(score)
+
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -79,6 +88,14 @@ class Calibrator(Stateful, Cloned, ABC):
         labels = self._check_labels(y)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
+
+
+def check_binary(calibrator: Calibrator, name: str = "calibrator", where: str = "") -> None:
+    """Raise ``ValueError`` unless a calibrator accepts the labels 0 and 1."""
+    try:
+        calibrator._check_labels([0.0, 1.0])
+    except ValueError as error:
+        raise ValueError(f"`{name}` must accept the labels 0 and 1, but {where}{error}") from None
 
 
 def predict_learn_known(

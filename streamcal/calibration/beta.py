@@ -8,22 +8,14 @@ online Newton steps, as `streamcal.PlattCalibrator` does.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import as_score, as_weight, check_half_life
-from streamcal.calibration.probability import (
-    ProbabilityCalibrator,
-    as_label,
-    as_probabilities,
-    as_probability,
-    check_clip,
-    check_curvature,
-)
+from streamcal.calibration.newton import NewtonSteps
+from streamcal.calibration.probability import CompiledCalibrator
 from streamcal.kernels.newton import Beta
 
 
-class BetaCalibrator(ProbabilityCalibrator):
+class BetaCalibrator(NewtonSteps, CompiledCalibrator):
     """Three-parameter calibration of a probability, learned by online Newton steps.
 
     Memory and time per sample are constant.
@@ -67,72 +59,14 @@ class BetaCalibrator(ProbabilityCalibrator):
         half_life: float | None = None,
         clip: float = 1e-6,
     ) -> None:
-        as_weight(gamma, "gamma")
-        as_weight(prior, "prior")
-        if not as_score(limit, "limit") > 1.0:
-            raise ValueError(f"`limit` must be more than 1, got {limit}")
-        check_half_life(half_life)
-        check_clip(clip)
-        self.gamma = gamma
-        self.prior = prior
-        self.limit = limit
-        self.half_life = half_life
-        self.clip = clip
-
-        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        self._beta = Beta(gamma, prior, limit, clip, fade)
+        self._kernel: Beta = Beta(*self._set_up(gamma, prior, limit, half_life, clip))
 
     @property
     def parameters(self) -> tuple[float, float, float]:
         """The current (a, b, c)."""
-        return self._beta.parameters
+        return self._kernel.parameters
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Take one Newton step towards the label ``y`` in [0, 1] of ``score`` in [0, 1].
+    _n_parameters = 3
 
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
-        """
-        weight = 1.0 if w == 1.0 else as_weight(w)
-        self._beta.learn(as_probability(score), as_label(y), weight)
-
-    def predict_one(self, score: float) -> float:
-        """Return the calibrated probability of ``score`` in [0, 1], in the open interval (0, 1).
-
-        Before anything is learned it is the score itself.
-        """
-        return self._beta.predict(as_probability(score))
-
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
-        vector = as_probabilities(scores)
-        out = np.empty(len(vector))
-        self._beta.predict_many(vector, out)
-        return out
-
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
-        """Learn samples in the order given, in one compiled loop."""
-        self.predict_learn_many(scores, y, w)
-
-    def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
-        """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        samples = self._check_samples(scores, y, w)
-        out = np.empty(len(samples[0]))
-        self._beta.predict_learn_many(*samples, out)
-        return out
-
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        return {}, {"numbers": self._beta.state()}
-
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers = array_of(arrays, "numbers", 13)
-        theta, n_learned = numbers[:3], float(numbers[12])
-        require((theta[:2] >= 0.0).all(), "slopes must not be negative")
-        require((np.abs(theta) <= self.limit).all(), "parameters must be within the limit")
-        check_curvature(numbers[3:12].reshape(3, 3))
-        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
-        self._beta.restore(numbers)
+    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
+        return bool((theta[:2] >= 0.0).all() and (np.abs(theta) <= self.limit).all())

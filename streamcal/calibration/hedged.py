@@ -1,19 +1,18 @@
 """A mixture of calibrators that is never much worse than the best of them.
 
-On real streams no calibrator wins everywhere: a window that is right after a change is too short in
-quiet times, and a model that is calibrated already wants to be left alone. So all of them run, and
-what is served is the mean of their answers, weighted by how well they have predicted so far. For
-log loss this costs next to nothing, whatever the data: with weights proportional to the likelihood,
-the total loss is at most that of the best of N calibrators plus ln N (Vovk 1990), or minus the log
-of what it weighed at the start: 1.5 to 3.8 nats in the default set, over the whole stream.
+On real streams no calibrator is always the best: a short window is right after a change and noisy
+at other times, and a model that is calibrated already needs no map. So all of them run. What is
+served is the mean of their answers, weighted by how well each has predicted so far. For log loss
+this costs very little, whatever the data: with weights proportional to the likelihood, the total
+loss is at most that of the best of N calibrators plus ln N (Vovk 1990), or for uneven weights at
+the start, minus the log of its weight: 1.5 to 3.8 nats in the default set, over the whole stream.
 
-Where the best calibrator changes in time, a share α of the weight is dealt out again after each
-sample, so that one that has been poor can come back (Herbster & Warmuth 1998). The right α is not
+Where the best calibrator changes in time, a share α of the weight is distributed again after each
+sample, so that one that has been poor can come back (Herbster & Warmuth 1998). The best α is not
 known either, so several run, and are mixed by the same rule: that costs ln K more for K shares.
 
-A calibrator is charged the loss of what it *served*. Where a label comes with the next sample that
-is what it says now; where labels come late it is not, and then the newest weights are news of long
-ago. See `HedgedCalibrator` on what to do then.
+Each calibrator is charged the loss of what it *served*. Where labels come late, that differs from
+what it answers when the label comes; `HedgedCalibrator` says what to do then.
 """
 
 import inspect
@@ -25,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal import losses
 from streamcal._state import (
     Arrays,
     Fields,
@@ -38,8 +36,7 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight
-from streamcal.calibration.base import Calibrator
-from streamcal.calibration.beta import BetaCalibrator
+from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
@@ -51,9 +48,7 @@ from streamcal.calibration.probability import (
     check_clip,
     check_count,
 )
-from streamcal.kernels.expert import Expert
 from streamcal.kernels.hedge import Hedge
-from streamcal.kernels.isotonic import IsotonicExpert
 
 _BATCH = 65_536  # samples whose answers are held at once
 _MEMORY = 1_000.0  # served samples over which their delay is averaged
@@ -84,16 +79,16 @@ class HedgedCalibrator(ProbabilityCalibrator):
         `default_calibrators`: the score itself; Platt scaling of all samples, and with half-lives
         of 500 and 100; staircases over the last 200, 1,000 and 10,000 samples.
     prior : sequence of float, optional
-        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. Even
-        by default; in the default set less for those of a short memory (`DEFAULT_PRIOR`).
+        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. By
+        default all are equal; in the default set, short memories have less (`DEFAULT_PRIOR`).
     share : float or tuple of float
-        The share α of the weight that is dealt out by the prior after each sample, 0 or from 1e-60
-        to below 1; of several, all different, each runs and they are mixed in turn. 0 competes with
-        the best single calibrator, more with the best sequence of calibrators; 1/α is about how
-        long one of them stays best.
+        The share α of the weight that is distributed again by the prior after each sample: 0, or
+        from 1e-60 to below 1. Several shares, all different, run side by side and are mixed. A
+        share of 0 competes with the best single calibrator, any other with the best sequence of
+        calibrators; 1/α is about how long one of them stays the best.
     delay : int, optional
-        How many samples are served before the label of one comes. None learns it from the tickets
-        of `serve_one`; without any, labels are taken to come at once.
+        How many samples are served before the label of one comes. None: this is learned from the
+        tickets of `serve_one`; without tickets, labels are taken to come at once.
     clip : float
         Answers nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
         Bayes and trees answer 0 and 1, which would cost an infinite loss.
@@ -101,7 +96,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     Raises
     ------
     ValueError, TypeError
-        If a parameter is out of its range, or a calibrator is none of probabilities.
+        If a parameter is out of its range, or a calibrator refuses the labels 0 and 1.
 
     Notes
     -----
@@ -114,25 +109,25 @@ class HedgedCalibrator(ProbabilityCalibrator):
     w ≤ 1 keep this for the weighted loss; a larger one counts as w samples that were predicted at
     once.
 
-    *Labels d samples late.* By the time a label comes the calibrators have learned d others, and
-    what they say now is not what they served. There are two ways to charge what was served:
+    *Labels d samples late.* When a label comes, the calibrators have learned d other samples, and
+    what they answer now is not what they served. There are two ways to charge what was served:
 
-    * Show `serve_one`, keep its ticket, and give it back: ``learn_one(score, y, served=ticket)``.
-      Delays may then be anything, and are learned.
-    * Say ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators
-      which learns them d samples late, and so answers as they did then. Learning costs about three
-      times as much.
+    * Serve by `serve_one`, keep its ticket, and give it back:
+      ``learn_one(score, y, served=ticket)``. Delays may vary, and are learned.
+    * Set ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators,
+      which learns them d samples late and so answers as the first set did. Learning costs about
+      three times as much.
 
-    Either way a step is *tempered*: likelihoods are raised to the power 1 / (d + 1), the mean delay
-    of late for d. Untempered weights would chase what was right d samples ago, which does harm:
+    In both cases steps are *tempered*: likelihoods are raised to the power 1 / (d + 1), where d is
+    the recent mean delay. Full steps would follow what was right d samples ago, which does harm:
     see the figures in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
-    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. Two calibrators
-    and labels one sample late are enough to make tempered weights lose more than that, but on every
-    stream measured they were the better of the two.)
+    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. There are streams
+    of two calibrators and labels one sample late on which tempered weights lose more than that, but
+    on every stream measured they were the better of the two.)
 
-    A sample costs as much as all calibrators together. Those of the default set, and others like
-    them (`PlattCalibrator`, `IsotonicCalibrator` for log loss with linear interpolation), are asked
-    and taught in one compiled call.
+    A sample costs as much as all calibrators together. Those of the default set, beta and histogram
+    calibrators, and any `IsotonicCalibrator` for log loss with linear interpolation are asked and
+    taught in one compiled call.
 
     References
     ----------
@@ -166,7 +161,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         shares = _check_shares(share)
         if delay is not None:
             check_count(delay, "delay", 0)
-        prototypes = default_calibrators() if calibrators is None else _checked(calibrators)
+        prototypes = default_calibrators() if calibrators is None else _as_list(calibrators)
         n = len(prototypes)
         usual = DEFAULT_PRIOR if calibrators is None else [1.0] * n
         weights = _check_prior(usual if prior is None else prior, n)
@@ -179,19 +174,19 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._names = _names(prototypes)
         self._n_served = 0
         self._mean_delay = float(delay or 0)
-        # With a known delay: the calibrators as they were when the next sample to learn was served,
-        # and the samples they have not learned yet.
-        self._then = [prototype.clone() for prototype in prototypes] if delay else []
+        # With a known delay: calibrators that learn each sample so many samples late, and answer as
+        # the others did when it was served; and the samples that they have not learned yet.
+        self._delayed = [prototype.clone() for prototype in prototypes] if delay else []
         self._waiting: deque[tuple[float, float, float]] = deque()
         self._mutex = threading.RLock()  # held by what changes these
         self._shares = shares
         self._weights = weights / weights.sum()
-        self._mix([prototype.clone() for prototype in prototypes])
+        self._hold([prototype.clone() for prototype in prototypes])
 
-    def _mix(self, calibrators: list[Calibrator]) -> None:
-        """Mix these calibrators, which have learned what they have."""
+    def _hold(self, calibrators: list[Calibrator]) -> None:
+        """Take over these calibrators, whatever they have learned."""
         self._calibrators = calibrators
-        experts = [_expert(calibrator) for calibrator in calibrators]
+        experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -204,7 +199,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         vars(self).update(state, _mutex=threading.RLock())
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        held = [*self._calibrators, *self._then]
+        held = [*self._calibrators, *self._delayed]
         with self._mutex:
             (n_learned, log_odds, weights, mixed), parts = self._hedge.state(held)
             n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
@@ -227,17 +222,17 @@ class HedgedCalibrator(ProbabilityCalibrator):
         n_learned = as_int(fields["n_learned"], "n_learned")
         n_served = as_int(fields["n_served"], "n_served")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
-        expected = [*self._calibrators, *self._then]
+        expected = [*self._calibrators, *self._delayed]
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
         check_alike(restored, expected)
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
-        self._mix(restored[:n])
+        self._hold(restored[:n])
         self._hedge.restore(n_learned, log_odds, weights, mixed)
-        self._then = restored[n:]
+        self._delayed = restored[n:]
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
-        """Return the samples in a state that the calibrators of then have not learned, or raise."""
+        """Return the samples in a state that the delayed calibrators have not learned, or raise."""
         waiting = array_of(arrays, "waiting", None, 3)
         require(len(waiting) <= (self.delay or 0), "no more samples may wait than the delay")
         shares, weights = waiting[:, :2], waiting[:, 2]
@@ -284,7 +279,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     @property
     def mean_delay(self) -> float:
-        """By how many samples labels come late: ``delay``, or what tickets have shown of late."""
+        """By how many samples labels come late: ``delay``, or the recent mean over tickets."""
         return self._mean_delay
 
     # ------------------------------------------------------------------------------ one sample
@@ -311,26 +306,33 @@ class HedgedCalibrator(ProbabilityCalibrator):
         ValueError, TypeError
             If an argument is out of range; nothing is learned.
         """
-        p = as_probability(score)
-        label = as_label(y)
-        weight = 1.0 if w == 1.0 else as_weight(w)
-        if served is None and not self._then:
-            self._hedge.learn(p, label, weight, 1.0 / (1.0 + self._mean_delay), None)
+        sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
+        if served is None and not self._delayed:
+            self._hedge.learn(*sample, self._step)
             return
         with self._mutex:
-            answers = self._answers_then(p, served)
-            self._hedge.learn(p, label, weight, 1.0 / (1.0 + self._mean_delay), answers)
-            if self._then:
-                self._waiting.append((p, label, weight))
-                if len(self._waiting) > (self.delay or 0):
-                    for calibrator in self._then:
-                        calibrator.learn_one(*self._waiting[0])
-                    self._waiting.popleft()
+            answers = self._served_answers(sample[0], served)
+            self._hedge.learn(*sample, self._step, answers)
+            if self._delayed:
+                self._teach_delayed(sample)
 
-    def _answers_then(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
+    @property
+    def _step(self) -> float:
+        """The power to which likelihoods are raised."""
+        return 1.0 / (1.0 + self._mean_delay)
+
+    def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
+        """Keep a sample; teach the delayed calibrators the one whose delay is over."""
+        self._waiting.append(sample)
+        if len(self._waiting) > (self.delay or 0):
+            for calibrator in self._delayed:
+                calibrator.learn_one(*self._waiting[0])
+            self._waiting.popleft()
+
+    def _served_answers(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
         """Return what the calibrators answered when a sample was served."""
         if served is None:
-            return np.array([_asked(calibrator, p) for calibrator in self._then])
+            return np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
         answers = self.check_ticket(served)
         if self.delay is None:
             self._n_served += 1
@@ -397,39 +399,32 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops unless there is a ``delay``."""
-        if self._then:
-            return super().learn_many(scores, y, w)
-        samples = self._check_samples(scores, y, w)
-        for start in range(0, len(samples[0]), _BATCH):
-            self._run(*(vector[start : start + _BATCH] for vector in samples))
-        return None
+        if self._delayed:
+            super().learn_many(scores, y, w)
+        else:
+            self.predict_learn_many(scores, y, w)
 
     def predict_learn_many(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops unless there is a ``delay``."""
-        if self._then:
+        if self._delayed:
             return super().predict_learn_many(scores, y, w)
         samples = self._check_samples(scores, y, w)
-        predictions = [
-            self._run(*(vector[start : start + _BATCH] for vector in samples))
-            for start in range(0, len(samples[0]), _BATCH)
-        ]
-        return np.concatenate(predictions) if predictions else np.empty(0)
-
-    def _run(
-        self, scores: NDArray[np.float64], y: NDArray[np.float64], w: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        step = 1.0 / (1.0 + self._mean_delay)
-        return self._hedge.run(self._calibrators, scores, y, w, step)
+        predictions = np.empty(len(samples[0]))
+        for start in range(0, len(predictions), _BATCH):
+            part = slice(start, start + _BATCH)
+            p, labels, weights = (column[part] for column in samples)
+            predictions[part] = self._hedge.run(self._calibrators, p, labels, weights, self._step)
+        return predictions
 
 
-# Short memories are seldom best, and cost most while they are not: they start with less.
+# Short memories are seldom the best, and lose the most otherwise: they start with less weight.
 DEFAULT_PRIOR = (1.0, 1.0, 0.5, 0.1, 0.3, 0.5, 1.0)
 
 
 def default_calibrators() -> list[Calibrator]:
-    """Return what `HedgedCalibrator` mixes unless told otherwise."""
+    """Return the calibrators that `HedgedCalibrator` mixes by default."""
     return [
         IdentityCalibrator(),
         PlattCalibrator(),
@@ -441,7 +436,7 @@ def default_calibrators() -> list[Calibrator]:
     ]
 
 
-def _asked(calibrator: Calibrator, p: float) -> float:
+def _predict_number(calibrator: Calibrator, p: float) -> float:
     """Return a calibrator's answer, or raise: one NaN would stay in the weights for good."""
     answer = calibrator.predict_one(p)
     if answer != answer:
@@ -449,26 +444,8 @@ def _asked(calibrator: Calibrator, p: float) -> float:
     return answer
 
 
-def _expert(calibrator: Calibrator) -> Any:
-    """Return what a hedge asks and teaches: a compiled object where there is one."""
-    if type(calibrator) is IdentityCalibrator:
-        return Expert()
-    if type(calibrator) is PlattCalibrator:
-        return calibrator._platt
-    if type(calibrator) is BetaCalibrator:
-        return calibrator._beta
-    if (
-        type(calibrator) is IsotonicCalibrator
-        and type(calibrator._loss) is losses.Log
-        and calibrator._plain_values
-        and not calibrator._step
-    ):
-        return IsotonicExpert(calibrator._regression)
-    return calibrator
-
-
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
-    """Return names that tell calibrators apart: the class and what is not as it is by default."""
+    """Return a name for each calibrator, all different: its class and changed parameters."""
     names: list[str] = []
     for calibrator in calibrators:
         parameters = inspect.signature(type(calibrator)).parameters.values()
@@ -483,7 +460,7 @@ def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _checked(calibrators: Any) -> list[Calibrator]:
+def _as_list(calibrators: Any) -> list[Calibrator]:
     if not isinstance(calibrators, Sequence):  # an iterator could not be cloned
         raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
     checked = list(calibrators)
@@ -494,12 +471,7 @@ def _checked(calibrators: Any) -> list[Calibrator]:
             raise TypeError(
                 f"`calibrators` must hold Calibrators, got {calibrator!r} at position {at}"
             )
-        try:
-            calibrator._check_labels([0.0, 1.0])
-        except ValueError as error:
-            raise ValueError(
-                f"`calibrators` must accept the labels 0 and 1, but at position {at} {error}"
-            ) from None
+        check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked
 
 

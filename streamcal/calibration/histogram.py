@@ -10,18 +10,12 @@ with them, so that bins of the moment hold the labels of all samples that would 
 import numpy as np
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal._validation import LARGEST, as_number, as_weight, check_half_life
-from streamcal.calibration.probability import (
-    MOST_BINS,
-    ProbabilityCalibrator,
-    as_label,
-    as_probability,
-    check_count,
-)
-from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Cells
+from streamcal._validation import LARGEST, as_number, check_half_life
+from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
+from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 
 
-class HistogramCalibrator(ProbabilityCalibrator):
+class HistogramCalibrator(CompiledCalibrator):
     """Bins of equal mass over the scores so far, each with its mean label.
 
     Unlike a staircase it need not rise with the score. Memory and time per sample are those of 16
@@ -61,31 +55,11 @@ class HistogramCalibrator(ProbabilityCalibrator):
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        self._rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
-        self._cells = Cells(n_bins, self._rate)
-
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Put the label ``y`` in [0, 1] where ``score`` in [0, 1] stands; O(n_bins).
-
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
-        """
-        p, label = as_probability(score), as_label(y)
-        weight = 1.0 if w == 1.0 else as_weight(w)
-        self._cells.learn(p, label, weight)
-
-    def predict_one(self, score: float) -> float:
-        """Return the mean label in the bin of ``score``, a probability in [0, 1]; O(n_bins).
-
-        Before anything is learned it is the score itself.
-        """
-        p = as_probability(score)
-        return self._cells.predict(p, self.prior)
+        rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
+        self._kernel: Histogram = Histogram(n_bins, rate, prior)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        rows, growth = self._cells.state()
+        rows, growth = self._kernel.state()
         return {"growth": growth}, {"cells": rows}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
@@ -99,4 +73,4 @@ class HistogramCalibrator(ProbabilityCalibrator):
         require(not len(cells) or (scores[0] >= 0.0 and scores[-1] <= 1.0), "scores are in [0, 1]")
         for total in sums:  # of labels and of scores, which are in [0, 1]
             require((total >= 0.0).all() and (total <= weights).all(), "sums must be in range")
-        self._cells = Cells.restore(self.n_bins, self._rate, cells, growth)
+        self._kernel.restore(cells, growth)

@@ -34,7 +34,8 @@ from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase, label_range
 from streamcal.kernels import pav
-from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicRegression
+from streamcal.kernels.expert import Expert
+from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicExpert, IsotonicRegression
 
 _FEWEST_SCORES = 8
 
@@ -315,9 +316,6 @@ class IsotonicCalibrator(Calibrator):
         """Learn samples in order; return what was predicted before each, if it is asked for."""
         score_vector, labels, weights = self._check_samples(scores, y, w)
         s = np.ascontiguousarray(self._loss.statistic(labels))
-        if (np.abs(s) > LARGEST).any():
-            at = int(np.argmax(np.abs(s) > LARGEST))
-            raise _too_large_error(s[at], f" at position {at}")
         if not predict and self._learn_first(score_vector, s, weights):
             return s[:0]
         brackets = np.empty((len(score_vector) if predict else 0, 3))
@@ -339,7 +337,18 @@ class IsotonicCalibrator(Calibrator):
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
         self._loss.check_labels(labels)
+        s = self._loss.statistic(labels)
+        if (np.abs(s) > LARGEST).any():
+            at = int(np.argmax(np.abs(s) > LARGEST))
+            raise _too_large_error(s[at], f" at position {at}")
         return labels
+
+    def _compiled(self) -> Expert | None:
+        own = type(self).learn_one, type(self).predict_one
+        plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
+        if plain and type(self._loss) is losses.Log and self._plain_values and not self._step:
+            return IsotonicExpert(self._regression)
+        return None
 
     def staircase(self) -> Staircase:
         """Return the current map; O(n_scores).

@@ -45,9 +45,3 @@ def as_probabilities_by_label(raw: Any) -> dict[ClfTarget, float]:
     if not isinstance(raw, Mapping):
         raise TypeError(f"`raw` must be a mapping from labels to probabilities, got {raw!r}")
     return {label: as_probability(p) for label, p in raw.items()}
-
-
-def check_label(y: Any) -> None:
-    """Raise ``ValueError`` for a label that is not known: it would count as a miss."""
-    if y is None or y != y:
-        raise ValueError(f"`y` must be a label, got {y}")

@@ -10,24 +10,16 @@ grows with log n only, whatever the data.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
-from streamcal.calibration.probability import (
-    MOST_BINS,
-    ProbabilityCalibrator,
-    as_label,
-    as_probabilities,
-    as_probability,
-    check_clip,
-    check_count,
-    check_curvature,
-)
+from streamcal._validation import LARGEST, as_score
+from streamcal.calibration.newton import NewtonSteps
+from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
 from streamcal.kernels.platt import Platt
 
 
-class PlattCalibrator(ProbabilityCalibrator):
+class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     """Two-parameter logistic calibration of a probability, learned by online Newton steps.
 
     Memory and time per sample are constant. Against `streamcal.IsotonicCalibrator` it learns from
@@ -39,7 +31,7 @@ class PlattCalibrator(ProbabilityCalibrator):
         Inverse step size of the Newton step, positive. Smaller is faster and rougher.
     prior : float
         Curvature assumed before the first sample, positive. Larger starts slower.
-    radius : float
+    limit : float
         The parameters (a, b) stay within this distance from the origin; more than 1.
     clip : float
         Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
@@ -58,7 +50,7 @@ class PlattCalibrator(ProbabilityCalibrator):
 
     Notes
     -----
-    ``gamma``, ``prior`` and ``radius`` default to the constants of the paper's Algorithm 1, which
+    ``gamma``, ``prior`` and ``limit`` default to the constants of the paper's Algorithm 1, which
     it found not to matter much.
 
     Calibeating ("tracking" in the paper's Section 3, after Foster & Hart) guarantees calibration
@@ -88,78 +80,37 @@ class PlattCalibrator(ProbabilityCalibrator):
         self,
         gamma: float = 0.1,
         prior: float = 100.0,
-        radius: float = 100.0,
+        limit: float = 100.0,
         clip: float = 1e-6,
         calibeating: int = 0,
         half_life: float | None = None,
     ) -> None:
-        as_weight(gamma, "gamma")
-        as_weight(prior, "prior")
-        if not 1.0 < as_score(radius, "radius") <= LARGEST:
-            raise ValueError(f"`radius` must be more than 1 and at most {LARGEST:g}, got {radius}")
-        check_clip(clip)
+        settings = self._set_up(gamma, prior, limit, half_life, clip)
         check_count(calibeating, "calibeating", 0, MOST_BINS)
-        check_half_life(half_life)
-        self.gamma = gamma
-        self.prior = prior
-        self.radius = radius
-        self.clip = clip
         self.calibeating = calibeating
-        self.half_life = half_life
-
-        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        self._platt = Platt(gamma, prior, radius, clip, fade, calibeating)
+        self._kernel: Platt = Platt(*settings, calibeating)
 
     @property
     def slope(self) -> float:
         """By what the log odds are multiplied."""
-        return self._platt.slope
+        return self._kernel.slope
 
     @property
     def intercept(self) -> float:
         """What is then added to them."""
-        return self._platt.intercept
+        return self._kernel.intercept
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Take one Newton step towards the label ``y`` in [0, 1] of ``score`` in [0, 1].
+    _n_parameters = 2
 
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
-        """
-        weight = 1.0 if w == 1.0 else as_weight(w)
-        self._platt.learn(as_probability(score), as_label(y), weight)
+    def _check_limit(self, limit: float) -> None:
+        if not 1.0 < as_score(limit, "limit") <= LARGEST:
+            raise ValueError(f"`limit` must be more than 1 and at most {LARGEST:g}, got {limit}")
 
-    def predict_one(self, score: float) -> float:
-        """Return the calibrated probability of ``score`` in [0, 1], in the open interval (0, 1).
-
-        Before anything is learned it is the score itself.
-        """
-        return self._platt.predict(as_probability(score))
-
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
-        vector = as_probabilities(scores)
-        out = np.empty(len(vector))
-        self._platt.predict_many(vector, out)
-        return out
-
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
-        """Learn samples in the order given, in one compiled loop."""
-        self.predict_learn_many(scores, y, w)
-
-    def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
-        """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        samples = self._check_samples(scores, y, w)
-        out = np.empty(len(samples[0]))
-        self._platt.predict_learn_many(*samples, out)
-        return out
+    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
+        return math.hypot(*theta) <= self.limit * (1.0 + 1e-9)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        numbers, bins = self._platt.state()
+        numbers, bins = self._kernel.state()
         return {}, {"numbers": numbers, "bins": bins}
 
     @classmethod
@@ -167,13 +118,7 @@ class PlattCalibrator(ProbabilityCalibrator):
         n_bins = parameters.get("calibeating", 0)
         require(n_bins == array_of(arrays, "bins", 2, None).shape[1], "bins must be as many")
 
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers = array_of(arrays, "numbers", 6)
+    def _read_state(self, arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
         bins = array_of(arrays, "bins", 2, self.calibeating)
-        slope, intercept, aa, ab, bb, n_learned = numbers.tolist()
-        check_curvature(np.array([[aa, ab], [ab, bb]]))
-        within = math.hypot(slope, intercept) <= self.radius * (1.0 + 1e-9)
-        require(within, "slope and intercept must be within the radius")
-        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
         require((bins[1] >= 0.0).all() and (bins[1] <= bins[0]).all(), "labels must be in [0, 1]")
-        self._platt.restore(numbers.tolist(), bins)
+        return *super()._read_state(arrays), bins

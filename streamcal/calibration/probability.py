@@ -4,14 +4,15 @@ Sums of probabilities, which wrappers and ensembles make, overshoot 1 by some ro
 forgiven; anything further outside [0, 1] is refused, since it is no probability.
 """
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._state import require
-from streamcal._validation import MOST_COUNT, as_number, as_score, as_vector
+from streamcal._validation import MOST_COUNT, as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
+from streamcal.kernels.expert import Expert
 from streamcal.losses import Log
 
 _LOSS = Log()
@@ -28,11 +29,60 @@ class ProbabilityCalibrator(Calibrator):
         _LOSS.check_labels(labels)
         return labels
 
+    def _check_score(self, score: float) -> None:
+        as_probability(score)
+
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         vector, labels, weights = super()._check_samples(scores, y, w)
         return as_probabilities(vector), labels, weights
+
+
+class CompiledCalibrator(ProbabilityCalibrator):
+    """A calibrator of probabilities that is one compiled `Expert`, which its constructor makes."""
+
+    _kernel: Expert
+
+    @abstractmethod
+    def __init__(self) -> None: ...
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Learn that ``score`` in [0, 1] was followed by the label ``y`` in [0, 1].
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
+        """
+        weight = 1.0 if w == 1.0 else as_weight(w)
+        self._kernel.learn(as_probability(score), as_label(y), weight)
+
+    def predict_one(self, score: float) -> float:
+        """Return the calibrated probability of ``score`` in [0, 1].
+
+        Before anything is learned it is the score itself.
+        """
+        return self._kernel.predict(as_probability(score))
+
+    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
+        return self._kernel.predict_many(as_probabilities(scores))
+
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Learn samples in the order given, in one compiled loop."""
+        self.predict_learn_many(scores, y, w)
+
+    def predict_learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
+        return self._kernel.predict_learn_many(*self._check_samples(scores, y, w))
+
+    def _compiled(self) -> Expert | None:
+        own = type(self).learn_one, type(self).predict_one
+        plain = own == (CompiledCalibrator.learn_one, CompiledCalibrator.predict_one)
+        return self._kernel if plain else None
 
 
 def as_probability(score: float) -> float:
@@ -85,13 +135,3 @@ def check_count(n: Any, name: str, least: int, most: int = MOST_COUNT) -> None:
         raise ValueError(f"`{name}` must be an int of at least {least}, got {n!r}")
     if n > most:
         raise ValueError(f"`{name}` must be an int of at most {most}, got one beyond")
-
-
-def check_curvature(matrix: NDArray[np.float64]) -> None:
-    """Raise unless a matrix in a state can be a curvature, whose products are finite."""
-    diagonal = np.diagonal(matrix)
-    require((diagonal > 0.0).all() and (diagonal < 1e120).all(), "curvatures must be positive")
-    # Weighted outer products of gradients, up to rounding.
-    most = np.sqrt(np.outer(diagonal, diagonal))
-    require((np.abs(matrix - matrix.T) <= 1e-6 * most).all(), "the curvature must be symmetric")
-    require((np.abs(matrix) <= (1.0 + 1e-6) * most).all(), "curvatures must be positive definite")

@@ -9,16 +9,16 @@ it by online Newton steps.
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
-from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import as_score, as_weight, check_half_life
-from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
-from streamcal.calibration.probability import check_clip, check_curvature
+from streamcal._validation import as_weight, check_label
+from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
+from streamcal.calibration.newton import NewtonSteps
 from streamcal.kernels.newton import Temperature
 
 
-class TemperatureCalibrator(JointCalibrator):
+class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     """One temperature for the probabilities of all labels, learned by online Newton steps.
 
     It wants few samples however many labels there are, and cannot put one label right at the
@@ -63,25 +63,13 @@ class TemperatureCalibrator(JointCalibrator):
         half_life: float | None = None,
         clip: float = 1e-6,
     ) -> None:
-        as_weight(gamma, "gamma")
-        as_weight(prior, "prior")
-        if not as_score(limit, "limit") > 1.0:
-            raise ValueError(f"`limit` must be more than 1, got {limit}")
-        check_half_life(half_life)
-        check_clip(clip)
-        self.gamma = gamma
-        self.prior = prior
-        self.limit = limit
-        self.half_life = half_life
-        self.clip = clip
-
-        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        self._temperature = Temperature(gamma, prior, limit, clip, fade)
+        settings = self._set_up(gamma, prior, limit, half_life, clip)
+        self._kernel: Temperature = Temperature(*settings)
 
     @property
     def temperature(self) -> float:
         """The current T."""
-        return 1.0 / self._temperature.exponent
+        return 1.0 / self._kernel.exponent
 
     def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
         """Take one Newton step towards the label that followed.
@@ -99,7 +87,7 @@ class TemperatureCalibrator(JointCalibrator):
         check_label(y)
         places = [place for place, label in enumerate(raw) if label == y]
         if places and len(raw) > 1:
-            self._temperature.learn(vector, places[0], weight)
+            self._kernel.learn(vector, places[0], weight)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change.
@@ -109,20 +97,13 @@ class TemperatureCalibrator(JointCalibrator):
         vector = np.array([*as_probabilities_by_label(raw).values()])
         out = np.empty(len(vector))
         total = float(vector.sum())
-        if self._temperature.n_learned == 0.0 and total > 0.0:
+        if self._kernel.n_learned == 0.0 and total > 0.0:
             out = vector / total
         elif len(vector):
-            self._temperature.predict(vector, out)
+            self._kernel.predict(vector, out)
         return dict(zip(raw, out.tolist(), strict=True))
 
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        return {}, {"numbers": self._temperature.state()}
+    _n_parameters = 1
 
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        numbers = array_of(arrays, "numbers", 3)
-        exponent, _, n_learned = numbers.tolist()
-        within = 1.0 / self.limit <= exponent <= self.limit
-        require(within, "the exponent must be within the limit")
-        check_curvature(numbers[1:2].reshape(1, 1))
-        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
-        self._temperature.restore(numbers)
+    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
+        return 1.0 / self.limit <= float(theta[0]) <= self.limit

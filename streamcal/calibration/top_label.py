@@ -13,10 +13,10 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
-from streamcal._validation import as_weight
-from streamcal.calibration.base import Calibrator
+from streamcal._validation import as_weight, check_label
+from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label, check_label
+from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 
 
 class TopLabelCalibrator(JointCalibrator):
@@ -51,10 +51,7 @@ class TopLabelCalibrator(JointCalibrator):
         prototype: Any = HedgedCalibrator() if calibrator is None else calibrator
         if not isinstance(prototype, Calibrator):
             raise TypeError(f"`calibrator` must be a Calibrator or None, got {calibrator!r}")
-        try:
-            prototype._check_labels([0.0, 1.0])
-        except ValueError as error:
-            raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
+        check_binary(prototype)
         self.calibrator = calibrator
         self._prototype = prototype
         self._calibrators: dict[ClfTarget, Calibrator] = {}

@@ -1,8 +1,8 @@
 """From calibrated probabilities to decisions that maximise a metric."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from streamcal._lazy import attach
 from streamcal.decision.maximize import (
     METHODS,
     Counts,
@@ -78,14 +78,4 @@ _HOME = {
     "evaluate": "stream",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

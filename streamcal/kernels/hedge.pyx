@@ -23,16 +23,11 @@ that comes in there, call the same hedge, that raises: it would wait for itself.
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.math cimport INFINITY, exp, log
 
-from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.expert cimport Expert, is_sample
 
 import numpy as np
 
-
-def restored(settings, state):
-    """Return the hedge that was pickled."""
-    hedge = Hedge(*settings)
-    hedge.restore(*state)
-    return hedge
+from streamcal.kernels.expert import restored
 
 
 cdef class Hedge:
@@ -148,9 +143,10 @@ cdef class Hedge:
         """
         out = np.empty(len(scores))
         cdef double[::1] mixed_answers = out
-        cdef const double[::1] labels = y, sample_weights = w
+        cdef const double[::1] asked = scores, labels = y, sample_weights = w
         cdef double[:, ::1] answers
-        cdef Py_ssize_t t, i
+        cdef double label, weight
+        cdef Py_ssize_t t, i, n_learned = 0
         if not len(labels) == len(sample_weights) == len(scores):
             raise ValueError("scores, labels and weights must be as many")
         self.enter()
@@ -164,10 +160,13 @@ cdef class Hedge:
                     mixed_answers[t] = 0.0
                     for i in range(answers.shape[1]):
                         mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
-                    self.weigh(&answers[t, 0], labels[t], step * sample_weights[t])
+                    label, weight = labels[t], sample_weights[t]
+                    if is_sample(asked[t], label, weight):
+                        self.weigh(&answers[t, 0], label, step * weight)
+                        n_learned += 1
             if self.n_learned == 0:
                 out[:1] = scores[:1]
-            self.n_learned += len(scores)
+            self.n_learned += n_learned
         finally:
             self.leave()
         return out
@@ -236,16 +235,16 @@ cdef class Hedge:
     cdef void mix(self) noexcept nogil:
         """Mix the weights under all shares into those that are served."""
         cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
-        cdef double best = -INFINITY, whole = 0.0, total, u
+        cdef double best = -INFINITY, sum_of_odds = 0.0, total, u
         for k in range(n_shares):
             best = max(best, self.log_odds[k])
         for i in range(n):
             self.mixed[i] = 0.0
         for k in range(n_shares):
             self.log_odds[k] -= best
-            whole += exp(self.log_odds[k])
+            sum_of_odds += exp(self.log_odds[k])
         for k in range(n_shares):
-            u = exp(self.log_odds[k]) / whole
+            u = exp(self.log_odds[k]) / sum_of_odds
             if self.shares[k] > 0.0:
                 for i in range(n):
                     self.mixed[i] += u * self.weights[k, i]
@@ -297,7 +296,7 @@ cdef class Hedge:
     def __reduce__(self):
         settings = self.experts, np.array(self.shares), np.array(self.prior), self.clip
         state, _ = self.state()
-        return restored, (settings, state)
+        return restored, (Hedge, settings, state)
 
 
 cdef object checked(object answers, object scores):

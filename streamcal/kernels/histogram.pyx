@@ -17,10 +17,14 @@ are divided by what they have grown to before that becomes too large.
 """
 
 cimport cython
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.expert cimport Expert
+
 import numpy as np
+
+from streamcal.kernels.expert import restored
 
 CELLS_PER_BIN = 16
 LARGEST_GROWTH = 2.0**128
@@ -35,120 +39,116 @@ cdef struct Cell:
 
 
 @cython.final
-cdef class Cells:
+cdef class Histogram(Expert):
     """The cells of some samples, 16 for each of ``n_bins`` bins.
 
-    ``rate`` is the factor by which each sample outweighs the one before. Each method may be called
-    from any thread.
+    ``rate`` is the factor by which each sample outweighs the one before. The mean label of a bin is
+    drawn to its mean score as if by a sample of weight ``prior``.
     """
 
     cdef Cell *cells
     cdef Py_ssize_t size, room, most
     cdef int n_bins
-    cdef double rate, growth
-    cdef cython.pymutex lock
+    cdef double rate, prior, growth
 
-    def __cinit__(self, int n_bins, double rate):
+    def __cinit__(self, int n_bins, double rate, double prior):
         if n_bins < 1:
             raise ValueError(f"there must be at least one bin, got {n_bins}")
         self.most = CELLS_PER_BIN * <Py_ssize_t> n_bins
-        self.n_bins, self.rate, self.growth = n_bins, rate, 1.0
+        self.n_bins, self.rate, self.prior, self.growth = n_bins, rate, prior, 1.0
         self.make_room(min(FIRST_CELLS, self.most))
 
     def __dealloc__(self):
-        PyMem_Free(self.cells)
-
-    @staticmethod
-    def restore(int n_bins, double rate, const double[:, ::1] rows, double growth):
-        """Return the cells with this `state`; there may not be more than fit."""
-        cdef Cells cells = Cells(n_bins, rate)
-        if rows.shape[1] != 4:
-            raise ValueError(f"a cell must be four numbers, got {rows.shape[1]}")
-        if len(rows) > cells.most:
-            raise ValueError(f"there must be {cells.most} cells at most, got {len(rows)}")
-        cells.make_room(len(rows))
-        if len(rows):
-            memcpy(cells.cells, &rows[0, 0], len(rows) * sizeof(Cell))
-        cells.size, cells.growth = len(rows), growth
-        return cells
-
-    def learn(self, double score, double y, double w):
-        """Add a sample; O(n_cells)."""
-        cdef Py_ssize_t at
-        cdef Cell *cell
-        with self.lock:
-            if self.size == self.room and self.room < self.most:
-                self.make_room(min(2 * self.room, self.most))  # what follows cannot fail
-            self.growth *= self.rate
-            if self.growth > largest_growth:
-                self.shrink()
-            w *= self.growth
-            at = self.n_up_to(score) - 1
-            if at < 0 or self.cells[at].score != score:
-                at += 1
-                memmove(&self.cells[at + 1], &self.cells[at], (self.size - at) * sizeof(Cell))
-                self.cells[at] = Cell(score=score, weight=0.0, labels=0.0, scores=0.0)
-                self.size += 1
-            cell = &self.cells[at]
-            cell.weight += w
-            cell.labels += w * y
-            cell.scores += w * score
-            if self.size > self.most:
-                self.merge_lightest()
-            assert all_rise(self.cells, self.size)
-
-    def predict(self, double score, double prior):
-        """Return the mean label in the bin of a score, drawn to the bin's mean score by ``prior``.
-
-        Before the first sample it is the score. O(n_cells).
-        """
-        cdef Py_ssize_t i, own
-        cdef int place = -1
-        cdef double total = 0.0, below = 0.0, w = 0.0, hits = 0.0, mean = 0.0
-        cdef Cell *cell
-        with self.lock:
-            if not self.size:
-                return score
-            prior *= self.growth
-            for i in range(self.size):
-                total += self.cells[i].weight
-            own = max(self.n_up_to(score) - 1, 0)
-            for i in range(own + 1):
-                place = self.bin_of(&self.cells[i], below, total)
-                below += self.cells[i].weight
-            below = 0.0
-            for i in range(self.size):
-                cell = &self.cells[i]
-                if self.bin_of(cell, below, total) == place:
-                    w += cell.weight
-                    hits += cell.labels
-                    mean += cell.scores
-                below += cell.weight
-            return (hits + prior * min(max(mean / w, 0.0), 1.0)) / (w + prior)
+        free(self.cells)
 
     def state(self):
-        """Return (rows, growth); a row is (score, Σ w, Σ w · label, Σ w · score)."""
+        """Return what `restore` takes; a row is (score, Σ w, Σ w · label, Σ w · score)."""
         cdef double[:, ::1] out
         with self.lock:
-            array = np.empty((self.size, 4))
-            out = array
+            rows = np.empty((self.size, 4))
+            out = rows
             if self.size:
                 memcpy(&out[0, 0], self.cells, self.size * sizeof(Cell))
-            return array, self.growth
+            return rows, self.growth
+
+    def restore(self, const double[:, ::1] rows, double growth):
+        """Take over what `state` returned; there may not be more cells than fit."""
+        if rows.shape[1] != 4:
+            raise ValueError(f"a cell must be four numbers, got {rows.shape[1]}")
+        if len(rows) > self.most:
+            raise ValueError(f"there must be {self.most} cells at most, got {len(rows)}")
+        self.make_room(len(rows))
+        if len(rows):
+            memcpy(self.cells, &rows[0, 0], len(rows) * sizeof(Cell))
+        self.size, self.growth = len(rows), growth
 
     def __sizeof__(self):
         return object.__sizeof__(self) + (self.room + 1) * sizeof(Cell)
 
     def __reduce__(self):
-        return Cells.restore, (self.n_bins, self.rate, *self.state())
+        return restored, (Histogram, (self.n_bins, self.rate, self.prior), self.state())
 
-    cdef int make_room(self, Py_ssize_t room) except -1:
+    cdef double answer(self, double score) noexcept nogil:
+        """Return the mean label in the bin of a score; before the first sample it is the score.
+
+        O(n_cells).
+        """
+        cdef Py_ssize_t i, own
+        cdef int place = -1
+        cdef double total = 0.0, below = 0.0, w = 0.0, hits = 0.0, mean = 0.0
+        cdef double prior = self.prior * self.growth
+        cdef Cell *cell
+        if not self.size:
+            return score
+        for i in range(self.size):
+            total += self.cells[i].weight
+        own = max(self.n_up_to(score) - 1, 0)
+        for i in range(own + 1):
+            place = self.bin_of(&self.cells[i], below, total)
+            below += self.cells[i].weight
+        below = 0.0
+        for i in range(self.size):
+            cell = &self.cells[i]
+            if self.bin_of(cell, below, total) == place:
+                w += cell.weight
+                hits += cell.labels
+                mean += cell.scores
+            below += cell.weight
+        return (hits + prior * min(max(mean / w, 0.0), 1.0)) / (w + prior)
+
+    cdef int teach(self, double score, double y, double w) except -1 nogil:
+        """Add a sample; O(n_cells)."""
+        cdef Py_ssize_t at
+        cdef Cell *cell
+        if self.size == self.room and self.room < self.most:
+            self.make_room(min(2 * self.room, self.most))  # what follows cannot fail
+        self.growth *= self.rate
+        if self.growth > largest_growth:
+            self.shrink()
+        w *= self.growth
+        at = self.n_up_to(score) - 1
+        if at < 0 or self.cells[at].score != score:
+            at += 1
+            memmove(&self.cells[at + 1], &self.cells[at], (self.size - at) * sizeof(Cell))
+            self.cells[at] = Cell(score=score, weight=0.0, labels=0.0, scores=0.0)
+            self.size += 1
+        cell = &self.cells[at]
+        cell.weight += w
+        cell.labels += w * y
+        cell.scores += w * score
+        if self.size > self.most:
+            self.merge_lightest()
+        assert all_rise(self.cells, self.size)
+        return 0
+
+    cdef int make_room(self, Py_ssize_t room) except -1 nogil:
         """Have room for so many cells, and for one more until two are merged."""
         cdef Cell *cells
         if room > self.room:
-            cells = <Cell *> PyMem_Realloc(self.cells, (room + 1) * sizeof(Cell))
+            cells = <Cell *> realloc(self.cells, (room + 1) * sizeof(Cell))
             if cells == NULL:
-                raise MemoryError
+                with gil:
+                    raise MemoryError
             self.cells, self.room = cells, room
         return 0
 

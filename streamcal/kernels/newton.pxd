@@ -14,7 +14,6 @@ cdef struct Newton:
 
 
 cdef class Beta(Expert):
-    cdef cython.pymutex lock
     cdef Newton newton
     cdef double limit
     cdef double clip

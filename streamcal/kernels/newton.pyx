@@ -19,6 +19,8 @@ from libc.math cimport INFINITY, exp, log, log1p, sqrt
 
 import numpy as np
 
+from streamcal.kernels.expert import restored
+
 
 cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
     """Begin with parameters of 1 and the curvature of the prior."""
@@ -81,20 +83,13 @@ cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
     return 0
 
 
-def restored(kind, settings, numbers):
-    """Return the object that was pickled."""
-    found = kind(*settings)
-    found.restore(numbers)
-    return found
-
-
 # ------------------------------------------------------------------------------ beta maps
 
 
 cdef class Beta(Expert):
     """A map of a probability with three parameters; a and b are not negative."""
 
-    def __init__(self, gamma, prior, limit, clip, fade):
+    def __cinit__(self, gamma, prior, limit, clip, fade):
         set_up(&self.newton, gamma, prior, fade)
         self.newton.theta[2] = 0.0
         self.limit, self.clip = limit, clip
@@ -105,37 +100,10 @@ cdef class Beta(Expert):
         with self.lock:
             return self.newton.theta[0], self.newton.theta[1], self.newton.theta[2]
 
-    def learn(self, double p, double y, double w):
-        """Learn one sample."""
-        with self.lock:
-            self.teach(p, y, w)
-
-    def predict(self, double p):
-        """Return the calibrated probability of ``p``, itself before anything is learned."""
-        with self.lock:
-            return self.answer(p)
-
-    def predict_many(self, const double[::1] scores, double[::1] out):
-        """Write the calibrated probabilities of ``scores``."""
-        cdef Py_ssize_t i
-        with nogil, self.lock:
-            for i in range(scores.shape[0]):
-                out[i] = self.answer(scores[i])
-
-    def predict_learn_many(
-        self, const double[::1] scores, const double[::1] y, const double[::1] w, double[::1] out
-    ):
-        """Predict, then learn each sample."""
-        cdef Py_ssize_t i
-        with nogil, self.lock:
-            for i in range(scores.shape[0]):
-                out[i] = self.answer(scores[i])
-                self.teach(scores[i], y[i], w[i])
-
     def state(self):
         """Return the numbers that `restore` takes."""
         with self.lock:
-            return state_of(&self.newton, 3)
+            return (state_of(&self.newton, 3),)
 
     def restore(self, numbers):
         """Take over what `state` returned."""
@@ -184,7 +152,7 @@ cdef class Beta(Expert):
 cdef class Temperature:
     """Probabilities of all labels, raised to one power θ and divided by their sum."""
 
-    def __init__(self, gamma, prior, limit, clip, fade):
+    def __cinit__(self, gamma, prior, limit, clip, fade):
         set_up(&self.newton, gamma, prior, fade)
         self.limit, self.clip = limit, clip
 
@@ -232,7 +200,7 @@ cdef class Temperature:
     def state(self):
         """Return the numbers that `restore` takes."""
         with self.lock:
-            return state_of(&self.newton, 1)
+            return (state_of(&self.newton, 1),)
 
     def restore(self, numbers):
         """Take over what `state` returned."""

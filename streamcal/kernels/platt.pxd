@@ -1,5 +1,3 @@
-cimport cython
-
 from streamcal.kernels.expert cimport Expert
 
 
@@ -9,7 +7,6 @@ cdef struct Bin:
 
 
 cdef class Platt(Expert):
-    cdef cython.pymutex lock
     cdef readonly double slope
     cdef readonly double intercept
     cdef double aa  # the curvature, a symmetric matrix
@@ -18,7 +15,7 @@ cdef class Platt(Expert):
     cdef double n_learned
     cdef double gamma
     cdef double prior
-    cdef double radius
+    cdef double limit
     cdef double clip
     cdef double fade
     cdef int n_bins

@@ -6,12 +6,14 @@ that leaves the disc of the parameters, the nearest point of the disc in the met
 curvature (Gupta & Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport INFINITY, hypot, log
+from libc.math cimport hypot, log
 from libc.stdlib cimport calloc, free
 
 from streamcal.kernels.newton cimport sigmoid
 
 import numpy as np
+
+from streamcal.kernels.expert import restored
 
 cdef double LARGEST_ANSWER = 1.0 - 2.0**-53
 
@@ -22,23 +24,11 @@ cdef inline double log_odds(double p, double clip) noexcept nogil:
     return log(p / (1.0 - p))
 
 
-cdef inline bint is_sample(double p, double y, double w) noexcept nogil:
-    """Return whether this can be learned: another thread may write to the arrays of a batch."""
-    return 0.0 <= p <= 1.0 and 0.0 <= y <= 1.0 and 0.0 < w < INFINITY
-
-
-def restored(settings, numbers, bins):
-    """Return the object that was pickled."""
-    platt = Platt(*settings)
-    platt.restore(numbers, bins)
-    return platt
-
-
 cdef class Platt(Expert):
     """A logistic map of the log odds, learned sample by sample."""
 
-    def __cinit__(self, gamma, prior, radius, clip, fade, n_bins):
-        self.gamma, self.prior, self.radius = gamma, prior, radius
+    def __cinit__(self, gamma, prior, limit, clip, fade, n_bins):
+        self.gamma, self.prior, self.limit = gamma, prior, limit
         self.clip, self.fade = clip, fade
         self.slope, self.intercept = 1.0, 0.0
         self.aa = self.bb = prior
@@ -54,36 +44,6 @@ cdef class Platt(Expert):
     def __sizeof__(self):
         return object.__sizeof__(self) + self.n_bins * sizeof(Bin)
 
-    def learn(self, double p, double y, double w):
-        """Learn one sample."""
-        with self.lock:
-            self.teach(p, y, w)
-
-    def predict(self, double p):
-        """Return the calibrated probability of ``p``, itself before anything is learned."""
-        with self.lock:
-            return self.answer(p)
-
-    def predict_many(self, const double[::1] scores, double[::1] out):
-        """Write the calibrated probabilities of ``scores``."""
-        cdef Py_ssize_t i
-        with nogil, self.lock:
-            for i in range(scores.shape[0]):
-                out[i] = self.answer(scores[i])
-
-    def predict_learn_many(
-        self, const double[::1] scores, const double[::1] y, const double[::1] w, double[::1] out
-    ):
-        """Predict, then learn each sample."""
-        cdef Py_ssize_t i
-        cdef double score, label, weight
-        with nogil, self.lock:
-            for i in range(scores.shape[0]):
-                score, label, weight = scores[i], y[i], w[i]
-                out[i] = self.answer(score)
-                if is_sample(score, label, weight):
-                    self.teach(score, label, weight)
-
     def state(self):
         """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
         cdef int i
@@ -91,19 +51,19 @@ cdef class Platt(Expert):
         with self.lock:
             for i in range(self.n_bins):
                 bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
-            numbers = [self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned]
-        return np.array(numbers), bins
+            theta, curvature = [self.slope, self.intercept], [self.aa, self.ab, self.ab, self.bb]
+            return np.array([*theta, *curvature, self.n_learned]), bins
 
     def restore(self, numbers, bins):
         """Take over what `state` returned."""
         cdef int i
-        self.slope, self.intercept, self.aa, self.ab, self.bb, self.n_learned = numbers
+        self.slope, self.intercept, self.aa, self.ab, _, self.bb, self.n_learned = numbers
         for i in range(self.n_bins):
             self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
 
     def __reduce__(self):
-        settings = self.gamma, self.prior, self.radius, self.clip, self.fade, self.n_bins
-        return restored, (settings, *self.state())
+        settings = self.gamma, self.prior, self.limit, self.clip, self.fade, self.n_bins
+        return restored, (Platt, settings, self.state())
 
     cdef inline Bin *bin_of(self, double q) noexcept nogil:
         return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1) if q > 0.0 else 0]
@@ -146,10 +106,8 @@ cdef class Platt(Expert):
         size = w * error / (self.gamma * det)
         self.slope -= size * (self.bb * s - self.ab)
         self.intercept -= size * (self.aa - self.ab * s)
-        if self.slope * self.slope + self.intercept * self.intercept > self.radius * self.radius:
-            move_inside(
-                &self.slope, &self.intercept, self.aa, self.ab, self.bb, det, self.radius
-            )
+        if self.slope * self.slope + self.intercept * self.intercept > self.limit * self.limit:
+            move_inside(&self.slope, &self.intercept, self.aa, self.ab, self.bb, det, self.limit)
         self.n_learned += 1.0
         return 0
 

@@ -7,8 +7,9 @@ themselves, sample by sample (`CuSumRank` and its kin), or at the end of a netwo
 Each name loads its module when it is first touched; JAX comes only with `cusum_layer`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
 
 if TYPE_CHECKING:
     import streamcal.ordinal.cusum_layer as cusum_layer
@@ -53,17 +54,4 @@ _HOME = {
     "summarise": "jobs",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"streamcal.ordinal.{_HOME[name]}"), name)
-    elif name in __all__:
-        value = import_module(f"streamcal.ordinal.{name}")
-    else:
-        raise AttributeError(f"module 'streamcal.ordinal' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

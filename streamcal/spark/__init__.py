@@ -5,8 +5,9 @@ package needs PySpark 4 and Java 17 or newer: ``pip install '.[spark]'`` in
 the checkout.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
 
 try:
     import google.protobuf  # noqa: F401  (pyspark imports it when a stream starts)
@@ -28,8 +29,4 @@ __all__ = ["calibrate", "isotonic_fit"]
 # Loaded when touched: Spark's processes that only bundle rows do without calibrators.
 _HOME = {"calibrate": "streamcal.spark.stream", "isotonic_fit": "streamcal.spark.fit"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'streamcal.spark' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

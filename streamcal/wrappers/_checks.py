@@ -14,7 +14,7 @@ from river.utils.dataframe import into_frame, to_native_series
 from streamcal._json import LEAST, MOST
 from streamcal._routing import last_step, name_of
 from streamcal._validation import as_number, as_vector, as_weight, as_weights
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, check_binary
 
 Features = dict[FeatureName, Any]
 
@@ -45,10 +45,7 @@ def check_calibrator(calibrator: Any) -> None:
 def check_binary_calibrator(calibrator: Any) -> None:
     """Raise unless ``calibrator`` is a `Calibrator` that accepts the labels 0 and 1."""
     check_calibrator(calibrator)
-    try:
-        calibrator._check_labels([0.0, 1.0])
-    except ValueError as error:
-        raise ValueError(f"`calibrator` must accept the labels 0 and 1, but {error}") from None
+    check_binary(calibrator)
 
 
 def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:

@@ -42,10 +42,6 @@ Tickets = Mapping[ClfTarget, Ticket] | None
 class Strategy(ABC):
     """A way to predict with calibrators and to teach them."""
 
-    def check(self, raw: Raw) -> None:
-        """Raise unless the probabilities that calibrators are to learn lie in [0, 1]."""
-        check_range(raw)
-
     @abstractmethod
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         """Return calibrated probabilities under the same labels in the same order."""
@@ -78,6 +74,11 @@ class OwningStrategy(Strategy):
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         """Return the strategy for an answer with these labels."""
         return self
+
+    def for_learning(self, raw: Raw) -> Strategy:
+        """Return the strategy for an answer; raise unless what it is to learn lies in [0, 1]."""
+        check_range(raw)
+        return self.for_labels(raw)
 
     def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
         """Raise unless the calibrators, now or in an earlier state, have made these tickets."""
@@ -153,10 +154,6 @@ class Binary(Strategy):
     def __init__(self, calibrators: LabelCalibrators) -> None:
         self._calibrators = calibrators
 
-    def check(self, raw: Raw) -> None:
-        if not LEAST <= raw[True] <= MOST:
-            check_range(raw)
-
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         calibrated = {**raw}
         calibrator = self._calibrators.by_label.get(True)
@@ -166,7 +163,11 @@ class Binary(Strategy):
         return calibrated
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
-        self._calibrators.learn_one(True, raw, y, w, tickets)
+        calibrator = self._calibrators.by_label.get(True)
+        if calibrator is None or tickets:
+            self._calibrators.learn_one(True, raw, y, w, tickets)
+        else:  # the usual case costs no further call
+            calibrator.learn_one(raw[True], 1.0 if y == 1 else 0.0, w)  # True is 1
 
     def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
         return self._calibrators.make_tickets((True,), raw)
@@ -199,6 +200,11 @@ class OneVsRest(OwningStrategy):
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         return self._binary if len(raw) == 2 and True in raw and False in raw else self
+
+    def for_learning(self, raw: Raw) -> Strategy:
+        if len(raw) == 2 and True in raw and False in raw and LEAST <= raw[True] <= MOST:
+            return self._binary
+        return super().for_learning(raw)
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         if not raw:

@@ -16,9 +16,9 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._routing import Routing
+from streamcal._routing import BatchRouting
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_weight, check_choice
+from streamcal._validation import as_weight, check_choice, check_label
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
@@ -40,7 +40,7 @@ _ON_DRIFT = ("shrink", "reset", "none")
 
 
 class CalibratedClassifier(
-    Routing, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
+    BatchRouting, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
 ):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
@@ -172,10 +172,6 @@ class CalibratedClassifier(
         yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
         yield {"classifier": naive_bayes.GaussianNB()}
 
-    def _unit_test_skips(self) -> set[str]:
-        # `learn_many` predicts the whole batch before it learns any of it, unlike a loop.
-        return self.classifier._unit_test_skips() | {"check_learn_many_matches_learn_one"}
-
     # ------------------------------------------------------------------------------ one sample
 
     def learn_one(
@@ -210,20 +206,21 @@ class CalibratedClassifier(
             and finite, or ``served`` is not from this model or from a later state of it. Neither
             the model nor a calibrator has learned anything then.
         """
-        if y != y or y is None:
-            raise ValueError(f"`y` must be a label, got {y}")
-        if served is None:
-            raw, shown, tickets = self._predict_raw(x, kwargs), None, None
-        else:
+        check_label(y)
+        shown = tickets = None
+        if served is not None:
             raw, shown, tickets = self._read_served(served)
-        strategy = self._strategy.for_labels(raw)
-        strategy.check(raw)
+        elif kwargs:
+            raw = self._call("predict_proba_one", x, **kwargs)
+        else:
+            raw = self.classifier.predict_proba_one(x)
+        strategy = self._strategy.for_learning(raw)
 
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
             w = as_weight(w)
-            self.classifier.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
+            self._call("learn_one", x, y, **kwargs, w=w)
 
         if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], shown):
             tickets = None  # of calibrators that are gone
@@ -297,9 +294,8 @@ class CalibratedClassifier(
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
-        if not kwargs:
-            return self.classifier.predict_proba_one(x)
-        return self.classifier.predict_proba_one(x, **self._route("predict_proba_one", kwargs))
+        raw: Raw = self._call("predict_proba_one", x, **kwargs)
+        return raw
 
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.
@@ -377,8 +373,7 @@ class CalibratedClassifier(
         columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
         raw = as_probability_columns(columns, len(labels))
 
-        kwargs = add_batch_weights(kwargs, w, weights, X)
-        self.classifier.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
+        self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
 
         self._y_name = series.name
         self._label_of_column.update((str(label), label) for label in set(labels))
@@ -413,8 +408,7 @@ class CalibratedClassifier(
 
     def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> IntoDataFrame:
         """Return the model's own probabilities, one column for each label."""
-        kwargs = self._route("predict_proba_many", kwargs)
-        frame: IntoDataFrame = self.classifier.predict_proba_many(X, **kwargs)  # type: ignore[attr-defined]
+        frame: IntoDataFrame = self._call("predict_proba_many", X, **kwargs)
         return frame
 
     def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:

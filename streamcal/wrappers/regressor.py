@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import Routing, last_step, name_of
+from streamcal._routing import BatchRouting, last_step, name_of
 from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
@@ -23,7 +23,9 @@ from streamcal.wrappers._checks import (
 )
 
 
-class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor):
+class CalibratedRegressor(
+    BatchRouting, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor
+):
     """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
 
     The map is learned by the calibrator. With `IsotonicCalibrator` and the squared or the Poisson
@@ -93,10 +95,6 @@ class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
-    def _unit_test_skips(self) -> set[str]:
-        # `learn_many` predicts the whole batch before it learns any of it, unlike a loop.
-        return self.regressor._unit_test_skips() | {"check_learn_many_matches_learn_one"}
-
     def learn_one(
         self,
         x: Features,
@@ -125,18 +123,19 @@ class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.
         Raises
         ------
         ValueError, TypeError
-            If the calibrator does not accept the label ``y``, a prediction is not a finite number,
-            or ``w`` is not positive and finite. Neither the model nor the calibrator has learned
+            If the model's prediction is not a finite number, or the calibrator refuses it, the
+            label ``y`` or the weight ``w``. Neither the model nor the calibrator has learned
             anything then.
         """
         label, w = as_number(y, "y"), as_weight(w)
         self._calibrator._check_labels([label])
         raw = self._predict_raw(x, kwargs) if served is None else as_score(served, "served")
+        self._calibrator._check_score(raw)
 
         if w == 1.0 and not kwargs:
             self.regressor.learn_one(x, y)
         else:
-            self.regressor.learn_one(x, y, **self._route("learn_one", {**kwargs, "w": w}))
+            self._call("learn_one", x, y, **kwargs, w=w)
         self._calibrator.learn_one(raw, label, w)
 
     def predict_one(self, x: Features, **kwargs: Any) -> float:
@@ -213,10 +212,11 @@ class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.
             raise ValueError(
                 f"predictions must have one row per label ({n_samples}), got {len(raw)}"
             )
-        kwargs = add_batch_weights(kwargs, w, weights, X)
-        self.regressor.learn_many(X, y, **self._route("learn_many", kwargs))  # type: ignore[attr-defined]
+        samples = self._calibrator._check_samples(raw, labels, weights)
+
+        self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
         self._y_name = series.name
-        self._calibrator.learn_many(raw, labels, weights)
+        self._calibrator.learn_many(*samples)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the calibrated prediction for each row, in a series of the same library."""
@@ -225,11 +225,11 @@ class CalibratedRegressor(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> float:
         """Return the model's own prediction."""
-        kwargs = self._route("predict_one", kwargs)
-        return as_score(self.regressor.predict_one(x, **kwargs), "prediction")
+        if kwargs:
+            return as_score(self._call("predict_one", x, **kwargs), "prediction")
+        return as_score(self.regressor.predict_one(x), "prediction")
 
     def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> NDArray[np.float64]:
         """Return the model's own predictions."""
-        kwargs = self._route("predict_many", kwargs)
-        predictions = self.regressor.predict_many(X, **kwargs)  # type: ignore[attr-defined]
-        return np.asarray(into_series(predictions).to_numpy(), dtype=np.float64)
+        predictions = into_series(self._call("predict_many", X, **kwargs))
+        return np.asarray(predictions.to_numpy(), dtype=np.float64)

@@ -1,0 +1,81 @@
+"""What calibrators that learn by online Newton steps have in common: parameters and states.
+
+The parameters of the map start at the identity and follow the log loss, one step for each sample
+(Hazan, Agarwal & Kale, *Logarithmic Regret Algorithms for Online Convex Optimization*, Machine
+Learning 2007).
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import Arrays, Fields, array_of, require
+from streamcal._validation import as_score, as_weight, check_half_life
+from streamcal.calibration.probability import check_clip
+
+
+class NewtonSteps:
+    """A base beside that of the calibrator; its ``_kernel`` has ``state`` and ``restore``."""
+
+    _n_parameters: ClassVar[int]
+    _kernel: Any
+    gamma: float
+    prior: float
+    limit: float
+    half_life: float | None
+    clip: float
+
+    def _set_up(
+        self, gamma: float, prior: float, limit: float, half_life: float | None, clip: float
+    ) -> tuple[float, float, float, float, float]:
+        """Check the parameters and keep them; return those of a kernel."""
+        as_weight(gamma, "gamma")
+        as_weight(prior, "prior")
+        self._check_limit(limit)
+        check_half_life(half_life)
+        check_clip(clip)
+        self.gamma = gamma
+        self.prior = prior
+        self.limit = limit
+        self.half_life = half_life
+        self.clip = clip
+        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        return gamma, prior, limit, clip, fade
+
+    def _check_limit(self, limit: float) -> None:
+        if not as_score(limit, "limit") > 1.0:
+            raise ValueError(f"`limit` must be more than 1, got {limit}")
+
+    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
+        """Return whether a step can have left the map with these parameters."""
+        raise NotImplementedError
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        return {}, {"numbers": self._kernel.state()[0]}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        self._kernel.restore(*self._read_state(arrays))
+
+    def _read_state(self, arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
+        """Return what the kernel's ``restore`` takes, or raise.
+
+        The numbers are the parameters, the curvature row by row and the count of samples.
+        """
+        d = self._n_parameters
+        numbers = array_of(arrays, "numbers", d + d * d + 1)
+        theta, n_learned = numbers[:d], float(numbers[-1])
+        require(self._within_limit(theta), "the parameters must be within the limit")
+        _check_curvature(numbers[d:-1].reshape(d, d))
+        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
+        return (numbers,)
+
+
+def _check_curvature(matrix: NDArray[np.float64]) -> None:
+    """Raise unless a matrix in a state can be a curvature, whose products are finite."""
+    diagonal = np.diagonal(matrix)
+    require((diagonal > 0.0).all() and (diagonal < 1e120).all(), "curvatures must be positive")
+    # Weighted outer products of gradients, up to rounding.
+    most = np.sqrt(np.outer(diagonal, diagonal))
+    require((np.abs(matrix - matrix.T) <= 1e-6 * most).all(), "the curvature must be symmetric")
+    require((np.abs(matrix) <= (1.0 + 1e-6) * most).all(), "curvatures must be positive definite")
