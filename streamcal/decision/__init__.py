@@ -3,15 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streamcal.decision.maximize import (
-    METHODS,
-    Counts,
-    Decision,
-    expected_utility,
-    maximize,
-    utility_curve,
-)
-from streamcal.decision.metrics import (
+from streamcal.decision.goals import (
     AM,
     GTPPR,
     MCC,
@@ -28,6 +20,14 @@ from streamcal.decision.metrics import (
     QMean,
     Tversky,
     get_metric,
+)
+from streamcal.decision.maximize import (
+    METHODS,
+    Counts,
+    Decision,
+    expected_utility,
+    maximize,
+    utility_curve,
 )
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.decision.curves import Law, block_size, checkpoints, extended
-from streamcal.decision.metrics import Metric
+from streamcal.decision.goals import Metric
 from streamcal.kernels.poisson_binomial import expectation_of_rates
 
 Vector = NDArray[np.float64]

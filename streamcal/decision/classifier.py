@@ -20,6 +20,7 @@ from river.utils.dataframe import into_frame, into_series, to_native_series
 from streamcal._routing import Routing, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import MOST_COUNT, check_half_life
+from streamcal.decision.goals import Metric, as_parameter, get_metric
 from streamcal.decision.maximize import (
     Counts,
     Decision,
@@ -27,7 +28,6 @@ from streamcal.decision.maximize import (
     expected_utility,
     maximize,
 )
-from streamcal.decision.metrics import Metric, as_parameter, get_metric
 
 Features = dict[FeatureName, Any]
 _LEAST, _MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.decision.exponentials import exponential_sum
-from streamcal.decision.metrics import Metric
+from streamcal.decision.goals import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
 from streamcal.kernels.quadratic import Reciprocals

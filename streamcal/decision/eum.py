@@ -29,7 +29,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration._slots import Tree, check_slots, check_tree, read_queue
 from streamcal.calibration._sums import MOST_WEIGHT
-from streamcal.decision.metrics import as_parameter, get_metric
+from streamcal.decision.goals import as_parameter, get_metric
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
 
 Vector = NDArray[np.float64]

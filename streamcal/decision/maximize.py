@@ -41,7 +41,7 @@ from streamcal._validation import as_number, as_vector, check_choice
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
-from streamcal.decision.metrics import Metric, get_metric
+from streamcal.decision.goals import Metric, get_metric
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import DENOMINATOR, KIND, single
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal.decision.goals import Metric, get_metric
 from streamcal.decision.maximize import Decision, maximize, utility_curve
-from streamcal.decision.metrics import Metric, get_metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

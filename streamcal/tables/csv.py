@@ -102,7 +102,7 @@ class CsvReader(Reader):
         yield held
 
     def _open(self, text: "_Utf8") -> Any:
-        """Return pyarrow's reader: of all columns if they are written again, else of those wanted."""
+        """Return pyarrow's reader: of all columns if they are written again, else of the wanted."""
         ids = list(self._ids.values())
         wanted = ids if self._new is not None else [self._ids[name] for name in self._columns]
         return pa_csv.open_csv(
