@@ -661,7 +661,7 @@ def test_a_hedge_takes_one_number_for_each_score(answers):
     hedged._calibrators[0].answers = answers
     with pytest.raises(ValueError, match="one number per score"):
         hedged.predict_learn_many(np.linspace(0, 1, 50), np.ones(50))
-    assert hedged.n_learned == 0
+    assert hedged.n_samples == 0
 
 
 def test_a_hedge_that_calls_itself_says_so():

@@ -284,7 +284,7 @@ def test_bad_options():
 
 
 def test_margins_equal_the_logistic_loss():
-    loss = from_function(softplus, labels=TwoPoint(-1, 1))
+    loss = from_function(softplus, y_range=TwoPoint(-1, 1))
     x, y = np.arange(8), [1, -1, -1, 1, -1, 1, 1, -1]
     exact = isotonic_fit(x, y, loss="logistic")(x)
     assert_allclose(values_of(loss, x, y), np.where(np.isinf(exact), -1e9, exact), atol=1e-9)
@@ -293,8 +293,8 @@ def test_margins_equal_the_logistic_loss():
 def test_range_with_ends():
     loss = from_function(
         cross_entropy,
-        domain=Interval(0, 1, False, False),
-        labels=Interval(0, 1, False, False),
+        z_range=Interval(0, 1, False, False),
+        y_range=Interval(0, 1, False, False),
     )
     x, y = np.arange(6), [0.25, 0.5, 0.125, 0.75, 0.625, 0.875]
     assert_allclose(values_of(loss, x, y), isotonic_fit(x, y, loss="log")(x), rtol=1e-6)

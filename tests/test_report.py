@@ -246,7 +246,7 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
             calibrator.learn_many(*samples(20 * i + 1))
         store.save(states, 1)
         assert store.sizes() == {key: len(store.get_bytes(key)) for key in states}
-        part = sections.of_store(store, most=3)[0]
+        part = sections.of_store(store, max_states=3)[0]
     assert [row[0] for row in part.tables[0].rows] == ["s19", "s18", "s17"]
     assert "the 3 largest of 20" in part.text
 

@@ -186,7 +186,7 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs):
         classifier._asked = pending
     late = recorded(classifier)[0][-30:].tolist()
     wait_for(classifier)
-    assert classifier._n_learned == asked + 30
+    assert classifier._n_samples == asked + 30
     scores = recorded(classifier)[0].tolist()
     assert scores[-30:] == late
     assert scores[:-30] == expected[len(expected) - len(scores) + 30 :]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcal import losses
-from streamcal.ordinal import close_jobs, combine, optimal_thresholds, summarise
-from streamcal.ordinal import jobs as jobs_module
-from streamcal.ordinal.jobs import Jobs
+from streamcal.ordinal import _jobs as jobs_module
+from streamcal.ordinal import optimal_thresholds
+from streamcal.ordinal._jobs import Jobs, close_jobs, combine, summarise
 from tests.oracles_thresholds import (
     best_kappa,
     independent_cuts,
@@ -232,7 +232,7 @@ def test_labelling_refuses_nan_and_takes_infinities():
 def test_kinds_of_labels(dtype):
     labels = np.array([1, 2, 3], dtype)
     if dtype is object:
-        with pytest.raises(TypeError, match="`labels` must hold real numbers"):
+        with pytest.raises(TypeError, match="`y` must hold real numbers"):
             optimal_thresholds([1, 2, 3], labels)
     else:
         assert optimal_thresholds([1, 2, 3], labels).risk == 0.0
@@ -244,12 +244,12 @@ def test_kinds_of_labels(dtype):
         (([], []), "`scores` must hold at least one sample, got none"),
         (([1, np.nan], [1, 2]), "`scores` must be finite, got nan at position 1"),
         (([1, np.inf], [1, 2]), "`scores` must be finite, got inf at position 1"),
-        (([1, 2], [1, 2, 3]), "`labels` must have one value per score (2), got 3"),
-        (([1, 2], [0, 1]), "`labels` must be ints from 1 to 32767, got 0 at position 0"),
-        (([1, 2], [1, 3], 2), "`labels` must be ints from 1 to 2, got 3 at position 1"),
-        (([1, 2], [1, 1.5], 2), "`labels` must be ints from 1 to 2, got 1.5 at position 1"),
-        (([1, 2], [1, np.nan], 2), "`labels` must be ints from 1 to 2, got nan at position 1"),
-        (([1, 2], [[1, 2]], 2), "`labels` must be one-dimensional, got shape (1, 2)"),
+        (([1, 2], [1, 2, 3]), "`y` must have one value per score (2), got 3"),
+        (([1, 2], [0, 1]), "`y` must be ints from 1 to 32767, got 0 at position 0"),
+        (([1, 2], [1, 3], 2), "`y` must be ints from 1 to 2, got 3 at position 1"),
+        (([1, 2], [1, 1.5], 2), "`y` must be ints from 1 to 2, got 1.5 at position 1"),
+        (([1, 2], [1, np.nan], 2), "`y` must be ints from 1 to 2, got nan at position 1"),
+        (([1, 2], [[1, 2]], 2), "`y` must be one-dimensional, got shape (1, 2)"),
         (([1, 2], [1, 1]), "`n_labels` must be given where no label is greater than 1"),
         (([1, 2], [1, 1], 1), "`n_labels` must be an int from 2 to 32767, got 1"),
     ],

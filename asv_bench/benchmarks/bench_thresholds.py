@@ -103,7 +103,7 @@ class Jobs:
     def setup(self, n_jobs: int) -> None:
         from benchmarks.threshold_peers import samples
         from streamcal import losses
-        from streamcal.ordinal.jobs import Where
+        from streamcal.ordinal._jobs import Where
         from streamcal.ordinal.thresholds import Samples, find_cuts
 
         self.find_cuts, self.where = find_cuts, Where
@@ -115,7 +115,7 @@ class Jobs:
         self.find_cuts(self.samples, self.table, "io", self.where(n_jobs))
 
     def teardown(self, n_jobs: int) -> None:
-        from streamcal.ordinal import close_jobs
+        from streamcal.ordinal._jobs import close_jobs
 
         close_jobs()
 

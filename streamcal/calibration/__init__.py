@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
     from streamcal.calibration.base import Calibrator
     from streamcal.calibration.beta import BetaCalibrator
-    from streamcal.calibration.hedged import HedgedCalibrator
+    from streamcal.calibration.hedged import HedgedCalibrator, Ticket
     from streamcal.calibration.histogram import HistogramCalibrator
     from streamcal.calibration.identity import IdentityCalibrator
     from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -41,6 +41,7 @@ __all__ = [
     "PlattCalibrator",
     "Staircase",
     "TemperatureCalibrator",
+    "Ticket",
     "TopLabelCalibrator",
     "anytime_isotonic",
     "anytime_isotonic_refinements",
@@ -62,6 +63,7 @@ _HOME = {
     "PlattCalibrator": "platt",
     "Staircase": "staircase",
     "TemperatureCalibrator": "temperature",
+    "Ticket": "hedged",
     "TopLabelCalibrator": "top_label",
     "anytime_isotonic": "anytime",
     "anytime_isotonic_refinements": "anytime",

@@ -119,7 +119,8 @@ def _read(table: Path, kind: str, reader: RowReader) -> tuple[Vector, Vector, Ve
 
 def _find(*samples: Any, **settings: Any) -> "Thresholds":
     """Return the thresholds; what is wrong with the samples is wrong with the table."""
-    from streamcal.ordinal import close_jobs, optimal_thresholds
+    from streamcal.ordinal._jobs import close_jobs
+    from streamcal.ordinal.thresholds import optimal_thresholds
     from streamcal.tables import TableError
 
     try:

@@ -288,8 +288,8 @@ class FunctionLoss(Loss):
 def from_function(
     f: Callable[[Any, Any], Any],
     *,
-    domain: Interval = _REAL,
-    labels: Interval | TwoPoint = _REAL,
+    z_range: Interval = _REAL,
+    y_range: Interval | TwoPoint = _REAL,
     name: str = "function",
     check: bool = True,
 ) -> FunctionLoss:
@@ -299,14 +299,14 @@ def from_function(
     ----------
     f : callable
         l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
-    domain : Interval
-        The values z it is defined for.
-    labels : Interval or TwoPoint
-        The labels y it is defined for.
+    z_range : Interval
+        The values z for which it is defined.
+    y_range : Interval or TwoPoint
+        The labels y for which it is defined.
     name : str
-        What messages call it.
+        Its name in messages.
     check : bool
-        Whether to look for falling derivatives on a grid of 65 values and 9 labels first.
+        Whether to check on a grid of 65 values and 9 labels that the derivative does not fall.
 
     Returns
     -------
@@ -334,15 +334,15 @@ from ... at z = ... to ... at z = ...; `check=False` skips this check
     """
     if not callable(f):
         raise TypeError(f"`f` must be a function of z and y, got {f!r}")
-    if not isinstance(domain, Interval):
-        raise TypeError(f"`domain` must be an Interval, got {domain!r}")
-    if not isinstance(labels, Interval | TwoPoint):
-        raise TypeError(f"`labels` must be an Interval or a TwoPoint, got {labels!r}")
+    if not isinstance(z_range, Interval):
+        raise TypeError(f"`z_range` must be an Interval, got {z_range!r}")
+    if not isinstance(y_range, Interval | TwoPoint):
+        raise TypeError(f"`y_range` must be an Interval or a TwoPoint, got {y_range!r}")
     if not isinstance(name, str):
         raise TypeError(f"`name` must be a str, got {name!r}")
     from streamcal.losses._derivative import pointwise
 
-    loss = FunctionLoss(function=f, name=name, z_range=domain, y_range=labels)
+    loss = FunctionLoss(function=f, name=name, z_range=z_range, y_range=y_range)
     pointwise(loss)
     if check:
         _check_convex(loss)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from streamcal.ordinal.classifier import ThresholdClassifier
     from streamcal.ordinal.cusum import CuSumRank, PACuSumRank, PRank, mistake_bound
     from streamcal.ordinal.fourier import RandomFourierFeatures
-    from streamcal.ordinal.jobs import close_jobs, combine, summarise
     from streamcal.ordinal.kernel_cusum import KernelCuSumRank
     from streamcal.ordinal.streaming import StreamingThresholds
     from streamcal.ordinal.thresholds import Thresholds, optimal_thresholds
@@ -29,12 +28,9 @@ __all__ = [
     "StreamingThresholds",
     "ThresholdClassifier",
     "Thresholds",
-    "close_jobs",
-    "combine",
     "cusum_layer",
     "mistake_bound",
     "optimal_thresholds",
-    "summarise",
 ]
 
 _HOME = {
@@ -46,11 +42,8 @@ _HOME = {
     "StreamingThresholds": "streaming",
     "ThresholdClassifier": "classifier",
     "Thresholds": "thresholds",
-    "close_jobs": "jobs",
-    "combine": "jobs",
     "mistake_bound": "cusum",
     "optimal_thresholds": "thresholds",
-    "summarise": "jobs",
 }
 
 

@@ -201,7 +201,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self._samples: deque[Sample] = deque(maxlen=window)
         self._layer: _Layer | None = None
         self._solution: Thresholds | None = None
-        self._n_learned = 0
+        self._n_samples = 0
         self._due = every
         self._set_routes(regressor, "learn_one", "predict_one")
         self._worker = Worker(_solve_packed) if background else None
@@ -217,7 +217,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         fields: Fields = {
             "order": pack(self._order),
             "features": features,
-            "n_learned": self._n_learned,
+            "n_samples": self._n_samples,
             "due": self._due,
             "solution": None,
         }
@@ -245,7 +245,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         w = samples[:, 1]
         require(((w >= SMALLEST) & (w <= LARGEST)).all(), "weights must be in range")
         features = [_read_features(x) for x in as_list(fields["features"], "features", len(ranks))]
-        n_learned = as_int(fields["n_learned"], "n_learned", len(ranks))
+        n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
         due = fields["due"]
         require((due is None) == (self.every is None), "what is due must be that of `every`")
         layer = self._read_layer(arrays, order)
@@ -253,7 +253,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         if fields["solution"] is not None:
             self._solution = _read_solution(fields["solution"], arrays, n_labels)
         self._due = None if due is None else as_int(due, "due")
-        self._n_learned, self._layer, self._order = n_learned, layer, order
+        self._n_samples, self._layer, self._order = n_samples, layer, order
         self._ranks = {label: rank for rank, label in enumerate(order)}
         rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
         self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
@@ -363,12 +363,12 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self.regressor.learn_one(x, float(target), **kwargs)
 
         self._samples.append((x.copy(), y, score, w))
-        self._n_learned += 1
+        self._n_samples += 1
         if self._layer is not None:
             self._layer.learn_one(score, rank, w)
         elif len(self._order) > 1:
             self._rebuild()
-        if self._due is not None and self._n_learned >= self._due:
+        if self._due is not None and self._n_samples >= self._due:
             self._resolve()
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
@@ -441,11 +441,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         """Score the window again and solve, or have it done."""
         assert self.every is not None
         if self._layer is None:
-            self._due = self._n_learned + self.every
+            self._due = self._n_samples + self.every
             return
         if self._worker is not None:
             if self._asked is not None or not self._worker.ready():
-                self._due = self._n_learned + _RETRY
+                self._due = self._n_samples + _RETRY
                 return
         features, labels, _, w = zip(*self._samples, strict=True)
         ranks = np.array([self._ranks[label] for label in labels])
@@ -454,8 +454,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             scores, layer = _solve_again(self.regressor, *data)
             self._swap_in(scores, layer, 0)
         elif self._worker.submit(_packed(self.regressor), _packed(data)):
-            self._asked = (self._n_learned, len(self._order))
-        self._due = self._n_learned + self.every
+            self._asked = (self._n_samples, len(self._order))
+        self._due = self._n_samples + self.every
 
     def _look(self) -> None:
         """Swap in what the background process has solved, if it is ready."""
@@ -471,10 +471,10 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._asked = None
             if n_labels == len(self._order):  # else a new label came meanwhile: next time
                 scores, layer = pickle.loads(result)
-                self._swap_in(scores, layer, self._n_learned - asked)
-        elif self._n_learned % _RETRY == 0 and not self._worker.busy:  # it was killed
+                self._swap_in(scores, layer, self._n_samples - asked)
+        elif self._n_samples % _RETRY == 0 and not self._worker.busy:  # it was killed
             self._asked = None
-            self._due = self._n_learned
+            self._due = self._n_samples
 
     def _swap_in(self, scores: NDArray[np.float64], layer: _Layer, n_since: int) -> None:
         """Replace what stands on the old scores; ``n_since`` samples have come since."""

@@ -143,15 +143,15 @@ class StreamingThresholds(Stateful, Cloned):
         """How many distinct scores they have."""
         return self._index.n_scores
 
-    def learn_one(self, score: float, label: int, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: int, w: float = 1.0) -> None:
         """Learn a sample; O(K log n_scores).
 
         Parameters
         ----------
         score : float
             Any finite number.
-        label : int
-            From 1 to ``n_labels``.
+        y : int
+            The label, from 1 to ``n_labels``.
         w : float
             The weight, from 1e-60 to 1e60.
 
@@ -163,13 +163,13 @@ class StreamingThresholds(Stateful, Cloned):
             If an argument is not a number; nothing is learned.
         """
         try:
-            learned = self._index.learn(score, label - 1.0, w)
+            learned = self._index.learn(score, y - 1.0, w)
         except (TypeError, OverflowError):
             learned = False
         if not learned:  # a number of another kind, or none
-            self._index.learn(*self._checked(score, label, w))
+            self._index.learn(*self._checked(score, y, w))
 
-    def unlearn_one(self, score: float, label: int, w: float = 1.0) -> None:
+    def unlearn_one(self, score: float, y: int, w: float = 1.0) -> None:
         """Take back a sample that was learned with the same arguments; O(K log n_scores).
 
         Raises
@@ -188,21 +188,20 @@ class StreamingThresholds(Stateful, Cloned):
         is lost there beside one that weighs 10¹⁷ times as much, and it does not come back when the
         heavy one is taken back. A window still knows it.
         """
-        if not self._index.unlearn(*self._checked(score, label, w)):
+        if not self._index.unlearn(*self._checked(score, y, w)):
             raise ValueError(
-                "`score`, `label` and `w` must have been learned together,"
-                f" got {score}, {label} and {w}"
+                f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
             )
 
-    def _checked(self, score: Any, label: Any, w: Any) -> tuple[float, float, float]:
+    def _checked(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
         """Return a sample as floats, with its label from 0, or raise."""
         number, weight = as_score(score), as_weight(w)
-        rank = as_number(label, "label")
+        rank = as_number(y, "y")
         if not (1.0 <= rank <= self.n_labels and rank.is_integer()):
-            raise ValueError(f"`label` must be an int from 1 to {self.n_labels}, got {label}")
+            raise ValueError(f"`y` must be an int from 1 to {self.n_labels}, got {y}")
         return number, rank - 1.0, weight
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given; arrays of shape ``(n_samples,)``.
 
         Summaries are made once, at the end: O(n_samples log n_scores + K n_scores).
@@ -213,8 +212,8 @@ class StreamingThresholds(Stateful, Cloned):
             As `learn_one`; nothing is learned.
         """
         vector = as_vector(scores, "scores")
-        ranks, _ = as_ranks(labels, self.n_labels)
-        check_same_length(ranks, len(vector), "labels")
+        ranks, _ = as_ranks(y, self.n_labels)
+        check_same_length(ranks, len(vector), "y")
         weights = as_weights(w, len(vector))
         self._index.learn_many(vector, ranks.astype(np.float64), weights)
 

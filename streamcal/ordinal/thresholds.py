@@ -39,8 +39,8 @@ from streamcal._validation import (
 )
 from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
-from streamcal.ordinal import jobs
-from streamcal.ordinal.jobs import Where
+from streamcal.ordinal import _jobs
+from streamcal.ordinal._jobs import Where
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 KAPPA = "quadratic-kappa"
@@ -108,7 +108,7 @@ class Thresholds:
 
 def optimal_thresholds(
     scores: ArrayLike,
-    labels: ArrayLike,
+    y: ArrayLike,
     n_labels: int | None = None,
     *,
     loss: str | TaskLoss = "absolute",
@@ -125,8 +125,8 @@ def optimal_thresholds(
     ----------
     scores : array-like of shape (n_samples,)
         Finite. Equal scores get equal labels.
-    labels : array-like of shape (n_samples,)
-        Ints from 1 to ``n_labels``.
+    y : array-like of shape (n_samples,)
+        Labels, ints from 1 to ``n_labels``.
     n_labels : int, optional
         How many labels there are, K; at least 2. By default the greatest one that occurs.
     loss : str or TaskLoss
@@ -174,13 +174,13 @@ def optimal_thresholds(
     Examples
     --------
     >>> scores = [0.2, 0.4, 0.5, 0.6, 0.7, 0.9]
-    >>> labels = [1, 2, 1, 2, 3, 3]
-    >>> found = optimal_thresholds(scores, labels)
+    >>> y = [1, 2, 1, 2, 3, 3]
+    >>> found = optimal_thresholds(scores, y)
     >>> found.thresholds, found.risk, found.method
     (array([0.3 , 0.65]), 1.0, 'divide')
-    >>> optimal_thresholds(scores, labels, loss="zero-one").method
+    >>> optimal_thresholds(scores, y, loss="zero-one").method
     'subsequence'
-    >>> kappa = 1.0 - optimal_thresholds(scores, labels, loss="quadratic-kappa").risk
+    >>> kappa = 1.0 - optimal_thresholds(scores, y, loss="quadratic-kappa").risk
     >>> round(kappa, 3)
     0.889
     """
@@ -193,7 +193,7 @@ def optimal_thresholds(
     if pool is not None and n_jobs != 1:
         raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
     where = Where(n_jobs, block, pool)
-    samples = Samples.of(scores, labels, n_labels, w, class_weight)
+    samples = Samples.of(scores, y, n_labels, w, class_weight)
     if isinstance(loss, str) and loss == KAPPA:
         return _maximise_kappa(samples, method, where)
     task = get_task(loss)
@@ -233,15 +233,13 @@ class Samples:
     """The weight of each label."""
 
     @classmethod
-    def of(
-        cls, scores: Any, labels: Any, n_labels: int | None, w: Any, class_weight: Any
-    ) -> "Samples":
+    def of(cls, scores: Any, y: Any, n_labels: int | None, w: Any, class_weight: Any) -> "Samples":
         """Check samples as `optimal_thresholds` gets them, and put them in order."""
         vector = as_vector(scores, "scores")
         if not len(vector):
             raise ValueError("`scores` must hold at least one sample, got none")
-        ranks, n_labels = as_ranks(labels, n_labels)
-        check_same_length(ranks, len(vector), "labels")
+        ranks, n_labels = as_ranks(y, n_labels)
+        check_same_length(ranks, len(vector), "y")
         weights = _UNIT if w is None else as_weights(w, len(vector))
         totals = np.bincount(ranks, weights if len(weights) else None, n_labels).astype(np.float64)
         if class_weight is not None:
@@ -306,7 +304,7 @@ def midpoints(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np
     return np.where(inside, middle, np.where(low == -np.inf, low, high))
 
 
-def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16], int]:
+def as_ranks(y: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16], int]:
     """Return labels 1..K as 0..K - 1, and K: the greatest label where ``n_labels`` is None.
 
     Raises
@@ -321,11 +319,11 @@ def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16
     >>> as_ranks([1, 3, 2], None)
     (array([0, 2, 1], dtype=uint16), 3)
     """
-    array = np.asarray(labels)
+    array = np.asarray(y)
     if array.dtype.kind not in "iu":
-        array = as_vector(array, "labels", finite=False)
+        array = as_vector(array, "y", finite=False)
     elif array.ndim != 1:
-        raise ValueError(f"`labels` must be one-dimensional, got shape {array.shape}")
+        raise ValueError(f"`y` must be one-dimensional, got shape {array.shape}")
     if n_labels is not None:
         check_n_labels(n_labels)
     most = 32_767 if n_labels is None else int(n_labels)
@@ -336,9 +334,7 @@ def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16
         if not whole:
             bad |= array != np.floor(array)
         at = int(np.argmax(bad))
-        raise ValueError(
-            f"`labels` must be ints from 1 to {most}, got {array[at]} at position {at}"
-        )
+        raise ValueError(f"`y` must be ints from 1 to {most}, got {array[at]} at position {at}")
     if n_labels is None:
         n_labels = int(high)
         if n_labels < 2:
@@ -384,7 +380,7 @@ def find_cuts(
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
         if method == "blocked-io" and where.block is None and where.pool is None:
             where = where._replace(block=_BLOCK if where.alone else -(-n // where.n_jobs))
-        cuts = jobs.solve(samples.labels, samples.w, differences, where)
+        cuts = _jobs.solve(samples.labels, samples.w, differences, where)
     return cuts
 
 

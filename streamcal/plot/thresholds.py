@@ -69,7 +69,7 @@ class ThresholdDisplay:
     def from_predictions(
         cls,
         scores: ArrayLike,
-        labels: ArrayLike,
+        y: ArrayLike,
         thresholds: Thresholds | ArrayLike,
         *,
         w: ArrayLike | None = None,
@@ -83,8 +83,8 @@ class ThresholdDisplay:
         ----------
         scores : array-like of shape (n_samples,)
             Finite.
-        labels : array-like of shape (n_samples,)
-            Ints from 1 to the number of thresholds plus 1.
+        y : array-like of shape (n_samples,)
+            Labels, ints from 1 to the number of thresholds plus 1.
         thresholds : Thresholds or array-like of shape (n_labels - 1,)
             As from `streamcal.optimal_thresholds`.
         w : array-like of shape (n_samples,), optional
@@ -104,9 +104,9 @@ class ThresholdDisplay:
         Examples
         --------
         >>> from streamcal import optimal_thresholds
-        >>> scores, labels = [0.1, 0.2, 0.6, 0.5, 0.9], [1, 1, 2, 2, 3]
-        >>> found = optimal_thresholds(scores, labels)
-        >>> display = ThresholdDisplay.from_predictions(scores, labels, found)
+        >>> scores, y = [0.1, 0.2, 0.6, 0.5, 0.9], [1, 1, 2, 2, 3]
+        >>> found = optimal_thresholds(scores, y)
+        >>> display = ThresholdDisplay.from_predictions(scores, y, found)
         >>> display.thresholds
         array([0.35, 0.75])
         """
@@ -120,8 +120,8 @@ class ThresholdDisplay:
         )
         if not len(cuts) or not (cuts[1:] >= cuts[:-1]).all() or np.isnan(cuts).any():
             raise ValueError(f"`thresholds` must be one or more sorted numbers, got {cuts}")
-        ranks, n_labels = as_ranks(labels, len(cuts) + 1)
-        check_same_length(ranks, len(vector), "labels")
+        ranks, n_labels = as_ranks(y, len(cuts) + 1)
+        check_same_length(ranks, len(vector), "y")
         weights = as_weights(w, len(vector))
         if names is None:
             names = [str(1 + k) for k in range(n_labels)]

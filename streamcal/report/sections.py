@@ -291,15 +291,15 @@ def _by_chance(p: Vector, rng: np.random.Generator) -> float:
 # --- of a store
 
 
-def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
+def of_store(store: Store, max_states: int = MOST_STATES) -> list[Section]:
     """Return the sections of a store: its states by kind.
 
     Parameters
     ----------
     store : Store
         One that can be read.
-    most : int
-        Of more states the ones that take most bytes are shown.
+    max_states : int
+        Only this many states are shown, the largest ones in bytes.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
         If it is damaged.
     """
     sizes = store.sizes()
-    largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:most]
+    largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:max_states]
     states: dict[str, Any] = {}
     names: set[str] = set()
     rows: list[Cells] = []
@@ -320,11 +320,17 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
             states |= _parts(name, state)
         rows.append((name, kind, _n_samples(state), sizes[key]))
     header = ("Key", "Kind", "Samples", "Bytes")
-    which = f"the {most} largest of {len(sizes):,}" if len(sizes) > most else f"{len(sizes):,}"
+    which = (
+        f"the {max_states} largest of {len(sizes):,}"
+        if len(sizes) > max_states
+        else f"{len(sizes):,}"
+    )
     text = f"{store.offset:,} samples of the stream are learned. States: {which}."
-    if len(states) > most:
-        text += f" They hold {len(states):,} learners, of which the first {most} are shown below."
-        states = dict(islice(states.items(), most))
+    if len(states) > max_states:
+        text += (
+            f" They hold {len(states):,} learners, of which the first {max_states} are shown below."
+        )
+        states = dict(islice(states.items(), max_states))
     found = [
         Section("states", "States", text, (), (Table("sizes", "States", header, tuple(rows)),))
     ]
@@ -383,8 +389,8 @@ def _restored(data: bytes) -> Any:
 
 
 def _n_samples(state: Any) -> int | float:
-    """Return what a learner says it rests on; NaN if it doesn't say."""
-    for name in ("n_samples", "n_learned", "n_waiting"):
+    """Return how many samples a learner has, or holds until their labels come; NaN if unknown."""
+    for name in ("n_samples", "n_waiting"):
         found = getattr(state, name, None)
         if found is not None:
             return int(found)

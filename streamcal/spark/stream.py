@@ -49,7 +49,7 @@ _STATE = StructType([StructField("calibrator", BinaryType())])
 
 
 def calibrate(
-    stream_df: DataFrame,
+    df: DataFrame,
     *,
     key: str,
     score: str,
@@ -66,7 +66,7 @@ def calibrate(
 
     Parameters
     ----------
-    stream_df : pyspark.sql.DataFrame
+    df : pyspark.sql.DataFrame
         A streaming frame. Its session must keep state in RocksDB, see Notes.
     key : str
         The column of keys: strings, whole numbers, decimals, booleans, dates or binary. Null is a
@@ -92,16 +92,16 @@ def calibrate(
     Returns
     -------
     calibrated : pyspark.sql.DataFrame
-        A streaming frame with the columns of ``stream_df`` and ``output``; the rows of a key are
+        A streaming frame with the columns of ``df`` and ``output``; the rows of a key are
         in the order in which they were learned. Its query must be in append mode.
 
     Raises
     ------
     TypeError
-        If ``stream_df`` is not a data frame, a column is not of a usable type, or ``make`` is
+        If ``df`` is not a data frame, a column is not of a usable type, or ``make`` is
         neither a calibrator nor a function that makes one, one that bytes hold.
     ValueError
-        If ``stream_df`` is not a stream, a column is missing or ``output`` is there already, or the
+        If ``df`` is not a stream, a column is missing or ``output`` is there already, or the
         session keeps its state elsewhere than in RocksDB.
 
     Notes
@@ -120,14 +120,14 @@ def calibrate(
     holds for new keys only. Order between micro-batches is the source's; in a key that is read
     from several partitions at once (of a topic, say), ``order`` sorts within a micro-batch only.
     """
-    _check_stream(stream_df)
-    schema = stream_df.schema
+    _check_stream(df)
+    schema = df.schema
     check_column(schema, "key", key, _is_key, _KEYS)
     check_samples(schema, score, label, weight)
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
     _check_output(schema, output)
-    bundled = stream_df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
+    bundled = df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
     learned = bundled.groupBy("key").transformWithStateInPandas(
         _Learner(_maker(make), score, label, weight, order, output),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
@@ -139,18 +139,18 @@ def calibrate(
     )
 
 
-def _check_stream(stream_df: Any) -> None:
+def _check_stream(df: Any) -> None:
     """Raise unless this is a stream whose session keeps state in RocksDB."""
-    check_frame(stream_df, "stream_df")
-    if not stream_df.isStreaming:
+    check_frame(df, "df")
+    if not df.isStreaming:
         raise ValueError(
-            "`stream_df` must be a stream (of spark.readStream), got a batch frame;"
+            "`df` must be a stream (of spark.readStream), got a batch frame;"
             " `streamcal.spark.isotonic_fit` is for these"
         )
-    provider = stream_df.sparkSession.conf.get(_PROVIDER)
+    provider = df.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
         raise ValueError(
-            f'`stream_df` must be of a session with spark.conf.set("{_PROVIDER}", "{_ROCKSDB}"),'
+            f'`df` must be of a session with spark.conf.set("{_PROVIDER}", "{_ROCKSDB}"),'
             f" got {provider}"
         )
 

@@ -203,8 +203,15 @@ def multilabel_weights(examples: Iterable[tuple[Iterable[int], float]], n_classe
     return W
 
 
-def multilabel_bound(n_classes: int, most: int) -> float:
-    """Return 1 + e/(c - k): what the transformation may cost where no example has more classes.
+def multilabel_bound(n_classes: int, max_classes: int) -> float:
+    """Return 1 + e/(c - k): the loss of `multilabel_weights`, at most, relative to the least loss.
+
+    Parameters
+    ----------
+    n_classes : int
+        c, at least 2.
+    max_classes : int
+        k, from 1 to c - 1: no example has more classes.
 
     Examples
     --------
@@ -212,9 +219,9 @@ def multilabel_bound(n_classes: int, most: int) -> float:
     1.34
     """
     _check_n_classes(n_classes)
-    if not 0 < most < n_classes:
-        raise ValueError(f"`most` must be from 1 to {n_classes - 1}, got {most!r}")
-    return 1.0 + math.e / (n_classes - most)
+    if not 0 < max_classes < n_classes:
+        raise ValueError(f"`max_classes` must be from 1 to {n_classes - 1}, got {max_classes!r}")
+    return 1.0 + math.e / (n_classes - max_classes)
 
 
 def _check_n_classes(n_classes: Any) -> None:
