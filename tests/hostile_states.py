@@ -52,7 +52,7 @@ from streamcal.calibration.anytime_calibrator import AnytimeCalibrator
 from streamcal.calibration.convex_stack import ConvexPAVStack
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
-from streamcal.decision import Metric, metrics
+from streamcal.decision import Metric, goals
 from streamcal.engine import Event, LabelJoin
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._ranks import RankLearner
@@ -151,7 +151,7 @@ def of_bayes() -> dict[str, Any]:
 
 
 EXAMPLES: dict[str, list[Example]] = {
-    "AM": [Example(lambda: metrics.AM(zero_division="present"), nothing)],
+    "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
         Example(lambda: AnytimeCalibrator("absolute", window=100, every=30), real),
         Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="centered"), real),
@@ -184,17 +184,17 @@ EXAMPLES: dict[str, list[Example]] = {
     "DecisionClassifier": [
         Example(lambda: DecisionClassifier(logistic(), "f2"), truths, of_logistic),
         Example(
-            lambda: DecisionClassifier(logistic(), metrics.FBeta(2.0), half_life=30.0),
+            lambda: DecisionClassifier(logistic(), goals.FBeta(2.0), half_life=30.0),
             truths,
             of_logistic,
         ),
     ],
     "EUMThreshold": [
-        Example(lambda: EUMThreshold(metrics.FBeta(2.0)), binary),
+        Example(lambda: EUMThreshold(goals.FBeta(2.0)), binary),
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
     ],
     "FractionalLinear": [
-        Example(lambda: metrics.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
+        Example(lambda: goals.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
     ],
     "HedgedCalibrator": [
         Example(lambda: HedgedCalibrator(), binary),
@@ -260,7 +260,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: TopLabelCalibrator(), raws),
         Example(lambda: TopLabelCalibrator(IsotonicCalibrator(window=50)), raws),
     ],
-    "Tversky": [Example(lambda: metrics.Tversky(0.3, 0.7), nothing)],
+    "Tversky": [Example(lambda: goals.Tversky(0.3, 0.7), nothing)],
 }
 AMOUNTS = (0, 1, 2, 40, 300)  # of samples taught
 
@@ -769,7 +769,7 @@ def use_wrapper(learner: Any) -> None:
         assert all(count >= 0.0 for count in learner.counts)
         assert not math.isnan(learner.claim_gap)
     else:
-        allowed(learner._layer is None, lambda: learner.thresholds)
+        allowed(learner._score_model is None, lambda: learner.thresholds)
         assert learner.solution is None or learner.solution.risk >= 0.0
 
 

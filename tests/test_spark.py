@@ -311,7 +311,7 @@ def test_bad_arguments(arguments, changes, error, message):
 @needs_java
 def test_calibrators_must_become_bytes(arguments):
     own = losses.from_function(lambda z, y: (z - y) ** 2, name="own")
-    with pytest.raises(TypeError, match=r"must make calibrators that bytes hold: .* got 'own'"):
+    with pytest.raises(TypeError, match=r"must make calibrators with `to_bytes`: .* got 'own'"):
         streamcal.spark.calibrate(**arguments | {"make": AnytimeCalibrator(own, window=10)})
 
 

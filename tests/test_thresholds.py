@@ -123,7 +123,7 @@ def test_thresholds_alone_are_those_of_cumulative_sums():
     labels = rng.integers(0, 6, 2_000)
     table = losses.CostTable(rng.integers(0, 9, (6, 6))).table(6)
     differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-    where = jobs_module.Where(block=700)
+    where = jobs_module.JobOptions(block=700)
     found = jobs_module.solve(labels.astype(np.uint16), np.empty(0), differences, where)
     np.testing.assert_array_equal(found, independent_cuts(labels, table))
 
@@ -330,7 +330,7 @@ def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples):
     scores, labels, _ = samples
     expected = optimal_thresholds(scores, labels)
     optimal_thresholds(scores, labels, n_jobs=2)
-    pool = jobs_module._kept["pool"]
+    pool = jobs_module._shared_jobs["pool"]
     before = [worker.pid for worker in pool.workers]
     optimal_thresholds(scores, labels, n_jobs=2)
     assert [worker.pid for worker in pool.workers] == before
@@ -342,7 +342,7 @@ def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples):
 def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
     scores, labels, _ = samples
     optimal_thresholds(scores, labels, n_jobs=2)
-    pool = jobs_module._kept["pool"]
+    pool = jobs_module._shared_jobs["pool"]
     close_jobs()
     assert all(worker.pid is None for worker in pool.workers)
     with pytest.raises(RuntimeError, match="needs a pool that is not closed"):
@@ -353,7 +353,7 @@ def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
 def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch):
     monkeypatch.setattr(jobs_module, "_summarise_shared", _die)
     jobs = Jobs(1)
-    with pytest.raises(RuntimeError, match="has ended its process 3 times"):
+    with pytest.raises(RuntimeError, match="has killed its process 3 times"):
         jobs.run(np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)])
     assert jobs.closed
 
@@ -369,6 +369,6 @@ def test_in_a_background_process_jobs_run_in_threads(samples, monkeypatch):
     expected = optimal_thresholds(scores, labels, w=w)
     daemon = type("Process", (), {"daemon": True})()
     monkeypatch.setattr(multiprocess, "current_process", lambda: daemon)
-    monkeypatch.setattr(jobs_module, "_pool", None)  # which must not be asked
+    monkeypatch.setattr(jobs_module, "_get_jobs", None)  # which must not be asked
     found = optimal_thresholds(scores, labels, w=w, n_jobs=3, method="blocked-io")
     np.testing.assert_array_equal(found.thresholds, expected.thresholds)

@@ -75,7 +75,7 @@ class ResumableOutput(Output):
         if notes["finished"]:
             self._size, self._finished = length, digest
             return True
-        if notes.get("whole") and not os.path.lexists(self._partial):
+        if notes.get("complete") and not os.path.lexists(self._partial):
             if self._target_has(length, digest):
                 # The process was killed after the renaming, before the store could note it.
                 self._size, self._finished = length, digest

@@ -67,7 +67,7 @@ __all__ = [
     "utility_curve",
 ]
 
-# What imports river is loaded when it is first touched.
+# Modules that import river are loaded at the first access.
 _HOME = {
     "DecisionClassifier": "classifier",
     "EUMThreshold": "eum",

@@ -1,10 +1,11 @@
 """Ordinal labels: classes in an order, where a near miss costs less than a far one.
 
-Two families. Thresholds cut a one-dimensional score, from anywhere, into labels at the least task
-loss (`optimal_thresholds`, `StreamingThresholds`, `ThresholdClassifier`). Learners find the ranks
-themselves, sample by sample (`CuSumRank` and its kin), or at the end of a network (`cusum_layer`).
+There are two families. Thresholds cut a one-dimensional score from any source into labels, at the
+least task loss (`optimal_thresholds`, `StreamingThresholds`, `ThresholdClassifier`). Learners learn
+ranks from features, sample by sample (`CuSumRank` and related classes), or as the last layer of a
+network (`cusum_layer`).
 
-Each name loads its module when it is first touched; JAX comes only with `cusum_layer`.
+Each name loads its module at the first access; only `cusum_layer` loads JAX.
 """
 
 from importlib import import_module
