@@ -312,7 +312,7 @@ def test_nan_from_a_loss_changes_nothing():
     stack = PAVStack(from_function(broken, check=False))
     stack.push(1.0, 2.0)
     before = pickle.dumps(stack)
-    with pytest.raises(ValueError, match="`loss` must have a derivative wherever it is asked"):
+    with pytest.raises(ValueError, match="`loss` must have a derivative in its whole range"):
         stack.push_many([2.0, 3.0], [6.0, 1.0])
     assert pickle.dumps(stack) == before
     assert losses.get(stack.loss).name == "function"

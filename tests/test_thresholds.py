@@ -353,7 +353,7 @@ def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
 def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch):
     monkeypatch.setattr(jobs_module, "_summarise_shared", _die)
     jobs = Jobs(1)
-    with pytest.raises(RuntimeError, match="has killed its process 3 times"):
+    with pytest.raises(RuntimeError, match="has died 3 times"):
         jobs.run(np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)])
     assert jobs.closed
 
