@@ -1,9 +1,9 @@
-"""States whose checksum is right and whose content is not: refused, or fully working.
+"""States with a correct checksum and wrong content: they must be refused, or work.
 
-A program of its own, for it runs under limits: of time (a case that computes for longer than
-`SECONDS`, or waits for minutes, ends the process, and the last line printed says which one it
-was), of address space, and of what a restore may allocate for the bytes it is given. It prints a
-JSON line for each case that fails::
+This is a script, since it runs with limits: of time (a case that computes longer than `SECONDS`, or
+waits for minutes, ends the process; the last line printed names it), of address space, and of the
+memory that restoring may allocate for the bytes given. It prints a JSON line for each case that
+fails::
 
     python -m tests.hostile_states N_CASES [CLASS [FIRST_CASE]]
 """
@@ -68,7 +68,7 @@ WEIGHTS = RNG.uniform(0.1, 3.0, 600).tolist()
 
 
 class Example(NamedTuple):
-    """How to make a learner, how to teach it sample ``i``, and what its bytes do not hold."""
+    """How to make a learner, how it learns sample ``i``, and the parameters not in its bytes."""
 
     make: Callable[[], Any]
     teach: Callable[[Any, int], Any]
@@ -266,7 +266,7 @@ AMOUNTS = (0, 1, 2, 40, 300)  # of samples taught
 
 
 def many_scores() -> IsotonicCalibrator:
-    """Return a calibrator whose tree has some nodes."""
+    """Return a calibrator whose tree has several nodes."""
     calibrator = IsotonicCalibrator("squared", half_life=5_000.0)
     rng = np.random.default_rng(3)
     scores = rng.random(1_500)
@@ -280,7 +280,7 @@ def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
 
 
 def classes() -> dict[str, type[Stateful]]:
-    """Return the classes of the package that have bytes, by name, abstract ones left out."""
+    """Return the concrete classes of the package that have bytes, by name."""
     found = {}
     for module in walk_packages(streamcal.__path__, "streamcal."):
         if module.name.startswith(("streamcal.kernels", "streamcal.spark")):
@@ -299,7 +299,7 @@ def classes() -> dict[str, type[Stateful]]:
 
 
 def examples(name: str) -> list[Example]:
-    """Return the examples of a class; one without parameters of its own needs none."""
+    """Return the examples of a class; a class without parameters needs none."""
     return EXAMPLES.get(name) or [Example(classes()[name], nothing)]
 
 
@@ -327,7 +327,7 @@ INTEGERS = [0, 1, -1, 2, 3, 64, 127, 128, 129, 255, 2**31 - 1, 2**31, 2**62, -(2
 
 
 class Mutant:
-    """Changes a state in ways that a random generator picks, and remembers which."""
+    """Changes a state at random, and records the changes."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -531,7 +531,7 @@ def sealed(header: Any, arrays: bytes) -> bytes:
 
 
 def allowed(condition: bool, action: Callable[[], Any]) -> Any:
-    """Do something that may raise ``ValueError`` only where a condition holds."""
+    """Call a function that may raise ``ValueError`` only if a condition holds."""
     try:
         return action()
     except ValueError:
@@ -541,7 +541,7 @@ def allowed(condition: bool, action: Callable[[], Any]) -> Any:
 
 
 def use(learner: Any) -> None:
-    """Do with a learner all that can be done with it; raise if it does not work."""
+    """Use a learner in all ways; raise if one fails."""
     repr(learner)
     if isinstance(learner, IsotonicCalibrator):
         use_isotonic(learner)
@@ -612,7 +612,7 @@ def use_probability(learner: Any) -> None:
 
 
 def label_of(loss: Any, i: int) -> float:
-    """Return a label that a loss takes."""
+    """Return a label in the range of a loss."""
     if isinstance(loss.y_range, losses.TwoPoint):
         return loss.y_range.high if i % 2 else loss.y_range.low
     return loss.y_range.clip(float(i % 2))
@@ -737,7 +737,7 @@ def use_thresholds(learner: StreamingThresholds) -> None:
 
 
 def use_wrapper(learner: Any) -> None:
-    """Whatever wraps a river model: the model was given, and has learned nothing of this."""
+    """Use a wrapper of a river model; the model was given and has learned nothing."""
     if isinstance(learner, CalibratedRegressor):
         loss = learner.calibrator._loss
         for i in range(5):
@@ -777,11 +777,11 @@ def use_wrapper(learner: Any) -> None:
 
 
 class BrokenError(Exception):
-    """What a case has shown."""
+    """The failure of a case."""
 
 
 def try_one(data: bytes, given: Callable[[], dict[str, Any]], found: dict[str, int]) -> None:
-    """Restore a state; unless it is refused, use it and see that its own bytes are good."""
+    """Restore a state; unless it is refused, use it and check its bytes."""
     arguments = given()
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
