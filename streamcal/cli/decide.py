@@ -75,20 +75,18 @@ def decide(
         if plot is not None:
             check_drawable(plot)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
-    reader, writer_of_rows = (
-        RowReader(columns, on_error),
-        _DecisionWriter(RowReader(columns, on_error)),
-    )
+    reader = RowReader(columns, on_error)
+    second = _DecisionWriter(RowReader(columns, on_error))
 
     def open_table() -> "Reader":
         return tables.open_table(table, reader.names, new=column, format=kind)
 
-    with data_errors(table, output, lambda: writer_of_rows.n_written):
+    with data_errors(table, output, lambda: second.n_written):
         with open_table() as source:
             values = _read_columns(reader.iterate(source), len(columns))
         decision = maximize(values[0], goal)
         with open_table() as source, output:
-            writer_of_rows.write(source, output, decision.labels)
+            second.write(source, output, decision.labels)
         _print_decision(reader, decision, metric)
         if label is not None:
             _print_reached(goal, metric, decision.labels, values[1])

@@ -55,7 +55,7 @@ def thresholds(
         str,
         setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME"),
     ] = "auto",
-    jobs: Annotated[int, setting(THRESHOLDS, "Processes for io.", min=1)] = 1,
+    n_jobs: Annotated[int, setting(THRESHOLDS, "The number of processes for io.", min=1)] = 1,
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
@@ -88,7 +88,7 @@ def thresholds(
             w=None if weight is None else weights,
             class_weight="balanced" if balanced else None,
             method=method,
-            n_jobs=jobs,
+            n_jobs=n_jobs,
         )
         for threshold in found.thresholds.tolist():
             typer.echo(threshold)

@@ -94,7 +94,7 @@ def _draw(chart: Chart) -> Any:
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
     plot.xaxis.ticker.desired_num_ticks = 5
     plot.yaxis.ticker.desired_num_ticks = 5
-    with_tooltips: dict[str, list[Any]] = {}
+    renderers_by_kind: dict[str, list[Any]] = {}
     for i, series in enumerate(chart.series):
         source = ColumnDataSource(_finite_columns(series), name=f"{chart.id}:{i}")
         renderer = _draw_series(plot, series, source)
@@ -102,10 +102,9 @@ def _draw(chart: Chart) -> Any:
         first = chart.choices[:1] or ("",)
         renderer.visible = series.choice in ("", *first)
         if series.color != "muted":
-            with_tooltips.setdefault(series.kind, []).append(renderer)
-    for kind, renderers in with_tooltips.items():
-        axes = _TOOLTIPS.get(kind)
-        if axes:
+            renderers_by_kind.setdefault(series.kind, []).append(renderer)
+    for kind, renderers in renderers_by_kind.items():
+        if kind in _TOOLTIPS:
             tips = [
                 (getattr(chart, axis), f"@{name}{{{form}}}") for axis, name, form in _TOOLTIPS[kind]
             ]
