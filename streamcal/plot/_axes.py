@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,6 @@ def new_axes(width: float, height: float) -> Axes:
     return plt.figure(figsize=(width, height), layout="constrained").subplots()
 
 
-def line_style(i: int) -> dict[str, str]:
+def line_style(i: int) -> dict[str, Any]:
     """Return colour and line style of the i-th line: all colours first, then another style."""
     return {"color": COLORS[i % len(COLORS)], "linestyle": STYLES[i // len(COLORS) % len(STYLES)]}

@@ -534,8 +534,13 @@ class ReliabilityDisplay:
             return []
         keys = []
         for line, curve in zip(self.lines_, self.curves, strict=True):
-            style = {"linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
-            key = Line2D([0, 18], [4, 4], color=line.get_color(), **style)
+            key = Line2D(
+                [0, 18],
+                [4, 4],
+                color=line.get_color(),
+                linestyle=line.get_linestyle(),
+                linewidth=line.get_linewidth(),
+            )
             keys.append(_with_key(key, _shorten(curve.name or "")))
         return keys
 
