@@ -165,9 +165,9 @@ def test_many_scores_are_grouped(kind, method, monkeypatch):
     rng = np.random.default_rng(1)
     p = rng.random(1500)
     exact = binned(p, rng.random(1500) < p**1.5)
-    monkeypatch.setattr(band_module, "_GROUPS", 10_000)
+    monkeypatch.setattr(band_module, "_MAX_GROUPS", 10_000)
     x, low, high = corp_band(*exact, kind=kind, method=method, n_resamples=100)
-    monkeypatch.setattr(band_module, "_GROUPS", 300)
+    monkeypatch.setattr(band_module, "_MAX_GROUPS", 300)
     grouped = corp_band(*exact, kind=kind, method=method, n_resamples=100)
     assert len(grouped.scores) <= 300 < len(x)
     for ours, theirs in zip(grouped[1:], (low, high), strict=True):
