@@ -151,7 +151,7 @@ def test_scores_that_are_no_probabilities_are_not_compared():
     data = scored()._replace(raw=5.0 * scored().raw)
     parts = sections.of_table(data, "raw", "new")
     assert {row[1] for row in parts[0].tables[0].rows} == {"new"}
-    assert "no probabilities" in parts[0].text
+    assert "outside [0, 1]" in parts[0].text
     assert {s.name for s in parts[1].charts[1].series} == {"new"}
 
 

@@ -132,7 +132,7 @@ def table(rows: Iterable[Row]) -> "Table":
 
     made = Table(
         title="Prequential scores, lower is better",
-        caption=f"In the log loss {RULE}.",
+        caption=f"In the log loss, {RULE}.",
         box=SIMPLE,
         collapse_padding=True,
         pad_edge=False,

@@ -121,7 +121,7 @@ def _score_section(
         f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean"
         " score is the miscalibration (MCB, the gain by the best recalibration) minus the"
         " discrimination (DSC) plus the uncertainty of the labels (UNC). Less is better."
-        f" In the log loss {RULE}."
+        f" In the log loss, {RULE}."
     )
     if left_out is not None:
         text += f" {left_out} has values outside [0, 1], so it is not compared."
