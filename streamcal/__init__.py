@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         JointCalibrator,
         PlattCalibrator,
         TemperatureCalibrator,
+        Ticket,
         TopLabelCalibrator,
         VennAbersCalibrator,
     )
@@ -76,6 +77,7 @@ __all__ = [
     "TemperatureCalibrator",
     "ThresholdClassifier",
     "Thresholds",
+    "Ticket",
     "TopLabelCalibrator",
     "VennAbersCalibrator",
     "VoteClassifier",
@@ -117,6 +119,7 @@ _HOME = {
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
+    "Ticket": "streamcal.calibration.hedged",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
     "VennAbersCalibrator": "streamcal.calibration.venn_abers",
     "VoteClassifier": "streamcal.voting.classifier",

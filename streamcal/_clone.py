@@ -1,4 +1,4 @@
-"""Copies of what has learned, for every class here that derives from one of river's."""
+"""Copies of learners, for all classes that derive from a river class."""
 
 import copy
 from typing import Any, Self
@@ -7,25 +7,25 @@ from river import base
 
 
 class Cloned(base.Base):
-    """Gives `clone` two clear meanings: a fresh twin, or a copy that knows all that this one knows.
+    """Gives `clone` two meanings: a new estimator without state, or a full copy.
 
-    river's own copies attributes one by one and makes each parameter anew. A wrapped model is a
-    parameter, so it would forget what it has learned while its calibrators remember; and two
-    attributes that share an array would share it no longer.
+    river's ``clone`` copies attributes one by one and makes new parameters. A wrapped model is a
+    parameter, so it would lose what it has learned while its calibrators keep it; and attributes
+    that share an array would no longer share it.
     """
 
     def clone(
         self, new_params: dict[str, Any] | None = None, include_attributes: bool = False
     ) -> Self:
-        """Return a fresh estimator with the same parameters, or a copy with all that was learned.
+        """Return a new estimator with the same parameters, or a copy with all that was learned.
 
         Parameters
         ----------
         new_params : dict, optional
-            Parameters of the fresh estimator that differ.
+            Parameters of the new estimator that differ.
         include_attributes : bool
-            Whether to copy what was learned, too, that of a wrapped model included. Parameters
-            cannot differ then, since what was learned depends on them.
+            Whether to copy everything learned, that of a wrapped model included. Parameters can't
+            differ then, since what was learned depends on them.
 
         Raises
         ------

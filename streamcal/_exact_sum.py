@@ -1,10 +1,10 @@
-"""Sums that what was added can be taken away from again."""
+"""Running sums without rounding errors, from which numbers can be subtracted again."""
 
 import math
 
 
 class ExactSum:
-    """A running sum without rounding errors, so that what was added can be taken away again.
+    """A running sum without rounding errors, so that subtracting undoes adding.
 
     The sum is kept as floats that share no bits, usually two or three (Shewchuk, *Adaptive
     Precision Floating-Point Arithmetic*, Discrete & Computational Geometry 18, 1997).

@@ -1,7 +1,7 @@
-"""Labels and numbers as what JSON keeps exactly, and back, with checks: it may be from anywhere.
+"""Labels and numbers as JSON that keeps them exactly, and back, with checks of untrusted input.
 
-JSON has text alone for keys, so a mapping from labels is a list of pairs. A label is written as
-`pack` does; what comes back may be nothing else that `pack` knows, such as a loss or a state.
+Keys in JSON are strings, so a mapping from labels is a list of pairs. `pack` writes a label;
+reading refuses the other things that `pack` writes, such as losses and states.
 """
 
 import math
@@ -13,17 +13,17 @@ from river.base.typing import ClfTarget
 
 from streamcal._state import pack, unpack
 
-LEAST, MOST = -1e-9, 1.0 + 1e-9  # probabilities, and what rounding makes of their sums
-_DEEPEST = 16  # tuples in tuples
+LEAST, MOST = -1e-9, 1.0 + 1e-9  # the range of probabilities, with room for rounding errors
+_MAX_DEPTH = 16  # of nested tuples
 
 
 def as_pairs(values: Mapping[ClfTarget, Any]) -> list[list[Any]]:
-    """Return the values of labels as pairs.
+    """Return the values by label as a list of pairs.
 
     Raises
     ------
     TypeError, ValueError
-        If a label is none that JSON keeps.
+        If JSON can't keep a label.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def as_pairs(values: Mapping[ClfTarget, Any]) -> list[list[Any]]:
 
 
 def from_pairs(pairs: Any) -> dict[ClfTarget, Any]:
-    """Return the values by label of what `as_pairs` returned, or raise as `as_label` does.
+    """Return the values by label from the pairs of `as_pairs`, or raise ``TypeError, ValueError``.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def from_pairs(pairs: Any) -> dict[ClfTarget, Any]:
 
 
 def _check_label(packed: Any, depth: int = 0) -> Any:
-    if isinstance(packed, dict) and list(packed) == ["tuple"] and depth < _DEEPEST:
+    if isinstance(packed, dict) and list(packed) == ["tuple"] and depth < _MAX_DEPTH:
         for item in as_items(packed["tuple"], "the items of a tuple"):
             _check_label(item, depth + 1)
     elif isinstance(packed, float):
@@ -66,14 +66,14 @@ def _check_label(packed: Any, depth: int = 0) -> Any:
 
 
 def as_items(value: Any, what: str, length: int | None = None) -> list[Any]:
-    """Return a list that JSON read, or raise.
+    """Return a list from JSON, or raise.
 
     Raises
     ------
     TypeError
-        If it is no list.
+        If it is not a list.
     ValueError
-        If it has another length than it must.
+        If it has another length.
     """
     if not isinstance(value, list):
         raise TypeError(f"`kept` must hold {what}, got {repr(value)}")
@@ -83,7 +83,7 @@ def as_items(value: Any, what: str, length: int | None = None) -> list[Any]:
 
 
 def as_share(value: Any) -> float:
-    """Return a number in [0, 1] that JSON read as a float, or raise."""
+    """Return a number in [0, 1] from JSON as a float, or raise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"`kept` must hold probabilities, got {repr(value)}")
     if not LEAST <= value <= MOST:
@@ -92,7 +92,7 @@ def as_share(value: Any) -> float:
 
 
 def as_count(value: Any) -> int:
-    """Return a count that JSON read, or raise."""
+    """Return a count from JSON, or raise."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"`kept` must hold counts, got {repr(value)}")
     if value < 0:

@@ -4,15 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST = 1e-15
-RULE = f"no chance counts as less than {LEAST:g}"
-"""The rule in words, for where a figure is shown; river's ``LogLoss`` has the same."""
+RULE = f"probabilities below {LEAST:g} count as {LEAST:g}"
+"""The rule in words, shown with the loss; river's ``LogLoss`` has the same."""
 
 
 def log_losses(happened: NDArray[np.float64], p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log loss of each probability, in nats; arrays of shape ``(n_samples,)``.
 
-    What was given less than `LEAST` of a chance and came true is charged as if it had been given
-    that much. A single 0 of a model would otherwise make a mean infinite, and say nothing else.
+    Probabilities are clipped to [`LEAST`, 1 − `LEAST`]: otherwise a single wrong 0 or 1 would make
+    the mean infinite.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Where jobs run when a caller brings processes of their own.
+"""Pools of processes that a caller provides.
 
-A pool is whatever has ``map(function, tasks)`` that answers in order: `multiprocess.Pool`,
-``ray.util.multiprocessing.Pool``, an executor of `concurrent.futures`, and so Dask's
-``Client.get_executor()``. Functions and tasks are pickled; functions are those of modules.
+A pool is any object with ``map(function, tasks)`` that returns results in order:
+`multiprocess.Pool`, ``ray.util.multiprocessing.Pool``, an executor of `concurrent.futures`, and so
+Dask's ``Client.get_executor()``. Functions and tasks are pickled; functions are those of modules.
 """
 
 import os
@@ -13,14 +13,14 @@ Result = TypeVar("Result")
 
 
 class Pool(Protocol):
-    """What runs jobs."""
+    """An object that runs jobs."""
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable[Any], /) -> Iterable[Any]:
         """Return the results of tasks, in order."""
 
 
 def check_pool(pool: Any) -> None:
-    """Raise ``TypeError`` unless jobs can run in ``pool``; None is this process.
+    """Raise ``TypeError`` unless ``pool`` has a ``map`` or is None, which means this process.
 
     Examples
     --------
@@ -36,10 +36,10 @@ def check_pool(pool: Any) -> None:
 
 
 def size_of(pool: Pool | None) -> int:
-    """Return how many jobs run at a time, as far as can be told: else one for each core here."""
+    """Return how many jobs a pool runs at a time; if unknown, the number of cores here."""
     if pool is None:
         return 1
-    # None of them tells: this is where `multiprocess.Pool`, executors and Ray's pool keep it.
+    # Private attributes of `multiprocess.Pool`, executors and Ray's pool; none has a public one.
     for name in ("_processes", "_max_workers", "_actor_pool"):
         size = getattr(pool, name, None)
         size = len(size) if isinstance(size, list) else size

@@ -1,4 +1,4 @@
-"""What wrappers need to know of river models: what is inside, and which arguments it takes."""
+"""Which arguments the methods of river models take, looked up through wrappers and pipelines."""
 
 import inspect
 from abc import abstractmethod
@@ -10,7 +10,7 @@ from streamcal._clone import Cloned
 
 
 class Routing(Cloned):
-    """Hands each method of the wrapped model the extra arguments that it takes, and no others."""
+    """Passes to each method of the wrapped model only the extra arguments that it takes."""
 
     _accepted: dict[str, frozenset[str] | None]
 
@@ -22,7 +22,7 @@ class Routing(Cloned):
         self._accepted = {method: accepted_arguments(model, method) for method in methods}
 
     def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return those arguments that this method of the model takes."""
+        """Return the arguments that this method of the model takes."""
         accepted = self._accepted[method]
         if accepted is None:
             return arguments
@@ -44,22 +44,23 @@ class BatchRouting(Routing):
 
 
 def last_step(model: Any) -> Any:
-    """Return the model itself, or what a pipeline ends with."""
+    """Return the last step of a pipeline, or the model itself."""
     while isinstance(model, compose.Pipeline):
         model = model._last_step
     return model
 
 
 def name_of(thing: Any) -> str:
-    """Return the name of a class, or of the class of anything else."""
+    """Return the name of a class, or of the class of an object."""
     return thing.__name__ if isinstance(thing, type) else type(thing).__name__
 
 
 def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
     """Return the extra arguments that ``model`` takes in ``method``, None if it takes any.
 
-    river's wrappers take any and hand them on, so what counts is the model inside. A pipeline hands
-    each step what the step takes, but in ``learn_many`` the last step gets everything.
+    river's wrappers take any and pass them on to the model inside, so the arguments of that model
+    are returned. A pipeline passes to each step what it takes, but in ``learn_many`` the last step
+    gets all.
     """
     if isinstance(model, compose.Pipeline):
         steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]

@@ -1,20 +1,20 @@
-"""States as bytes: versioned, checksummed, and nothing in them is ever executed.
+"""States of learners as bytes, with version and checksum; reading them never executes code.
 
-A state is the magic ``b"streamcal"``, a version byte, the length of a JSON header (uint32, little
-endian), the header, the arrays it lists, one behind the other, and a BLAKE2b digest of all that
-(16 bytes). The header holds the class by name, its parameters and other small fields, and for each
-array name, dtype and shape; dtypes are little-endian floats and integers of 8 bytes, and bytes.
-Floats that JSON must keep exactly it keeps by repr.
+A state consists of the magic ``b"streamcal"``, a version byte, the length of a JSON header (uint32,
+little endian), the header, the arrays that it lists, and a BLAKE2b digest of all that (16 bytes).
+The header holds the name of the class, its parameters and other small fields, and name, dtype and
+shape of each array. Dtypes are little-endian floats and integers of 8 bytes, and bytes. JSON keeps
+floats exactly.
 
-A learner derives from `Stateful` and says what it holds beyond its parameters (``_freeze``) and how
-to take that over again (``_thaw``). Loading checks the digest first, finds the class among those
-that are known, has it compare the parameters that size memory with the arrays at hand
-(``_check_room``), calls its constructor with the parameters, and lets ``_thaw`` check each value
-that an index, a loop or an answer will depend on. So neither damage nor malice gets further than a
-`ValueError`, and no more memory is taken than a small multiple of the bytes.
+A learner derives from `Stateful` and defines ``_freeze``, which returns its state beyond the
+parameters, and ``_thaw``, which restores it. Loading checks the digest, looks up the class among
+the known ones, compares parameters that determine memory with the arrays (``_check_room``), calls
+the constructor with the parameters, and calls ``_thaw``, which checks each value on which an index,
+a loop or a result depends. So damaged or malicious bytes raise a `ValueError` and nothing worse,
+and memory is at most a small multiple of the bytes.
 
-``_thaw`` takes fields and arrays by the functions of the section *Checks* and by nothing else: what
-they return has the type, the shape and the range that they are asked for.
+``_thaw`` reads fields and arrays only by the functions of the section *Checks*, which return values
+of the type, shape and range asked for.
 """
 
 import contextlib
@@ -52,10 +52,10 @@ DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4
 _DTYPES = {"<f8": np.float64, "<i8": np.int64, "|u1": np.uint8}
 
-# Where the classes of this library live, so that none is imported before a state names it.
+# The modules of this library's classes, each imported when a state names the class.
 _HOME = {
-    "AM": "streamcal.decision.metrics",
-    "Accuracy": "streamcal.decision.metrics",
+    "AM": "streamcal.decision.goals",
+    "Accuracy": "streamcal.decision.goals",
     "AnytimeCalibrator": "streamcal.calibration.anytime",
     "BetaCalibrator": "streamcal.calibration.beta",
     "CalibratedClassifier": "streamcal.wrappers.classifier",
@@ -63,42 +63,42 @@ _HOME = {
     "CuSumRank": "streamcal.ordinal.cusum",
     "DecisionClassifier": "streamcal.decision.classifier",
     "EUMThreshold": "streamcal.decision.eum",
-    "FBeta": "streamcal.decision.metrics",
-    "FractionalLinear": "streamcal.decision.metrics",
-    "GMean": "streamcal.decision.metrics",
-    "GTPPR": "streamcal.decision.metrics",
-    "HMean": "streamcal.decision.metrics",
+    "FBeta": "streamcal.decision.goals",
+    "FractionalLinear": "streamcal.decision.goals",
+    "GMean": "streamcal.decision.goals",
+    "GTPPR": "streamcal.decision.goals",
+    "HMean": "streamcal.decision.goals",
     "HedgedCalibrator": "streamcal.calibration.hedged",
     "HistogramCalibrator": "streamcal.calibration.histogram",
     "IdentityCalibrator": "streamcal.calibration.identity",
     "IsotonicCalibrator": "streamcal.calibration.isotonic",
-    "Jaccard": "streamcal.decision.metrics",
-    "Kappa": "streamcal.decision.metrics",
+    "Jaccard": "streamcal.decision.goals",
+    "Kappa": "streamcal.decision.goals",
     "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
     "LabelJoin": "streamcal.durable.labels",
-    "MCC": "streamcal.decision.metrics",
-    "Metric": "streamcal.decision.metrics",
+    "MCC": "streamcal.decision.goals",
+    "Metric": "streamcal.decision.goals",
     "PACuSumRank": "streamcal.ordinal.cusum",
     "PAVStack": "streamcal.isotonic.stack",
     "PRank": "streamcal.ordinal.cusum",
     "PlattCalibrator": "streamcal.calibration.platt",
-    "QMean": "streamcal.decision.metrics",
-    "SEC": "streamcal.decision.metrics",
+    "QMean": "streamcal.decision.goals",
+    "SEC": "streamcal.decision.goals",
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
-    "Tversky": "streamcal.decision.metrics",
+    "Tversky": "streamcal.decision.goals",
     "VennAbersCalibrator": "streamcal.calibration.venn_abers",
 }
-_KINDS: dict[str, "type[Stateful]"] = {}  # what has been imported, or derived by a user
+_CLASSES_BY_NAME: dict[str, "type[Stateful]"] = {}  # imported classes, also those of users
 
 Fields = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
 
 class State(NamedTuple):
-    """What bytes hold: the name of a class, fields that JSON can hold, and arrays by name."""
+    """The content of a state: the name of a class, fields for JSON, and arrays by name."""
 
     kind: str
     fields: Fields
@@ -106,30 +106,30 @@ class State(NamedTuple):
 
 
 class Stateful:
-    """What can be written as bytes and read again; a base of every learner.
+    """An object that can be written as bytes and read again; a base class of every learner.
 
-    A class of one's own joins in by deriving from one that has this base: its parameters are those
-    of its constructor, and what it holds beyond the base's state it adds to ``_freeze`` and
-    ``_thaw``. Its module must be imported before its bytes are read.
+    A class of a user derives from a class with this base: its parameters are those of its
+    constructor, and it extends ``_freeze`` and ``_thaw`` by additional state. Its module must be
+    imported before its bytes are read.
     """
 
     _given: ClassVar[tuple[str, ...]] = ()
-    """Parameters that bytes do not hold, such as a river model: they are given to `from_bytes`."""
+    """Parameters that bytes do not hold, such as a river model: pass them to `from_bytes`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _KINDS[kind_of(cls)] = cls
+        _CLASSES_BY_NAME[kind_of(cls)] = cls
 
     def to_bytes(self) -> bytes:
         """Return parameters and state as bytes, for `from_bytes` of this version.
 
-        Restored, it answers and goes on learning bit for bit as this one would. Of a loss that is
-        not this library's only name and parameters are written.
+        The restored learner predicts and learns bit for bit like this one. For losses that are not
+        in this library only name and parameters are written.
 
         Raises
         ------
         TypeError
-            If a parameter is of a kind that bytes do not hold.
+            If the type of a parameter is not supported.
         """
         parameters = {
             name: pack(value)
@@ -141,23 +141,23 @@ class Stateful:
 
     @classmethod
     def from_bytes(cls, data: bytes, **given: Any) -> Self:
-        """Return what `to_bytes` wrote.
+        """Return the learner that `to_bytes` wrote.
 
         Parameters
         ----------
         data : bytes
-            What `to_bytes` returned for an instance of this class or a class derived from it.
-            Nothing in it is executed.
+            The result of `to_bytes` for an instance of this class or a derived class. No code in it
+            is executed.
         **given
-            Parameters that bytes can't hold: a ``loss`` that is not one of this library's own, a
-            function, the model of a wrapper.
+            Parameters that bytes can't hold: a ``loss`` that is not in this library, a function,
+            the model of a wrapper.
 
         Raises
         ------
         ValueError
-            If the bytes are damaged, not those of such a class, or of another version.
+            If the bytes are damaged, of another class, or of another version.
         TypeError
-            If ``data`` is not bytes, or what must be given is not.
+            If ``data`` is not bytes, or a parameter that must be given is missing.
 
         Examples
         --------
@@ -198,10 +198,10 @@ class Stateful:
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
-        """Raise where the constructor would make more than the arrays hold.
+        """Raise if the constructor would allocate much more memory than the arrays.
 
-        For classes with a parameter that sizes memory. It is called before the constructor, so the
-        parameters have not been checked, and of a derived class they may be others.
+        For classes with a parameter that determines memory. It is called before the constructor, so
+        parameters have not been checked; a derived class may have other parameters.
         """
 
     def _parameters(self) -> Fields:
@@ -213,19 +213,19 @@ class Stateful:
         raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        """Take over what `_freeze` returned; ``ValueError`` if it can't have."""
+        """Restore what `_freeze` returned; raise ``ValueError`` if it is not possible."""
         raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
 
 
 @functools.cache
 def _parameter_names(cls: type) -> tuple[str, ...]:
-    """Return the names of a constructor's parameters; looking at a signature takes its time."""
+    """Return the names of the parameters of a constructor; cached, as signatures are slow."""
     _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
     return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def kind_of(cls: type) -> str:
-    """Return the name that bytes have for a class: this library's own bear no module.
+    """Return the name of a class in states; for classes of this library without the module.
 
     Examples
     --------
@@ -238,16 +238,16 @@ def kind_of(cls: type) -> str:
 
 
 def find(kind: str) -> type[Stateful]:
-    """Return the class of a name; only modules of this library are imported for it."""
-    if kind not in _KINDS and kind in _HOME:
+    """Return the class of a name; this imports only modules of this library."""
+    if kind not in _CLASSES_BY_NAME and kind in _HOME:
         import_module(_HOME[kind])
-    if kind not in _KINDS:
+    if kind not in _CLASSES_BY_NAME:
         raise ValueError(f"`data` must be of a class that is known and imported, got {kind!r}")
-    return _KINDS[kind]
+    return _CLASSES_BY_NAME[kind]
 
 
 def restore(data: bytes, **given: Any) -> Any:
-    """Return whatever `Stateful.to_bytes` wrote; see `Stateful.from_bytes`.
+    """Return the learner that `Stateful.to_bytes` wrote; see `Stateful.from_bytes`.
 
     Examples
     --------
@@ -280,14 +280,14 @@ def _dtype(array: NDArray[Any]) -> str:
 
 
 def check(data: bytes) -> bytes:
-    """Return the part of bytes that their checksum is of; ``ValueError`` unless they are whole."""
+    """Return the bytes without their checksum; raise ``ValueError`` if that is wrong."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"`data` must be bytes, got {type(data).__name__}")
     data = bytes(data)
     if not data.startswith(MAGIC) or len(data) < _PREFIX + DIGEST:
         raise ValueError(f"`data` must be what `to_bytes` wrote, got {len(data)} other bytes")
     version = data[len(MAGIC)]
-    if version != VERSION:  # there is no release yet whose states would have to be read
+    if version != VERSION:  # no release has written states of an earlier version
         raise ValueError(f"`data` must be of version {VERSION}, got version {version}")
     body = data[:-DIGEST]
     if hashlib.blake2b(body, digest_size=DIGEST).digest() != data[-DIGEST:]:
@@ -296,7 +296,7 @@ def check(data: bytes) -> bytes:
 
 
 def decode(data: bytes) -> State:
-    """Return what `encode` was given; ``ValueError`` for damaged or foreign bytes.
+    """Return the arguments of `encode`; raise ``ValueError`` for damaged or other bytes.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def decode(data: bytes) -> State:
                 as_int(length, "shape", 0)
             dtype = np.dtype(_DTYPES[code])
             size = dtype.itemsize * math.prod(shape)
-            require(at + size <= len(body), "an array must not end behind the data")
+            require(at + size <= len(body), "an array must not end after the data")
             arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
             at += size
         require(at == len(body), "the data must end with the last array")
@@ -335,7 +335,7 @@ def nest(data: bytes) -> NDArray[np.uint8]:
 
 @contextlib.contextmanager
 def damaged() -> Iterator[None]:
-    """Turn whatever goes wrong inside into one ``ValueError`` that says what is."""
+    """Turn all exceptions inside into a ``ValueError`` about the bytes."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -362,13 +362,13 @@ def as_int(value: Any, name: str, least: int = 0, most: int = MOST_COUNT) -> int
 
     Examples
     --------
-    >>> as_int(True, "n_learned")
+    >>> as_int(True, "n_samples")
     Traceback (most recent call last):
     ...
-    ValueError: n_learned must be an int from 0 to 9007199254740992, got True
+    ValueError: n_samples must be an int from 0 to 9007199254740992, got True
     """
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{name} must be an int from {least} to {most}, got {_short(value)}")
+        raise ValueError(f"{name} must be an int from {least} to {most}, got {_shorten(value)}")
     return value
 
 
@@ -382,7 +382,7 @@ def as_float(value: Any, name: str, least: float = -math.inf, most: float = math
     """
     if type(value) not in (int, float) or not (least <= value <= most and math.isfinite(value)):
         raise ValueError(
-            f"{name} must be a finite number from {least} to {most}, got {_short(value)}"
+            f"{name} must be a finite number from {least} to {most}, got {_shorten(value)}"
         )
     return float(value)
 
@@ -391,32 +391,32 @@ def as_list(value: Any, name: str, n: int | None = None) -> list[Any]:
     """Return a field that must be a list, of ``n`` items if that is given."""
     if not isinstance(value, list) or n not in (None, len(value)):
         long = "a list" if n is None else f"a list of {n}"
-        raise ValueError(f"{name} must be {long}, got {_short(value)}")
+        raise ValueError(f"{name} must be {long}, got {_shorten(value)}")
     return value
 
 
 def as_text(value: Any, name: str) -> str | None:
     """Return a field that must be text or None."""
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} must be text, got {_short(value)}")
+        raise ValueError(f"{name} must be text, got {_shorten(value)}")
     return value
 
 
 def as_name(value: Any, name: str, *, none: bool = False) -> Any:
-    """Return what must be a label, a key or the name of a feature.
+    """Return a field that must be a label, a key or the name of a feature.
 
-    That is text, a number that equals itself, or a tuple of these; with ``none`` None as well.
+    That is text, a number that equals itself, or a tuple of these; with ``none`` also None.
     """
     if isinstance(value, tuple):
         return tuple(as_name(part, name, none=True) for part in value)
     known = isinstance(value, str | int) or (isinstance(value, float) and value == value)
     if not known and not (none and value is None):
-        raise ValueError(f"{name} must be text, numbers or tuples, got {_short(value)}")
+        raise ValueError(f"{name} must be text, numbers or tuples, got {_shorten(value)}")
     return value
 
 
 def as_names(packed: Any, name: str, n: int | None = None, *, none: bool = False) -> list[Any]:
-    """Return what `pack` made of names, all different, as a list."""
+    """Return names packed by `pack`, which must be different, as a list."""
     names = [as_name(unpack(item), name, none=none) for item in as_list(packed, name, n)]
     require(len(set(names)) == len(names), f"{name} must be different")
     return names
@@ -445,12 +445,12 @@ def array_of(
 
 
 def state_of(arrays: Arrays, name: str) -> bytes:
-    """Return a state that a state holds under a name."""
+    """Return a nested state of this name."""
     return array_of(arrays, name, None, dtype=np.uint8).tobytes()
 
 
 def alike(restored: "Stateful", expected: "Stateful") -> bool:
-    """Return whether two learners have one class and the same parameters."""
+    """Return whether two learners have the same class and parameters."""
     if type(restored) is not type(expected):
         return False
     one, other = (
@@ -463,10 +463,10 @@ def alike(restored: "Stateful", expected: "Stateful") -> bool:
 def check_alike(restored: "Iterable[Stateful]", expected: "Iterable[Stateful]") -> None:
     """Raise unless learners have the classes and parameters that they should."""
     same = all(alike(a, b) for a, b in zip(restored, expected, strict=True))
-    require(same, "the learners inside must be those of the parameters")
+    require(same, "nested learners must have the class and parameters of those in this one")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     shown = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "one beyond 1e40"
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
@@ -475,12 +475,12 @@ def _short(value: Any) -> str:
 
 
 def pack(value: Any) -> Any:
-    """Return a parameter, label or name of a feature as what JSON can hold, for `unpack`.
+    """Return a parameter, a label or the name of a feature as JSON, for `unpack`.
 
     Raises
     ------
     TypeError
-        If it is of another kind.
+        If its type is not supported.
 
     Examples
     --------
@@ -495,19 +495,19 @@ def pack(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return {type(value).__name__: [pack(item) for item in value]}
     if isinstance(value, Loss | TaskLoss):
-        return {"loss" if isinstance(value, Loss) else "task": _describe(value)}
+        return {"loss" if isinstance(value, Loss) else "task": _name_and_parameters(value)}
     if isinstance(value, Stateful):
         return {"state": value.to_bytes().hex()}
     if callable(value):
         return {"function": getattr(value, "__qualname__", type(value).__qualname__)}
     raise TypeError(
-        "a state must hold numbers, text, labels and losses, not what is"
+        "a state can hold numbers, text, labels and losses, but not a"
         f" {type(value).__name__}: {value!r}"
     )
 
 
 def unpack(packed: Any, given: Any = None) -> Any:
-    """Return what `pack` was given; what bytes hold by name only must be ``given``."""
+    """Return the argument of `pack`; a loss or function stored only by name must be ``given``."""
     if not isinstance(packed, dict):
         return packed
     ((kind, value),) = packed.items()
@@ -535,7 +535,7 @@ _TASK_LOSSES: dict[str, type[TaskLoss]] = {
 }
 
 
-def _describe(loss: Any) -> list[Any]:
+def _name_and_parameters(loss: Any) -> list[Any]:
     """Return name and parameters of a loss."""
     if isinstance(loss, FunctionLoss):
         return [loss.name, pack(loss.function)]
@@ -544,12 +544,12 @@ def _describe(loss: Any) -> list[Any]:
 
 
 def _find_loss(kind: str, described: Any, given: Any) -> Any:
-    """Return the loss that `_describe` described; it may be ``given``."""
+    """Return the loss with this name and these parameters; it may be ``given``."""
     name, parameters = described
     if given is not None:
         if not isinstance(given, Loss | TaskLoss):
             given = get(given) if kind == "loss" else get_task(given)
-        if _describe(given) != [name, parameters]:
+        if _name_and_parameters(given) != [name, parameters]:
             raise ValueError(f"`loss` must be the {name} loss with {parameters}, got {given}")
         return given
     known: Any = type(get(name)) if kind == "loss" else _TASK_LOSSES[name]

@@ -1,7 +1,7 @@
-"""Input checks that every part shares: the same words for the same mistake.
+"""Checks of input, with one message for each kind of error.
 
-A message names the argument, the requirement and the value, in that order. Array checks also name
-the position of the first offender, so that a row of a file can be found from it.
+A message names the argument, the requirement and the value, in that order. Checks of arrays add the
+position of the first bad value, so that its row in a file can be found.
 """
 
 import math
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Sums of weights up to LARGEST, and their products with one another, stay finite; so do quotients.
+# Sums, products and quotients of weights up to LARGEST are finite.
 SMALLEST, LARGEST = 1e-60, 1e60
-# Kernels count in floats, which tell whole numbers apart up to here.
+# Kernels count in floats, which are exact for integers up to this one.
 MOST_COUNT = 2**53
 _FLOAT64 = np.dtype(np.float64)
-SHORTEST_HALF_LIFE = 0.1  # one sample may not shrink all others by more than 2**10
+SHORTEST_HALF_LIFE = 0.1  # a sample reduces earlier weights by a factor of 2**10 at most
 
 
 def as_score(value: Any, name: str = "score") -> float:
@@ -67,7 +67,7 @@ def as_number(value: Any, name: str) -> float:
     >>> as_number(True, "y")
     1.0
     """
-    if isinstance(value, (str, bytes)):  # a union would be built anew in each call
+    if isinstance(value, (str, bytes)):  # a tuple is faster than a union
         raise TypeError(f"`{name}` must be a number, got {value!r}")
     try:
         return float(value)
@@ -101,7 +101,7 @@ def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[n
         array = array.astype(np.float64)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}")
-    # Columns of data frames are often read-only, which compiled signatures do not take.
+    # Columns of data frames are often read-only, which some kernels do not take.
     vector = np.require(array, dtype=np.float64, requirements=["C", "W"])
     return _finite(vector, name) if finite else vector
 
@@ -115,7 +115,7 @@ def _finite(vector: NDArray[np.float64], name: str) -> NDArray[np.float64]:
 
 
 def as_weights(w: ArrayLike | None, n_samples: int, name: str = "w") -> NDArray[np.float64]:
-    """Return weights of shape ``(n_samples,)``, ones where ``w`` is None.
+    """Return weights of shape ``(n_samples,)``, ones if ``w`` is None.
 
     Raises
     ------

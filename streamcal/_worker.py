@@ -1,15 +1,15 @@
-"""One spawned process that computes for an owner who never waits.
+"""A background process that runs one function, job by job.
 
-A periodic solve takes milliseconds to seconds, a sample of a stream microseconds. A `Worker` takes
-the solve out of the stream: the owner hands over a job and goes on, looks from time to time whether
-a result is there, and swaps it in whole.
+Solving takes milliseconds to seconds, learning a sample microseconds. So a `Worker` solves in the
+background: its owner submits a job, continues, polls for the result from time to time, and takes it
+over when it is complete.
 
-The process is *spawned*, by `multiprocess`: a child forked after JAX has run hangs. It starts with
-the first job, takes the next one only when it is ready, and is replaced if it has died. One byte of
-shared memory says what it is doing, so that looking costs 0.1 µs and no system call.
+The process is *spawned*, by `multiprocess`, since a process forked after JAX has run hangs. It
+starts with the first job, accepts the next job when it is idle, and is replaced if it has died. One
+byte of shared memory holds its status, so polling takes 0.1 µs and no system call.
 
-As with every spawned process, a script that uses one keeps its work under ``if __name__ ==
-"__main__":``, because the child imports the script again.
+A script that uses a worker must keep its work under ``if __name__ == "__main__":``, because a
+spawned process imports the script again.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ _STARTING, _IDLE, _BUSY, _DONE = range(4)
 
 
 class Worker:
-    """A process of its own for one function.
+    """A process that runs one function.
 
     Parameters
     ----------
     function : callable
-        What to compute; it travels to the process once, by dill.
+        The function; it is sent to the process once, by dill.
 
     Notes
     -----
@@ -44,21 +44,21 @@ class Worker:
     def __init__(self, function: Callable[..., Any]):
         self.function = function
         self._running: _Running | None = None
-        self._stillborn = 0  # processes in a row that ended before they were ready
+        self._failed_starts = 0  # in a row, processes that ended before they were ready
 
     @property
     def busy(self) -> bool:
-        """Whether a job is under way in a living process, or its result not fetched yet."""
+        """Whether a job is running, or its result has not been fetched yet."""
         return self._running is not None and self._running.has_job and self._running.alive()
 
     @property
     def done(self) -> bool:
-        """Whether a result waits to be fetched."""
+        """Whether a result can be fetched."""
         return self._running is not None and self._running.flag[0] == _DONE
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, None where there is none."""
+        """The id of the process, None without one."""
         return None if self._running is None else self._running.process.pid
 
     def start(self) -> None:
@@ -70,20 +70,20 @@ class Worker:
             If two processes in a row have ended before they were ready.
         """
         if self._running is not None and not self._running.alive():
-            self._stillborn += self._running.flag[0] == _STARTING
+            self._failed_starts += self._running.flag[0] == _STARTING
             self.close()
-        if self._stillborn > 1:
-            self._stillborn = 0
+        if self._failed_starts > 1:
+            self._failed_starts = 0
             raise RuntimeError(
-                "the background process could not be started, and its error stands above; a script"
-                " must be a file whose work stands under `if __name__ == '__main__':`, for the"
-                " process imports it"
+                "the background process could not be started, see its error above; a script must be"
+                " a file with its work under `if __name__ == '__main__':`, because the process"
+                " imports it"
             )
         if self._running is None:
             self._running = _Running(self.function)
 
     def ready(self) -> bool:
-        """Return whether a job would be taken; starts the process where there is none."""
+        """Return whether the process is ready for a job; start it if there is none."""
         running = self._running
         if running is None or running.flag[0] != _IDLE:
             self.start()
@@ -91,36 +91,36 @@ class Worker:
         return not running.has_job
 
     def submit(self, *arguments: Any) -> bool:
-        """Hand over a job; return False if the process is not ready for one yet."""
+        """Submit a job; return False if the process is not ready."""
         running = self._running
         if not self.ready() or running is None:
             return False
         running.flag[0] = _BUSY
-        self._stillborn = 0
+        self._failed_starts = 0
         try:
             running.pipe.send(arguments)
-        except OSError:  # it has died since
+        except OSError:  # the process has died
             self.close()
             return False
         running.has_job = True
         return True
 
     def poll(self) -> Any | None:
-        """Return the result of the job if it is ready, else None; each result comes once.
+        """Return the result of the job if it is ready, else None; each result is returned once.
 
         Raises
         ------
         Exception
-            What the function has raised, if that is how the job ended.
+            What the function raised, if it did.
         """
         running = self._running
         if running is None or not self.done:
             return None
         running.has_job = False
-        running.flag[0] = _IDLE  # whatever comes of it: the pipe is empty afterwards
+        running.flag[0] = _IDLE  # also after an error: the pipe will be empty
         try:
             result, error = running.pipe.recv()
-        except (EOFError, OSError):  # it died with the result half-written
+        except (EOFError, OSError):  # the process died while it wrote the result
             self.close()
             return None
         if error is not None:
@@ -128,39 +128,39 @@ class Worker:
         return result
 
     def close(self) -> None:
-        """End the process and forget its job; the next job starts another."""
+        """End the process and drop its job; the next job starts a new process."""
         if self._running is not None:
             self._running.stop()
             self._running = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"function": self.function, "_running": None, "_stillborn": 0}
+        return {"function": self.function, "_running": None, "_failed_starts": 0}
 
 
 class _Running:
-    """The process, its pipe and its flag."""
+    """A process, its pipe and its status flag."""
 
     def __init__(self, function: Callable[..., Any]):
         import multiprocess
 
         context = multiprocess.get_context("spawn")
         self.flag = context.RawArray("b", [_STARTING])
-        self.pipe, theirs = context.Pipe()
+        self.pipe, child_pipe = context.Pipe()
         self.has_job = False
         self.process = context.Process(
-            target=_serve, args=(function, theirs, self.flag), daemon=True
+            target=_run_jobs, args=(function, child_pipe, self.flag), daemon=True
         )
         self.process.start()
-        theirs.close()
-        self.stop = weakref.finalize(self, _stop, self.process, self.pipe, os.getpid())
+        child_pipe.close()
+        self.stop = weakref.finalize(self, _end_process, self.process, self.pipe, os.getpid())
 
     def alive(self) -> bool:
         return bool(self.process.is_alive())
 
 
-def _stop(process: Any, pipe: Any, owner: int) -> None:
+def _end_process(process: Any, pipe: Any, owner: int) -> None:
     pipe.close()
-    if os.getpid() != owner:  # a forked child drops its copy: the process is not its own
+    if os.getpid() != owner:  # in a forked process, which must not end the worker of its parent
         return
     process.terminate()
     process.join(1.0)
@@ -169,8 +169,8 @@ def _stop(process: Any, pipe: Any, owner: int) -> None:
         process.join()
 
 
-def _serve(function: Callable[..., Any], pipe: Any, flag: Any) -> None:
-    """Compute jobs until the owner closes the pipe."""
+def _run_jobs(function: Callable[..., Any], pipe: Any, flag: Any) -> None:
+    """Run jobs until the owner closes the pipe."""
     from multiprocess.reduction import ForkingPickler
 
     flag[0] = _IDLE
@@ -181,14 +181,14 @@ def _serve(function: Callable[..., Any], pipe: Any, flag: Any) -> None:
             try:
                 answer = (function(*arguments), None)
                 data = ForkingPickler.dumps(answer)
-            except Exception as error:  # the owner decides what it means
-                data = _pickled(ForkingPickler, error)
+            except Exception as error:  # the owner raises it
+                data = _pickle_error(ForkingPickler, error)
             flag[0] = _DONE
             pipe.send_bytes(data)
 
 
-def _pickled(pickler: Any, error: Exception) -> Any:
-    """Return an error as bytes; if it cannot travel, its words."""
+def _pickle_error(pickler: Any, error: Exception) -> Any:
+    """Return an error as bytes; if it can't be pickled, a `RuntimeError` with its text."""
     try:
         data = pickler.dumps((None, error))
         pickler.loads(data)

@@ -1,11 +1,11 @@
-"""What every estimator here promises, beyond river's own checks.
+"""Tests that every estimator must pass, beyond river's own checks.
 
 A test module subscribes an estimator with one line:
 
     TestIsotonic = calibrator_contract(IsotonicCalibrator(), weights_repeat=True)
     TestWrapper = classifier_contract(CalibratedClassifier(GaussianNB()))
 
-Each prototype is cloned for each test, so one test never sees what another has taught.
+Each test clones the prototype, so tests are independent.
 """
 
 import copy
@@ -30,13 +30,13 @@ BAD = (ValueError, TypeError)
 
 
 def state(estimator: base.Base) -> bytes:
-    """Return everything an estimator holds, to compare before and after."""
+    """Return the whole state of an estimator, to compare it before and after."""
     return pickle.dumps(estimator)
 
 
 @cache
 def elsewhere() -> ProcessPoolExecutor:
-    """Return a worker that was spawned, so it shares nothing with this process but the code."""
+    """Return a spawned process, which shares only code with this one."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
@@ -72,9 +72,9 @@ def calibrator_contract(
 ) -> type:
     """Return a test class for calibrators.
 
-    ``weights_repeat``: learning with w = 2 is learning twice. ``bounded``: memory stops growing.
-    ``monotone``: answers rise with the score.
-    ``labels``: the lowest and the highest. ``bad_labels``: what is refused.
+    ``weights_repeat``: learning with w = 2 equals learning twice. ``bounded``: memory is bounded.
+    ``monotone``: predictions do not fall as the score rises. ``labels``: the lowest and the
+    highest. ``bad_labels``: labels that must raise an error.
     """
     return _subclass(
         CalibratorContract,
@@ -182,7 +182,7 @@ class CalibratorContract:
 
     @pytest.mark.parametrize("method", ["learn_many", "predict_learn_many"])
     def test_bad_batch_changes_nothing(self, taught: Calibrator, method: str) -> None:
-        """The offender comes last, so a half-learned batch would show."""
+        """The bad sample is the last one, so a partly learned batch would be detected."""
         before = state(taught)
         learn: Callable[..., Any] = getattr(taught, method)
         scores, y, w = self.stream(5)
@@ -207,7 +207,7 @@ class CalibratorContract:
         assert state(taught) == before
 
     def test_kinds_of_number(self, prototype: Calibrator) -> None:
-        """bool, int, float and numpy's own kinds of the same number are the same number."""
+        """The type of a number makes no difference: bool, int, float and NumPy scalars."""
         low, high = self.labels
         kinds: list[Callable[[float], Any]] = [float, int, np.float64, np.float32, np.int64]
         if (low, high) == (0.0, 1.0):
@@ -264,7 +264,7 @@ class CalibratorContract:
         assert self.answers(taught) == answers
 
     def test_views_and_other_kinds_of_array(self, prototype: Calibrator) -> None:
-        """What columns of data frames are: read-only, strided, of fewer bits; and plain lists."""
+        """Arrays may be read-only, strided or of fewer bits, as in data frames; or lists."""
         scores, y, w = np.array(self.stream(40))
         scores = np.round(scores * 64) / 64  # also a float32
         read_only, strided, table = scores.copy(), np.repeat(scores, 2)[::2], np.array([scores, y])
@@ -369,8 +369,7 @@ def classifier_contract(
 ) -> type:
     """Return a test class for river classifiers.
 
-    ``multiclass``: labels other than False and True are understood. ``bounded``: memory stops
-    growing.
+    ``multiclass``: labels other than False and True are accepted. ``bounded``: memory is bounded.
     """
     return _subclass(ClassifierContract, prototypes, multiclass=multiclass, bounded=bounded)
 

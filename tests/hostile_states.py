@@ -1,9 +1,9 @@
-"""States whose checksum is right and whose content is not: refused, or fully working.
+"""States with a correct checksum and wrong content: they must be refused, or work.
 
-A program of its own, for it runs under limits: of time (a case that computes for longer than
-`SECONDS`, or waits for minutes, ends the process, and the last line printed says which one it
-was), of address space, and of what a restore may allocate for the bytes it is given. It prints a
-JSON line for each case that fails::
+This is a script, since it runs with limits: of time (a case that computes longer than `SECONDS`, or
+waits for minutes, ends the process; the last line printed names it), of address space, and of the
+memory that restoring may allocate for the bytes given. It prints a JSON line for each case that
+fails::
 
     python -m tests.hostile_states N_CASES [CLASS [FIRST_CASE]]
 """
@@ -52,7 +52,7 @@ from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
-from streamcal.decision import Metric, metrics
+from streamcal.decision import Metric, goals
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._ranks import RankLearner
@@ -68,7 +68,7 @@ WEIGHTS = RNG.uniform(0.1, 3.0, 600).tolist()
 
 
 class Example(NamedTuple):
-    """How to make a learner, how to teach it sample ``i``, and what its bytes do not hold."""
+    """How to make a learner, how it learns sample ``i``, and the parameters not in its bytes."""
 
     make: Callable[[], Any]
     teach: Callable[[Any, int], Any]
@@ -151,7 +151,7 @@ def of_bayes() -> dict[str, Any]:
 
 
 EXAMPLES: dict[str, list[Example]] = {
-    "AM": [Example(lambda: metrics.AM(zero_division="present"), nothing)],
+    "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
         Example(lambda: AnytimeCalibrator("absolute", window=100, every=30), real),
         Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="centered"), real),
@@ -180,17 +180,17 @@ EXAMPLES: dict[str, list[Example]] = {
     "DecisionClassifier": [
         Example(lambda: DecisionClassifier(logistic(), "f2"), truths, of_logistic),
         Example(
-            lambda: DecisionClassifier(logistic(), metrics.FBeta(2.0), half_life=30.0),
+            lambda: DecisionClassifier(logistic(), goals.FBeta(2.0), half_life=30.0),
             truths,
             of_logistic,
         ),
     ],
     "EUMThreshold": [
-        Example(lambda: EUMThreshold(metrics.FBeta(2.0)), binary),
+        Example(lambda: EUMThreshold(goals.FBeta(2.0)), binary),
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
     ],
     "FractionalLinear": [
-        Example(lambda: metrics.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
+        Example(lambda: goals.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
     ],
     "HedgedCalibrator": [
         Example(lambda: HedgedCalibrator(), binary),
@@ -258,7 +258,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: TopLabelCalibrator(), raws),
         Example(lambda: TopLabelCalibrator(IsotonicCalibrator(window=50)), raws),
     ],
-    "Tversky": [Example(lambda: metrics.Tversky(0.3, 0.7), nothing)],
+    "Tversky": [Example(lambda: goals.Tversky(0.3, 0.7), nothing)],
     "VennAbersCalibrator": [
         Example(lambda: VennAbersCalibrator(), binary),
         Example(lambda: VennAbersCalibrator(window=90, half_life=30.0), binary),
@@ -268,7 +268,7 @@ AMOUNTS = (0, 1, 2, 40, 300)  # of samples taught
 
 
 def many_scores() -> IsotonicCalibrator:
-    """Return a calibrator whose tree has some nodes."""
+    """Return a calibrator whose tree has several nodes."""
     calibrator = IsotonicCalibrator("squared", half_life=5_000.0)
     rng = np.random.default_rng(3)
     scores = rng.random(1_500)
@@ -282,7 +282,7 @@ def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
 
 
 def classes() -> dict[str, type[Stateful]]:
-    """Return the classes of the package that have bytes, by name, abstract ones left out."""
+    """Return the concrete classes of the package that have bytes, by name."""
     found = {}
     for module in walk_packages(streamcal.__path__, "streamcal."):
         if module.name.startswith(("streamcal.kernels", "streamcal.spark")):
@@ -301,7 +301,7 @@ def classes() -> dict[str, type[Stateful]]:
 
 
 def examples(name: str) -> list[Example]:
-    """Return the examples of a class; one without parameters of its own needs none."""
+    """Return the examples of a class; a class without parameters needs none."""
     return EXAMPLES.get(name) or [Example(classes()[name], nothing)]
 
 
@@ -329,7 +329,7 @@ INTEGERS = [0, 1, -1, 2, 3, 64, 127, 128, 129, 255, 2**31 - 1, 2**31, 2**62, -(2
 
 
 class Mutant:
-    """Changes a state in ways that a random generator picks, and remembers which."""
+    """Changes a state at random, and records the changes."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -533,7 +533,7 @@ def sealed(header: Any, arrays: bytes) -> bytes:
 
 
 def allowed(condition: bool, action: Callable[[], Any]) -> Any:
-    """Do something that may raise ``ValueError`` only where a condition holds."""
+    """Call a function that may raise ``ValueError`` only if a condition holds."""
     try:
         return action()
     except ValueError:
@@ -543,7 +543,7 @@ def allowed(condition: bool, action: Callable[[], Any]) -> Any:
 
 
 def use(learner: Any) -> None:
-    """Do with a learner all that can be done with it; raise if it does not work."""
+    """Use a learner in all ways; raise if one fails."""
     repr(learner)
     if isinstance(learner, IsotonicCalibrator):
         use_isotonic(learner)
@@ -616,7 +616,7 @@ def use_probability(learner: Any) -> None:
 
 
 def label_of(loss: Any, i: int) -> float:
-    """Return a label that a loss takes."""
+    """Return a label in the range of a loss."""
     if isinstance(loss.y_range, losses.TwoPoint):
         return loss.y_range.high if i % 2 else loss.y_range.low
     return loss.y_range.clip(float(i % 2))
@@ -752,7 +752,7 @@ def use_thresholds(learner: StreamingThresholds) -> None:
 
 
 def use_wrapper(learner: Any) -> None:
-    """Whatever wraps a river model: the model was given, and has learned nothing of this."""
+    """Use a wrapper of a river model; the model was given and has learned nothing."""
     if isinstance(learner, CalibratedRegressor):
         loss = learner.calibrator._loss
         for i in range(5):
@@ -784,7 +784,7 @@ def use_wrapper(learner: Any) -> None:
         assert all(count >= 0.0 for count in learner.counts)
         assert not math.isnan(learner.claim_gap)
     else:
-        allowed(learner._layer is None, lambda: learner.thresholds)
+        allowed(learner._score_model is None, lambda: learner.thresholds)
         assert learner.solution is None or learner.solution.risk >= 0.0
 
 
@@ -792,11 +792,11 @@ def use_wrapper(learner: Any) -> None:
 
 
 class BrokenError(Exception):
-    """What a case has shown."""
+    """The failure of a case."""
 
 
 def try_one(data: bytes, given: Callable[[], dict[str, Any]], found: dict[str, int]) -> None:
-    """Restore a state; unless it is refused, use it and see that its own bytes are good."""
+    """Restore a state; unless it is refused, use it and check its bytes."""
     arguments = given()
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]

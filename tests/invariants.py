@@ -1,4 +1,4 @@
-"""Everything that must hold inside the score index and its hulls, looked at from outside."""
+"""Checks of all invariants of the score index and its hulls."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ INNER = -1  # a node in the shape of a tree
 
 
 class Structure:
-    """What a calibrator's compiled object says of itself, checked slowly."""
+    """The structure of the compiled object of a calibrator, with slow checks."""
 
     def __init__(self, calibrator: IsotonicCalibrator) -> None:
         self.regression = calibrator._regression
@@ -21,7 +21,7 @@ class Structure:
         self.shape, self.bridges = arrays["shape"].tolist(), arrays["bridges"].tolist()
 
     def check(self) -> None:
-        """Raise ``AssertionError`` naming the first broken invariant."""
+        """Raise ``AssertionError`` with the first broken invariant."""
         self.regression.check()  # order, balance and links
         assert (self.slots[:, 1] > 0).all(), "a slot has no weight"
         assert self.counts.sum() == self.regression.n_samples, "samples are miscounted"

@@ -1,8 +1,7 @@
-"""Run a module as if one extra alone were installed: ``python only_extra.py docs -m sphinx …``.
+"""Run a module as if only one extra were installed: ``python only_extra.py docs -m sphinx …``.
 
-What belongs to a distribution that the extra does not need, directly or by what it needs, cannot be
-found: neither its modules nor its metadata. An empty name stands for no extra. ``.ci/long``
-installs the extras for real.
+Modules and metadata of distributions that the extra does not need, directly or indirectly, can't be
+found. An empty name means no extra. ``.ci/long`` really installs the extras.
 """
 
 import runpy
@@ -39,7 +38,7 @@ def closure(extra: str) -> set[str]:
 
 
 class _Only:
-    """A finder that does not find what belongs to other distributions."""
+    """A finder that hides other distributions."""
 
     def __init__(self, finder: Any, hidden: set[str], names: set[str]) -> None:
         self.finder, self.hidden, self.names = finder, hidden, names
@@ -63,7 +62,7 @@ class _Only:
 
 
 def leave_only(extra: str) -> None:
-    """Hide all that is not installed with an extra from this process."""
+    """Hide distributions that are not installed with an extra from this process."""
     names = closure(extra)
     hidden = {
         module

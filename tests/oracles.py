@@ -1,7 +1,7 @@
-"""Slow versions that are obviously right, for the tests of every part.
+"""Slow and simple reference implementations for tests.
 
-Isotonic regression is computed in exact rational arithmetic, so there is no rounding to agree on:
-what an estimator answers is compared with these numbers within a tolerance of its own.
+Isotonic regression is computed in exact rational arithmetic; results of estimators are compared
+with it within a tolerance.
 """
 
 import math
@@ -13,7 +13,7 @@ from streamcal import losses
 
 
 class Block(NamedTuple):
-    """One step of a staircase: its scores' ends, its value, weight and weighted mean score."""
+    """A block of an isotonic fit: first and last score, value, weight and weighted mean score."""
 
     lower: float
     upper: float

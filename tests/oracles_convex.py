@@ -1,4 +1,4 @@
-"""Isotonic regression for losses without a mean, slowly."""
+"""Slow reference of isotonic regression for losses that are not a `MeanLoss`."""
 
 from fractions import Fraction
 from itertools import groupby

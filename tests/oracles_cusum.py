@@ -1,9 +1,9 @@
-"""The ordinal learners as they are written down: lists of floats, every average a plain mean.
+"""Slow references of the ordinal learners, as published: lists of floats, averages as means.
 
 Ranks run from 0 to K − 1 and boundaries from 1 to K − 1, so ``weights[k]`` is that of the boundary
 between the ranks k − 1 and k, and ``weights[0]`` stays zero. Features carry their constant last
-attribute, where there is one. Nothing here is lazy: the shrinkage touches every weight, the average
-is a sum over copies of all weights there ever were.
+attribute, if there is one. Shrinkage multiplies every weight, and an average is a sum over copies
+of the weights after each sample.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Decisions by enumeration: all labels that may come true, all labellings that may be chosen."""
+"""Decisions by enumeration of all outcomes and all labellings."""
 
 import math
 from collections.abc import Callable, Sequence

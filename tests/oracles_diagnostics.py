@@ -1,4 +1,4 @@
-"""Diagnostics by their definitions, slow and obviously right."""
+"""Diagnostics by their definitions, slow and simple."""
 
 import math
 

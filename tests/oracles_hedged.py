@@ -1,4 +1,4 @@
-"""Hedging written out: a mixture by likelihoods, in logarithms."""
+"""A slow reference of hedging: a mixture by likelihoods, in logarithms."""
 
 import math
 from itertools import pairwise, product
@@ -21,7 +21,7 @@ def mixtures(
     clip: float = 1e-6,
     prior: tuple[float, ...] | None = None,
 ) -> np.ndarray:
-    """Return what a hedge serves: ``answers`` has a row per sample and a column per calibrator."""
+    """Return the mixtures of ``answers``, which has a row per sample, a column per calibrator."""
     answers = np.clip(answers, clip, 1.0 - clip)
     n = answers.shape[1]
     start = [1.0] * n if prior is None else list(prior)

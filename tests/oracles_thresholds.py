@@ -1,4 +1,4 @@
-"""Thresholds by trying all of them: slow and obviously right."""
+"""Thresholds by enumeration of all of them."""
 
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def labellings(scores, n_labels: int) -> Iterator[np.ndarray]:
-    """Yield what every choice of sorted thresholds answers (labels from 1)."""
+    """Yield the labels of all choices of sorted thresholds; they count from 1."""
     distinct, group = np.unique(scores, return_inverse=True)
     for cuts in combinations_with_replacement(range(len(distinct) + 1), n_labels - 1):
         yield 1 + np.searchsorted(np.array(cuts), group, side="right")
@@ -40,7 +40,7 @@ def best_kappa(scores, labels, n_labels: int, w) -> float:
 
 
 def independent_cuts(labels, table, w=None) -> np.ndarray:
-    """Return each boundary's first best cut, alone, for labels (from 0) in score order."""
+    """Return the first best cut of each boundary by itself, for labels from 0 in score order."""
     w = np.ones(len(labels)) if w is None else w
     differences = (table[:-1] - table[1:])[:, labels] * w
     prefix = np.concatenate([np.zeros((len(table) - 1, 1)), np.cumsum(differences, axis=1)], axis=1)

@@ -1,13 +1,13 @@
-"""A processor that rounds otherwise: ``python -m pytest -p tests.other_processor``.
+"""Simulates a processor that rounds differently: ``python -m pytest -p tests.other_processor``.
 
-NumPy, the C library and BLAS choose their code by the processor, and what they answer differs in
-the last bit. This plugin makes it differ on purpose. An answer of a transcendental function, or of
-`numpy.dot` and its like, moves to a neighbouring float for about half of the values, always the
-same one for the same answer. Whole answers such as exp(0) stay: every processor agrees on them. A
-test that fails so and passes otherwise rests on the last bits of such a function.
+NumPy, the C library and BLAS choose their code by the processor, and results differ in the last
+bit. This plugin changes them on purpose: for about half of the values, the result of a
+transcendental function, or of functions such as `numpy.dot`, becomes a neighbouring float, always
+the same one for the same result. Integer results such as exp(0) do not change, since all processors
+agree on them. A test that fails only with this plugin depends on the last bits of such a function.
 
-Compiled kernels are not touched, for they are loaded before; nor is another process. ``.ci/long``
-runs the tests so, and once more with what code of NumPy, the C library and BLAS this machine has.
+Compiled kernels, which are loaded before, and other processes are not changed. ``.ci/long`` runs
+the tests with it, and once more with the oldest code in NumPy, the C library and BLAS.
 """
 
 import functools
@@ -33,7 +33,7 @@ _SPECIAL = "erf erfc erfinv expit gammaln log_expit log_ndtr logit ndtr ndtri xl
 
 
 def moved(answer: Any) -> Any:
-    """Return what another processor might have answered."""
+    """Return the results of another processor."""
     if isinstance(answer, float) and not isinstance(answer, np.floating):
         return float(_moved(np.float64(answer)))
     if type(answer) in (np.float64, np.ndarray) and answer.dtype == np.float64:
@@ -52,7 +52,7 @@ def _moved(answer: Any) -> Any:
 
 
 class _Moved:
-    """A function of NumPy or SciPy whose answers move; it is the function in all else."""
+    """A function of NumPy or SciPy with changed results; other attributes are the same."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -78,7 +78,7 @@ def _moving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pytest_configure() -> None:
-    """Load what compiles, or looks at the functions that NumPy has, and put the others in place."""
+    """Import modules that need the original functions, then replace these."""
     for name in ("jax.numpy", "jax.scipy.special", "matplotlib.pyplot", "sklearn.metrics"):
         try:
             import_module(name)
@@ -95,7 +95,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is compared with a process that rounds as usual."""
+    """Skip tests that compare with a process without this plugin."""
     left_out = [item for item in items if getattr(item, "originalname", "") in _ELSEWHERE]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -1,15 +1,15 @@
-"""What a loss of power leaves of the files of a run: a record of it, and every state that may be.
+"""The states of the files of a run after a loss of power, from a record of its system calls.
 
-A kill never loses what the kernel holds; a loss of power does. So a run is recorded by a library
-that is loaded into its process (power.c, which needs a C compiler): writes, truncations, creations,
-renames, removals, and syncs, SQLite's included, since it too calls the C library. Nothing else sees
-all of them: a VFS of SQLite's would have to be registered in the very library that Python's module
-brings, and tracing system calls needs a right that containers often withhold.
+Killing a process loses nothing that the operating system holds; a loss of power does. So a library
+in the process (power.c, which needs a C compiler) records writes, truncations, creations, renames,
+removals and syncs, those of SQLite included, which calls the C library too. Other methods do not
+see all of them: a VFS must be registered in the SQLite library of Python's module, and tracing
+system calls needs a right that containers often lack.
 
-What a disk may hold afterwards is POSIX at its weakest (T. S. Pillai et al., All file systems are
-not created equal, OSDI 2014). What was written to a file is there for sure after a sync of that
-file; that a file is created, renamed or removed, after a sync of its folder. Of all else, any part
-may be lost, in any order, and a write may be torn.
+The possible contents of a disk follow the weakest guarantees of POSIX (T. S. Pillai et al., All
+file systems are not created equal, OSDI 2014). Data written to a file are safe after a sync of the
+file; creating, renaming and removing a file after a sync of its folder. Any part of all other
+changes may be lost, in any order, and a write may be partial.
 """
 
 import json
@@ -34,7 +34,7 @@ _UNSEEN = ("-shm", "-lock-journal")
 
 
 class Change(NamedTuple):
-    """What a process did: to the bytes of a file, or to a name."""
+    """A change by a process, of the bytes of a file or of a name."""
 
     kind: str  # write, truncate; create, rename, unlink
     file: int = -1
@@ -51,7 +51,7 @@ class Disk(NamedTuple):
     names: dict[str, int]
 
     def after(self, change: Change, how: str = "whole") -> "Disk":
-        """Return what a change makes of it; ``how`` much of it is there."""
+        """Return the disk after a change; ``how`` says how much of it is done."""
         kind, file, at, data, path, new = change
         if kind in ("write", "truncate"):
             old = self.data.get(file, b"")
@@ -84,11 +84,11 @@ class Disk(NamedTuple):
 
 
 class State(NamedTuple):
-    """A disk after a loss of power: what is on it for sure, and what else happens to be there."""
+    """A disk after a loss of power: all changes that are safe, and some of the others."""
 
     sure: Disk
     rest: Sequence[tuple[Change, str]]
-    marks: dict[str, Any]  # what the run had said by then
+    marks: dict[str, Any]  # those of the run until then
 
     def files(self) -> dict[str, bytes]:
         disk = self.sure
@@ -98,7 +98,7 @@ class State(NamedTuple):
 
 
 def mark(name: str, value: Any) -> None:
-    """Say in the record of this process how far it is."""
+    """Add a mark to the record of this process."""
     if "POWER_LOG" in os.environ:
         log = os.open(os.environ["POWER_LOG"], os.O_WRONLY | os.O_APPEND)
         os.write(log, f"mark {name} {json.dumps(value)}\n".encode())
@@ -106,7 +106,7 @@ def mark(name: str, value: Any) -> None:
 
 
 def put(root: Path, files: dict[str, bytes]) -> None:
-    """Make these the only files below a folder."""
+    """Write these files to a folder, and remove all others."""
     for path in root.rglob("*"):
         if not path.is_dir():
             path.unlink()
@@ -115,18 +115,18 @@ def put(root: Path, files: dict[str, bytes]) -> None:
 
 
 def held(root: Path) -> dict[str, bytes]:
-    """Return the files below a folder that a record knows."""
+    """Return the files in a folder that a record covers."""
     found = (path for path in root.rglob("*") if path.is_file() and not path.name.endswith(_UNSEEN))
     return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
 class Record:
-    """What a Python program does to the files below a folder, whose folders must all exist before.
+    """The changes of a Python program to files in a folder, whose subfolders must exist before.
 
     Raises
     ------
     AssertionError
-        If the record is not complete: played back, it must give the files that are there.
+        If the record is not complete: replayed, it must give the files in the folder.
     """
 
     def __init__(self, root: Path, code: str, *arguments: str) -> None:
@@ -216,12 +216,12 @@ class Record:
                     yield Change(kind, self._numbers[number], int(numbers[0]), data)
 
     def states(self, seed: int, most: int | None) -> list[State]:
-        """Return different states that a loss of power may leave.
+        """Return possible states after a loss of power, without duplicates.
 
-        Whatever the instant: all or nothing of what was not synced, all but one change, one change
-        alone, one write torn, sizes without contents, and any changes at all. ``most`` of them are
-        drawn, besides the least there may be after each mark, and those in which, just before the
-        sync of a folder, one change of a name is lost; None: all, and more of the last kind.
+        At each moment: all or none of the changes that are not synced, all but one, only one, a
+        partial write, sizes without contents, and random subsets. ``most`` of them are chosen at
+        random, besides the least state after each mark, and the states in which one change of a
+        name is lost just before the sync of its folder. None: all, with more random subsets.
         """
         draw = random.Random(seed)
         found: dict[int, State] = {}
@@ -229,7 +229,7 @@ class Record:
 
         def add(state: State) -> int:
             key = hash(frozenset(state.files().items()))
-            found[key] = state  # the later one has promised more
+            found[key] = state  # the later one has more marks
             return key
 
         sure, pending, marks = self.begin, list[Change](), dict[str, Any]()

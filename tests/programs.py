@@ -1,12 +1,12 @@
-"""Random programs: every public learner, metric and store-backed class, used in every odd way.
+"""Random programs for every public learner, metric and store-backed class.
 
-A program makes an instance with parameters that are drawn, learns, forgets, asks, writes it as
-bytes and goes on with what it reads back. Whatever happens, what it is asked must stay in the range
-that its class promises. `CASES` says for each class how; `public_classes` finds the classes in the
-package, so that one without a case is noticed.
+A program makes an instance with random parameters, learns, forgets and predicts, writes the
+instance as bytes and continues with a restored one. All results must stay in the range that the
+class promises. `CASES` defines the actions for each class; `public_classes` finds the classes in
+the package, so that a test can find those without a case.
 
-Under `.ci/checked` they run with kernels that check every index. Run as a script, ``python -m
-tests.programs [CLASS ...]`` says how long the programs of each class take.
+Under `.ci/checked` they run with kernels that check every index. The script ``python -m
+tests.programs [CLASS ...]`` prints how long the programs of each class take.
 """
 
 import atexit
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from river import base
 
-_DOES = {"learn_one", "update", "push", "save"}  # what a class does that is to be covered
+_ACTIONS = {"learn_one", "update", "push", "save"}  # what a class does that is to be covered
 
 
 def public_classes() -> set[type]:
@@ -48,7 +48,7 @@ def public_classes() -> set[type]:
             own = inspect.isclass(value) and value.__module__ == module.name
             if not own or name.startswith("_") or inspect.isabstract(value):
                 continue
-            if issubclass(value, Stateful | base.Base) or _DOES & set(dir(value)):
+            if issubclass(value, Stateful | base.Base) or _ACTIONS & set(dir(value)):
                 if value is not Stateful and not issubclass(value, tuple):
                     found.add(value)
     return found
@@ -58,13 +58,13 @@ def public_classes() -> set[type]:
 
 
 class Draw:
-    """Random parameters, scores, labels and weights: mostly ordinary, and often not."""
+    """Random parameters, scores, labels and weights: mostly ordinary, often extreme."""
 
     def __init__(self, seed: Any) -> None:
         self.random = random.Random(str(seed))
         self.chance = lambda p: self.random.random() < p
         self.pick = self.random.choice
-        self.wild = self.chance(0.5)  # whether weights and parameters are drawn from all there are
+        self.wild = self.chance(0.5)  # whether weights and parameters may be extreme
         self.grid = self.pick([2, 5, 20, 0, 0])  # scores are multiples of one over this
 
     def exponent(self, low: float = -60.0, high: float = 60.0) -> float:
@@ -113,7 +113,7 @@ class Draw:
         return self.pick(kinds)(label)
 
     def share(self) -> Any:
-        """A label of a probability: 0, 1, or, at times, something between."""
+        """A label of a probability: 0, 1, or sometimes a number between."""
         return self.random.random() if self.chance(0.1) else self.binary()
 
     def batch(self, draw: Callable[[], Any], n: int) -> list[Any]:
@@ -148,9 +148,9 @@ class Draw:
 class Case:
     """How programs use one class.
 
-    ``make`` draws an instance; each of ``acts`` does something to it; ``ask`` returns its answers
-    to questions that draw nothing, and raises ``AssertionError`` where one is out of range;
-    ``given`` is what its bytes do not hold.
+    ``make`` makes a random instance; each of ``acts`` changes it; ``ask`` returns predictions and
+    other results, and raises ``AssertionError`` if one is out of range; ``given`` returns the
+    parameters that its bytes do not hold.
     """
 
     make: Callable[[Draw], Any]
@@ -164,11 +164,11 @@ CASES: dict[type, Case] = {}
 
 
 class FaultError(AssertionError):
-    """A program went wrong; says which, so that it can be run again."""
+    """A program failed; the message has the call that repeats it."""
 
 
 def run(kind: type, seed: Any, n_acts: int) -> None:
-    """Run one program: some acts, questions now and then, bytes in between."""
+    """Run one program: random acts, with checks of results and bytes in between."""
     case, draw = cases()[kind], Draw((kind.__name__, seed))
     done: list[str] = []
     try:
@@ -180,8 +180,8 @@ def run(kind: type, seed: Any, n_acts: int) -> None:
             act(draw, instance, held)
             if draw.chance(0.05):
                 done.append("ask")
-                instance = _asked(case, instance)
-        _asked(case, instance)
+                instance = _check_answers(case, instance)
+        _check_answers(case, instance)
     except Exception as error:
         last = " ".join(done[-6:])
         raise FaultError(
@@ -189,8 +189,8 @@ def run(kind: type, seed: Any, n_acts: int) -> None:
         ) from error
 
 
-def _asked(case: Case, instance: Any) -> Any:
-    """Ask it, and what its bytes hold, which is returned; both must answer the same."""
+def _check_answers(case: Case, instance: Any) -> Any:
+    """Check an instance and its copy from bytes, whose results must agree; return the copy."""
     from streamcal._state import Stateful
 
     answers = case.ask(instance)
@@ -198,8 +198,8 @@ def _asked(case: Case, instance: Any) -> Any:
         return instance
     data = instance.to_bytes()
     twin = type(instance).from_bytes(data, **case.given(instance))
-    assert twin.to_bytes() == data, "its bytes are other bytes when read and written again"
-    assert repr(case.ask(twin)) == repr(answers), "what is read from its bytes answers otherwise"
+    assert twin.to_bytes() == data, "bytes change when they are read and written again"
+    assert repr(case.ask(twin)) == repr(answers), "the copy from bytes gives other results"
     return twin
 
 
@@ -274,7 +274,7 @@ def learn_probabilities(draw: Draw, calibrator: Any, held: list[Any]) -> None:
 
 
 def _numbers(draw: Draw, loss: Any) -> tuple[Callable[[], Any], float, float]:
-    """Return how labels of a loss are drawn, and the ends of its values."""
+    """Return a function that draws labels of a loss, and the range of its values."""
     from streamcal.losses import TwoPoint
 
     low, high = loss.z_range.low, loss.z_range.high
@@ -854,7 +854,7 @@ def _add_ordinal() -> None:
         )
 
     class Scores(base.Regressor):
-        """A regressor that says what the sample says."""
+        """A regressor whose prediction is in the sample."""
 
         def learn_one(self, x: Any, y: Any) -> None:
             pass
@@ -907,7 +907,7 @@ def _add_ordinal() -> None:
 
 
 class Oracle(base.Classifier):
-    """A classifier that says what the sample says."""
+    """A classifier whose probability is in the sample."""
 
     def __init__(self, labels: Sequence[Any] = (False, True)) -> None:
         self.labels = labels
@@ -1122,8 +1122,8 @@ def _add_wrappers() -> None:
         cost=6.0,
     )
 
-    class Says(base.Regressor):
-        """A regressor that says what the sample says."""
+    class ScoreOfSample(base.Regressor):
+        """A regressor whose prediction is in the sample."""
 
         def learn_one(self, x: Any, y: Any) -> None:
             pass
@@ -1138,7 +1138,7 @@ def _add_wrappers() -> None:
         while not (loss.z_range.low < 0.0 and loss.y_range.low < 0.0 and loss.y_range.high > 1e9):
             calibrator = CASES[kind].make(draw)
             loss = calibrator._loss
-        return CalibratedRegressor(Says(), calibrator)
+        return CalibratedRegressor(ScoreOfSample(), calibrator)
 
     def learn_number(draw: Draw, model: Any, held: list[Any]) -> None:
         model.learn_one({"score": draw.score()}, draw.random.gauss(0.0, 2.0), draw.weight())
@@ -1255,7 +1255,7 @@ def _add_stores() -> None:
 
 
 def n_programs(kind: type) -> int:
-    """Return how many programs of a class make a round; STREAMCAL_SOAK=10000000 makes an hour."""
+    """Return the number of programs of a class; STREAMCAL_SOAK=10000000 takes an hour."""
     effort = int(os.environ.get("STREAMCAL_SOAK", "10000")) / 1000
     return max(1, round(effort / cases()[kind].cost))
 

@@ -1,4 +1,4 @@
-"""Spark on this machine, every port of it on the loopback interface; for tests and benchmarks."""
+"""Spark on this machine, with all ports on the loopback interface, for tests and benchmarks."""
 
 import contextlib
 import os
@@ -35,12 +35,12 @@ SETTINGS = {
 }
 
 
-# However this process ends, the pipe does too, and with it the whole group.
+# When this process ends, the pipe closes, which ends the whole group.
 _ENDS_WITH_US = '"$@" </dev/null & read -r _; kill -9 0'
 
 
 def session(master: str = "local[2]", java_options: str = QUICK_START) -> SparkSession:
-    """Return a session with little to say; the one there is, if there is one."""
+    """Return a session with few messages; the active one, if there is one."""
     os.environ |= ENVIRONMENT
     builder = SparkSession.builder.master(master)
     for process in ("driver", "executor"):
@@ -53,7 +53,7 @@ def session(master: str = "local[2]", java_options: str = QUICK_START) -> SparkS
 
 
 def wait_for(what: Callable[[], Any], why: str, seconds: float = 60.0) -> Any:
-    """Return what ``what`` returns as soon as that is something; `TimeoutError` if it never is."""
+    """Wait until ``what`` returns a true value and return it; raise `TimeoutError` otherwise."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := what():
@@ -101,7 +101,7 @@ class Cluster:
         self._kill(self._processes[-1])
 
     def _start(self, name: str, *arguments: str | Path) -> Path:
-        """Start a process of Spark's in a group of its own; return the path of its log."""
+        """Start a process of Spark in a new process group; return the path of its log."""
         log = self._folder / f"{name}-{len(self._processes)}.log"
         command = [Path(pyspark.__file__).parent / "bin" / "spark-class"]
         command += [f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0"]
@@ -128,7 +128,7 @@ class Cluster:
 def cluster_session(
     folder: Path, java_options: str = QUICK_START
 ) -> Iterator[tuple[Cluster, SparkSession]]:
-    """Yield a cluster of two workers and a session on it; a session that was open is stopped."""
+    """Yield a cluster of two workers and a session on it; this stops an active session."""
     if active := SparkSession.getActiveSession():
         active.stop()
     with Cluster(folder) as cluster:

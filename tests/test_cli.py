@@ -266,7 +266,7 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
     for y, p in [(True, 0.0), (False, 1.0), (True, 0.5), (True, 1.0)]:
         river.update(y, p)
     assert told[0] == f"{river.get():.4f}"
-    assert told[2] == "no chance counts as less than 1e-15"
+    assert told[2] == "probabilities below 1e-15 count as 1e-15"
 
     arguments = ("--score", "p", "--label", "y", "--column", "calibrated")
     run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
@@ -275,7 +275,7 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
         r'<td class="text">log loss</td><td class="text">(\w+)</td><td[^>]*>([^<]*)<', page
     )
     assert rows == [("p", told[0]), ("calibrated", told[1])]
-    assert "no chance counts as less than 1e-15" in page
+    assert "probabilities below 1e-15 count as 1e-15" in page
 
 
 def test_summary_of_margins_and_of_other_losses(tmp_path):

@@ -664,7 +664,7 @@ def test_a_hedge_takes_one_number_for_each_score(answers):
     hedged._calibrators[0].answers = answers
     with pytest.raises(ValueError, match="one number per score"):
         hedged.predict_learn_many(np.linspace(0, 1, 50), np.ones(50))
-    assert hedged.n_learned == 0
+    assert hedged.n_samples == 0
 
 
 def test_a_hedge_that_calls_itself_says_so():
@@ -713,7 +713,7 @@ def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote():
 
     hedged = HedgedCalibrator([PlattCalibrator(), Overwritten()])
     hedged.predict_learn_many(np.array([0.2, 0.3, 0.4, 0.9]), np.array([0.0, 1, 1, 1]), np.ones(4))
-    assert hedged.n_learned == 2
+    assert hedged.n_samples == 2
     assert sum(hedged.weights.values()) == pytest.approx(1.0)
     assert 0.0 < hedged.predict_one(0.5) < 1.0
 

@@ -75,7 +75,7 @@ CONVEX = [
 ]
 OWN = [
     from_function(quartic, name="quartic"),
-    from_function(softplus, labels=Interval(0, 1), name="softplus"),
+    from_function(softplus, y_range=Interval(0, 1), name="softplus"),
 ]
 ALL = [*MEAN_TYPE, *CONVEX, *OWN]
 NOT_CONVEX = (Gamma, Tweedie)  # their minimiser is a mean all the same
@@ -428,7 +428,7 @@ def test_parameters_that_are_not_numbers(make):
 
 def test_from_function_keeps_what_it_is_given():
     loss = from_function(
-        softplus, domain=Interval(-5, 5), labels=TwoPoint(0, 1), name="soft", check=False
+        softplus, z_range=Interval(-5, 5), y_range=TwoPoint(0, 1), name="soft", check=False
     )
     assert (loss.z_range, loss.y_range, loss.name) == (Interval(-5, 5), TwoPoint(0, 1), "soft")
     assert loss.function is softplus
@@ -440,7 +440,7 @@ def test_from_function_keeps_what_it_is_given():
 def test_equal_functions_ranges_and_names_are_equal():
     assert from_function(quartic) == from_function(quartic, check=False)
     assert from_function(quartic) != from_function(quartic, name="other")
-    assert from_function(quartic) != from_function(quartic, domain=Interval(0, 1))
+    assert from_function(quartic) != from_function(quartic, z_range=Interval(0, 1))
     first, second = (from_function(lambda z, y: (z - y) ** 2) for _ in range(2))
     assert first == first
     assert first != second
@@ -471,22 +471,22 @@ def test_a_function_need_not_be_vectorised():
     ("f", "options"),
     [
         (quartic, {}),
-        (softplus, {"labels": TwoPoint(0, 1)}),
+        (softplus, {"y_range": TwoPoint(0, 1)}),
         (lambda z, y: jnp.abs(z - y) ** 1.5, {}),
         (lambda z, y: z, {}),  # a straight line
         (lambda z, y: jnp.maximum(z - y, 0.0), {}),
-        (lambda z, y: z - y * jnp.log(z), {"domain": Interval(0, math.inf, False)}),
-        (lambda z, y: -jnp.log(z) + z / y, {"domain": Interval(0, 1), "labels": Interval(1, 9)}),
-        (lambda z, y: (z - jnp.log(y)) ** 2, {"labels": Interval(0, math.inf, False)}),
-        (lambda z, y: -jnp.log(z - 1e6), {"domain": Interval(1e6, math.inf, False)}),
-        (lambda z, y: -jnp.log(-z), {"domain": Interval(-math.inf, 0, True, False)}),
+        (lambda z, y: z - y * jnp.log(z), {"z_range": Interval(0, math.inf, False)}),
+        (lambda z, y: -jnp.log(z) + z / y, {"z_range": Interval(0, 1), "y_range": Interval(1, 9)}),
+        (lambda z, y: (z - jnp.log(y)) ** 2, {"y_range": Interval(0, math.inf, False)}),
+        (lambda z, y: -jnp.log(z - 1e6), {"z_range": Interval(1e6, math.inf, False)}),
+        (lambda z, y: -jnp.log(-z), {"z_range": Interval(-math.inf, 0, True, False)}),
         (lambda z, y: jnp.exp(z * z), {}),  # inf far out
         (functools.partial(lambda k, z, y: k * (z - y) ** 2, 3.0), {}),
     ],
 )
 def test_good_functions(f, options):
-    if "domain" in options and "labels" not in options:
-        options = {**options, "labels": Interval(0, math.inf)}
+    if "z_range" in options and "y_range" not in options:
+        options = {**options, "y_range": Interval(0, math.inf)}
     loss = from_function(f, **options)
     assert np.isfinite(losses.derivative(loss, *_inside(loss))).all()
 
@@ -501,10 +501,10 @@ def _inside(loss):
     [
         (lambda z, y: jnp.cos(z - y), {}),
         (lambda z, y: -((z - y) ** 2), {}),
-        (lambda z, y: jnp.where(z > 1.0, jnp.minimum(z, 2.0), 1.0), {"domain": Interval(0, 4)}),
-        (lambda z, y: (z - y) ** 3, {"domain": Interval(0, math.inf), "labels": Interval(0, 1)}),
-        (lambda z, y: y * z**2, {"labels": TwoPoint(-1, 1)}),
-        (lambda z, y: jnp.sqrt(z), {"domain": Interval(0, math.inf), "labels": Interval(0, 1)}),
+        (lambda z, y: jnp.where(z > 1.0, jnp.minimum(z, 2.0), 1.0), {"z_range": Interval(0, 4)}),
+        (lambda z, y: (z - y) ** 3, {"z_range": Interval(0, math.inf), "y_range": Interval(0, 1)}),
+        (lambda z, y: y * z**2, {"y_range": TwoPoint(-1, 1)}),
+        (lambda z, y: jnp.sqrt(z), {"z_range": Interval(0, math.inf), "y_range": Interval(0, 1)}),
     ],
 )
 def test_functions_that_are_not_convex_are_refused(f, options):
@@ -549,9 +549,9 @@ def test_functions_that_jax_cannot_trace_are_refused(f, check):
     [
         ({"f": 3}, "`f` must be a function of z and y, got 3"),
         ({"f": "huber"}, "`f` must be a function"),
-        ({"f": quartic, "domain": (0, 1)}, r"`domain` must be an Interval, got \(0, 1\)"),
-        ({"f": quartic, "domain": TwoPoint(0, 1)}, "`domain` must be an Interval"),
-        ({"f": quartic, "labels": [0, 1]}, "`labels` must be an Interval or a TwoPoint, got"),
+        ({"f": quartic, "z_range": (0, 1)}, r"`z_range` must be an Interval, got \(0, 1\)"),
+        ({"f": quartic, "z_range": TwoPoint(0, 1)}, "`z_range` must be an Interval"),
+        ({"f": quartic, "y_range": [0, 1]}, "`y_range` must be an Interval or a TwoPoint, got"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -284,7 +284,7 @@ def test_bad_options():
 
 
 def test_margins_equal_the_logistic_loss():
-    loss = from_function(softplus, labels=TwoPoint(-1, 1))
+    loss = from_function(softplus, y_range=TwoPoint(-1, 1))
     x, y = np.arange(8), [1, -1, -1, 1, -1, 1, 1, -1]
     exact = isotonic_fit(x, y, loss="logistic")(x)
     assert_allclose(values_of(loss, x, y), np.where(np.isinf(exact), -1e9, exact), atol=1e-9)
@@ -293,8 +293,8 @@ def test_margins_equal_the_logistic_loss():
 def test_range_with_ends():
     loss = from_function(
         cross_entropy,
-        domain=Interval(0, 1, False, False),
-        labels=Interval(0, 1, False, False),
+        z_range=Interval(0, 1, False, False),
+        y_range=Interval(0, 1, False, False),
     )
     x, y = np.arange(6), [0.25, 0.5, 0.125, 0.75, 0.625, 0.875]
     assert_allclose(values_of(loss, x, y), isotonic_fit(x, y, loss="log")(x), rtol=1e-6)
@@ -312,7 +312,7 @@ def test_nan_from_a_loss_changes_nothing():
     stack = PAVStack(from_function(broken, check=False))
     stack.push(1.0, 2.0)
     before = pickle.dumps(stack)
-    with pytest.raises(ValueError, match="`loss` must have a derivative wherever it is asked"):
+    with pytest.raises(ValueError, match="`loss` must have a derivative in its whole range"):
         stack.push_many([2.0, 3.0], [6.0, 1.0])
     assert pickle.dumps(stack) == before
     assert losses.get(stack.loss).name == "function"

@@ -80,7 +80,7 @@ def test_a_callable_sees_samples_by_column():
     assert model.n_kept == 3
     for bad, message in (
         (lambda kept, x: np.zeros(len(kept) + 1), "`kernel` must return 1 values"),
-        (lambda kept, x: np.full(len(kept), math.nan), "`kernel` must have finite values"),
+        (lambda kept, x: np.full(len(kept), math.nan), "`kernel` must return finite values"),
     ):
         model = KernelCuSumRank(labels=(1, 2, 3), kernel=bad)
         model.learn_one({"a": 2.0}, 3)
@@ -189,7 +189,7 @@ def test_huge_products_are_refused():
     model = KernelCuSumRank(labels=range(3), kernel="polynomial", degree=8)
     model.learn_one({"a": 1e50}, 2)
     before = state(model)
-    with pytest.raises(ValueError, match="`kernel` must have finite values"):
+    with pytest.raises(ValueError, match="`kernel` must return finite values"):
         model.learn_one({"a": 1e50}, 1)
     assert state(model) == before
 

@@ -74,7 +74,7 @@ def test_other_formats_and_metrics(tmp_path):
     result = run(path, "--prob", "p", "--metric", "sec", "--column", "yes")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert sum(row["yes"] for row in rows) in (1.0, 2.0)
-    assert "of equal rows the first ones" in result.stderr
+    assert "of rows with equal probability the first" in result.stderr
 
 
 def test_bad_rows_stop_or_are_skipped(tmp_path):

@@ -187,7 +187,7 @@ def test_names_of_labels_are_kept():
             "`half_life` must be a number of at least 0.1",
         ),
         (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, None), "`y` must be a label"),
-        (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, "x"), "decisions being binary"),
+        (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, "x"), "labels are binary"),
         (lambda: DecisionClassifier(Oracle()).predict_one({"p": 1.5}), r"must lie in \[0, 1\]"),
         (lambda: MicroBatcher(Oracle()), "`model` must be a DecisionClassifier"),
         (lambda: MicroBatcher(DecisionClassifier(Oracle()), 0), "`size` must be a positive int"),

@@ -165,9 +165,9 @@ def test_many_scores_are_grouped(kind, method, monkeypatch):
     rng = np.random.default_rng(1)
     p = rng.random(1500)
     exact = binned(p, rng.random(1500) < p**1.5)
-    monkeypatch.setattr(band_module, "_GROUPS", 10_000)
+    monkeypatch.setattr(band_module, "_MAX_GROUPS", 10_000)
     x, low, high = corp_band(*exact, kind=kind, method=method, n_resamples=100)
-    monkeypatch.setattr(band_module, "_GROUPS", 300)
+    monkeypatch.setattr(band_module, "_MAX_GROUPS", 300)
     grouped = corp_band(*exact, kind=kind, method=method, n_resamples=100)
     assert len(grouped.scores) <= 300 < len(x)
     for ours, theirs in zip(grouped[1:], (low, high), strict=True):
@@ -348,7 +348,7 @@ def test_rolling_corp_history_is_bounded_and_spans_the_stream():
         p = rng.random()
         metric.update(rng.random() < p, p)
         assert len(metric.history) <= 10
-    seen = [point.n_seen for point in metric.history]
+    seen = [point.n_samples for point in metric.history]
     assert len(seen) >= 5
     assert set(np.diff(seen)) == {seen[0]}
     assert seen[-1] > 1000 - seen[0]
@@ -373,7 +373,7 @@ def test_rolling_corp_sees_a_drift_that_corp_averages_away():
         y = rng.random() < (p if n < 2600 else 1 - p)
         rolling.update(y, p)
         whole.update(y, p)
-    calibrated = [point.mcb for point in rolling.history if 300 <= point.n_seen <= 2600]
+    calibrated = [point.mcb for point in rolling.history if 300 <= point.n_samples <= 2600]
     assert rolling.mcb > 5 * max(calibrated)
     assert whole.mcb < 0.1 * rolling.mcb
 
@@ -403,7 +403,7 @@ def test_miscalibration_over_time_is_drawn():
     assert display.ax_ is ax
     for line, metric in zip(display.lines_, (raw, again), strict=True):
         x, y = line.get_data()
-        assert list(x) == [point.n_seen for point in metric.history]
+        assert list(x) == [point.n_samples for point in metric.history]
         assert list(y) == [point.mcb for point in metric.history]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["raw", "calibrated"]
     alone = MiscalibrationDisplay.from_metrics(raw, part="unc")

@@ -513,7 +513,7 @@ def test_one_file_for_two_things_is_refused(apart: Path, arguments: list[str]) -
     before = look_around()
     status, said = invoke(*arguments)
     assert status == 2
-    assert "must be another file than" in said or "is what the report is of" in said
+    assert "must be another file than" in said or "is a file of the report" in said
     assert said.count("\n") == 1
     assert look_around() == before
 
@@ -615,8 +615,14 @@ def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
 
 
 DAMAGED = [
-    *({name: None} for name in ("out", "options", "row", "seal", "sums", "finished", "length")),
-    *({name: "x"} for name in ("options", "row", "seal", "sums", "finished", "length", "whole")),
+    *(
+        {name: None}
+        for name in ("out", "options", "row", "checksums", "sums", "finished", "length")
+    ),
+    *(
+        {name: "x"}
+        for name in ("options", "row", "checksums", "sums", "finished", "length", "complete")
+    ),
     *({name: []} for name in ("table", "out", "options", "sums", "digest", "replaces")),
     *({name: -1} for name in ("row", "length")),
     {"row": 3},

@@ -258,7 +258,7 @@ def test_prototypes_are_left_alone():
     hedge = HedgedCalibrator((prototype,))
     hedge.learn_one(0.2, 1)
     assert pickle.dumps(prototype) == before
-    assert hedge.clone().n_learned == 0
+    assert hedge.clone().n_samples == 0
 
 
 def test_copies_go_their_own_way():
@@ -474,5 +474,5 @@ def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
     for ask in (hedge.predict_one, hedge.serve_one, lambda score: hedge.learn_one(score, 1)):
         with pytest.raises(ValueError, match="`calibrators` must answer with numbers, got NaN of"):
             ask(0.75)
-    assert hedge.n_learned == 1
+    assert hedge.n_samples == 1
     assert hedge.weights == weights

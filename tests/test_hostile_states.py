@@ -247,7 +247,7 @@ def test_a_join_of_nonsense_is_refused(fields: dict[str, Any], arrays: dict[str,
     [
         {"due": "soon"},
         {"due": None},
-        {"n_learned": 1e300},
+        {"n_samples": 1e300},
         {"order": {"tuple": [0, 1]}},
         {"order": {"list": [{"list": []}, 1]}},
         {"solution": [1.0, [], True]},

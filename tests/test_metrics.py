@@ -298,7 +298,7 @@ def test_ece_cells_stay_in_order_however_coarse():
         metric.update(True, score)
     for most in (500, 300, 100, 30, 10, 2):
         metric.max_scores = most
-        metric._coarsen()
+        metric._merge_cells()
         assert most / 4 <= len(metric._cells) <= max(most // 2, 2)
         keys = [metric._key(score) for score in p]
         assert keys == sorted(keys)

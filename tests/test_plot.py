@@ -98,7 +98,7 @@ def test_band_is_seeded_and_grows_with_the_level():
 def test_band_of_many_scores_agrees_with_that_of_all_of_them(monkeypatch):
     y, p = make(3000)
     grouped = ReliabilityDisplay.from_predictions(y, p).curves[0].band
-    monkeypatch.setattr("streamcal.metrics.bands._GROUPS", 10_000)
+    monkeypatch.setattr("streamcal.metrics.bands._MAX_GROUPS", 10_000)
     x, low, high = ReliabilityDisplay.from_predictions(y, p).curves[0].band
     assert len(grouped[0]) <= 1000 < len(x)
     assert (grouped[0][0], grouped[0][-1]) == (x[0], x[-1])

@@ -151,7 +151,7 @@ def test_scores_that_are_no_probabilities_are_not_compared():
     data = scored()._replace(raw=5.0 * scored().raw)
     parts = sections.of_table(data, "raw", "new")
     assert {row[1] for row in parts[0].tables[0].rows} == {"new"}
-    assert "no probabilities" in parts[0].text
+    assert "outside [0, 1]" in parts[0].text
     assert {s.name for s in parts[1].charts[1].series} == {"new"}
 
 
@@ -170,7 +170,7 @@ def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
     assert np.isfinite(losses).all()
     assert losses[1] > 10 * math.log(1e15) / 200
     for text in (scores.text, over_time.charts[1].summary):
-        assert "no chance counts as less than 1e-15" in text
+        assert "probabilities below 1e-15 count as 1e-15" in text
 
 
 def test_weights_of_many_hedges_have_a_mean():
@@ -246,7 +246,7 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
             calibrator.learn_many(*samples(20 * i + 1))
         store.save(states, 1)
         assert store.sizes() == {key: len(store.get_bytes(key)) for key in states}
-        part = sections.of_store(store, most=3)[0]
+        part = sections.of_store(store, max_states=3)[0]
     assert [row[0] for row in part.tables[0].rows] == ["s19", "s18", "s17"]
     assert "the 3 largest of 20" in part.text
 
@@ -329,7 +329,7 @@ def test_no_two_elements_share_an_id(run_db, kinds_db):
         build = open_subject(store, None, None, "", None, "stop").report
         ids = re.findall(r'\sid="([^"]*)"', page.render(build(), live=True).partition("<script")[0])
         assert len(ids) == len(set(ids)) > 8
-        assert set(page.news(build())["html"]) < set(ids)
+        assert set(page.update(build())["html"]) < set(ids)
 
 
 def test_an_unfinished_run_shows_what_is_committed(table):
@@ -369,7 +369,7 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--column", "p"]
         (["scores.csv", "--score", "y", "--label", "y", "--column", "big"], 1, "a probability"),
         (["empty.csv", "--score", "p", "--label", "y", "--column", "p"], 1, "nothing to report"),
         (["bad.db"], 1, "bad.db is no store of states"),
-        ([*OF_TABLE, "--out", "./scores.csv"], 2, "is what the report is of"),
+        ([*OF_TABLE, "--out", "./scores.csv"], 2, "is a file of the report"),
         ([*OF_TABLE, "--out", "folder"], 1, "Is a directory"),
         (["none.csv", *OF_TABLE[1:]], 1, "is empty"),
         (["nan.csv", *OF_TABLE[1:]], 1, "row 1: `p` must be a finite number, got 'nan'"),
@@ -470,15 +470,15 @@ def test_the_server_answers_its_own_page_only():
         assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))
         assert json.loads(ask(server, f"/data.json?after={version}")[1]) == {"version": version}
-        news = json.loads(ask(server, "/data.json?after=older")[1])
-        assert news["html"]["s-text"] == "n is 1"
-        assert news["structure"] == page.structure(tiny(1)) == page.structure(tiny(2))
-        assert news["version"] == version != page.version(tiny(2))
+        update = json.loads(ask(server, "/data.json?after=older")[1])
+        assert update["html"]["s-text"] == "n is 1"
+        assert update["structure"] == page.structure(tiny(1)) == page.structure(tiny(2))
+        assert update["version"] == version != page.version(tiny(2))
         assert page.structure(tiny(1)) == page.structure(tiny(1, ("a", "b")))
         further = tiny(1, source="row 2")
         assert page.structure(further) == page.structure(tiny(1))
         assert page.version(further) != version
-        assert page.news(further)["html"]["source"] == "row 2"
+        assert page.update(further)["html"]["source"] == "row 2"
 
 
 def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time():

@@ -79,7 +79,7 @@ def test_what_was_served_reaches_the_hedge():
     answers = [model.predict_proba_one(says(p))[True] for p in (0.1, 0.4, 0.9)]
     # The first samples were served before there was a calibrator, so they had no tickets.
     assert answers == pytest.approx([told.predict_one(p) for p in (0.1, 0.4, 0.9)], abs=1e-9)
-    assert model.calibrators[True].n_learned == 300 - delay
+    assert model.calibrators[True].n_samples == 300 - delay
 
 
 def test_a_bad_ticket_is_refused_before_the_model_learns():
@@ -164,9 +164,9 @@ def test_tickets_from_before_an_alarm_are_ignored():
             old = model.serve_one(x)
         model.learn_one(x, y)
     assert model.n_alarms >= 1
-    before = model.calibrators[True].n_learned
+    before = model.calibrators[True].n_samples
     model.learn_one(says(0.5), True, served=old)
-    assert model.calibrators[True].n_learned == before + 1
+    assert model.calibrators[True].n_samples == before + 1
 
 
 class AlarmEvery(base.DriftDetector):
@@ -198,7 +198,7 @@ def test_an_alarm_between_serving_and_learning(on_drift, delay):
     assert model.n_alarms == 2
     assert model._monitor.detector.seen == pytest.approx(squared)  # of what was shown, not of now
     n_kept = {"shrink": 200, "reset": 0, "none": 299}[on_drift]
-    assert model.calibrators[True].n_learned == n_kept + 400 - delay - 299
+    assert model.calibrators[True].n_samples == n_kept + 400 - delay - 299
     if on_drift == "none":  # no ticket was dropped
         assert model.calibrators[True].mean_delay == pytest.approx(delay)
 

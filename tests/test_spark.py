@@ -263,7 +263,7 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path):
 def arguments(spark):
     """Arguments that are right, on a stream that is never started."""
     return {
-        "stream_df": spark.readStream.format("rate")
+        "df": spark.readStream.format("rate")
         .load()
         .selectExpr(
             "string(value) key",
@@ -284,7 +284,7 @@ def arguments(spark):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"stream_df": 3}, TypeError, "`stream_df` must be a pyspark.sql.DataFrame, got int"),
+        ({"df": 3}, TypeError, "`df` must be a pyspark.sql.DataFrame, got int"),
         ({"key": None}, TypeError, "`key` must be the name of a column, got None"),
         ({"key": "user"}, ValueError, r"`key` must be one of the columns \['key', .*, got 'user'"),
         ({"key": "f"}, TypeError, "`key` must be a column of strings, .* got 'f' of type double"),
@@ -311,7 +311,7 @@ def test_bad_arguments(arguments, changes, error, message):
 @needs_java
 def test_calibrators_must_become_bytes(arguments):
     own = losses.from_function(lambda z, y: (z - y) ** 2, name="own")
-    with pytest.raises(TypeError, match=r"must make calibrators that bytes hold: .* got 'own'"):
+    with pytest.raises(TypeError, match=r"must make calibrators with `to_bytes`: .* got 'own'"):
         streamcal.spark.calibrate(**arguments | {"make": AnytimeCalibrator(own, window=10)})
 
 
@@ -319,10 +319,10 @@ def test_calibrators_must_become_bytes(arguments):
 def test_bad_frames(spark, arguments):
     frame = spark.createDataFrame([("a", 0.5, True)], "key string, score double, label boolean")
     with pytest.raises(ValueError, match=r"must be a stream .*, got a batch frame"):
-        streamcal.spark.calibrate(**arguments | {"stream_df": frame})
-    twice = arguments["stream_df"].selectExpr("*", "score as f")
+        streamcal.spark.calibrate(**arguments | {"df": frame})
+    twice = arguments["df"].selectExpr("*", "score as f")
     with pytest.raises(ValueError, match=r"unique column names, got \['f'\]"):
-        streamcal.spark.calibrate(**arguments | {"stream_df": twice})
+        streamcal.spark.calibrate(**arguments | {"df": twice})
     name = "spark.sql.streaming.stateStore.providerClass"
     rocksdb = spark.conf.get(name)
     spark.conf.set(name, rocksdb.replace("RocksDB", "HDFSBacked"))
@@ -385,7 +385,7 @@ def test_bad_arguments_of_a_fit(spark, arguments):
     names = {"score": "score", "label": "label"}
     for df, changes, error, message in [
         (3, {}, TypeError, "`df` must be a pyspark.sql.DataFrame, got int"),
-        (arguments["stream_df"], {}, ValueError, "`df` must be a batch frame, got a stream"),
+        (arguments["df"], {}, ValueError, "`df` must be a batch frame, got a stream"),
         (frame, {"score": "p"}, ValueError, "`score` must be one of the columns"),
         (frame, {"label": "key"}, TypeError, "`label` must be a column of numbers or booleans"),
         (frame, {"n_ranges": 0}, ValueError, "`n_ranges` must be a positive int or None, got 0"),

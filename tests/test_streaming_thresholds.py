@@ -257,7 +257,7 @@ def test_bad_weight(taught, w):
 def test_bad_label(taught, label):
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
-        with pytest.raises(BAD, match="`label`"):
+        with pytest.raises(BAD, match="`y`"):
             method(0.4, label)
     assert state(taught) == before
 
@@ -271,7 +271,7 @@ def test_a_bad_batch_changes_nothing(taught, size):
             taught.learn_many(*bad)
     with pytest.raises(ValueError, match="`w`"):
         taught.learn_many(scores, labels, -np.ones(size))
-    with pytest.raises(ValueError, match="`labels`"):
+    with pytest.raises(ValueError, match="`y`"):
         taught.learn_many(scores, labels[1:])
     assert state(taught) == before
 

@@ -82,7 +82,7 @@ def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
         pytest.MonkeyPatch.context() as patch,
         open_table(path, "xy", batch_rows=batch_rows) as table,
     ):
-        patch.setattr(tables, "_BLOCK_BYTES", block)
+        patch.setattr(tables.Reader, "_block_bytes", block)
         try:
             for chunk in table:
                 assert len(chunk) <= batch_rows
@@ -172,7 +172,7 @@ def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(tmp_path, monkeypatch
     with path.open("ab") as file:
         file.write(bad)
     with open_table(path, ["p"]) as table:
-        monkeypatch.setattr(tables, "_BLOCK_BYTES", block)
+        monkeypatch.setattr(tables.Reader, "_block_bytes", block)
         seen = []
         with pytest.raises(TableError, match="row 11 is not UTF-8 text"):
             seen.extend(row for chunk in table for row in chunk.rows.tolist())
@@ -183,7 +183,7 @@ def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(tmp_path, monkeypatch
 def test_csv_rows_may_break_anywhere_between_blocks(tmp_path, monkeypatch, size):
     path = write(tmp_path / "in.csv", "a,p\r\n" + "x,12\r\n" * 50)
     with open_table(path, ["p"]) as table:
-        monkeypatch.setattr(tables, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(tables.Reader, "_block_bytes", size)
         assert sum(map(len, table)) == 50
 
 
@@ -254,7 +254,7 @@ def test_a_table_of_malformed_rows_alone(tmp_path, monkeypatch):
     path = write(tmp_path / "in.csv", "a,p\n" + "1\n" * 100)
     values, rows, faults = read(path, ["p"])
     assert (values, rows, len(faults)) == ({"p": []}, [], 100)
-    monkeypatch.setattr(tables, "_MOST_WAITING", 50)
+    monkeypatch.setattr("streamcal.tables.csv._MAX_HELD", 50)
     with pytest.raises(TableError, match="row 50 is the last of 50 malformed ones"):
         read(path, ["p"])
 
@@ -270,7 +270,7 @@ def test_a_quote_left_open_ends_the_table_after_the_rows_before_it(tmp_path, res
 
 
 def test_a_row_without_end_is_not_read_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1024)
+    monkeypatch.setattr(tables.Reader, "_block_bytes", 1024)
     path = write(tmp_path / "in.csv", 'a,p\n1,2\n3,"' + "4,5\n" * 1_000_000)
     with open_table(path, ["p"]) as table:
         rows = iter(table)
@@ -281,7 +281,7 @@ def test_a_row_without_end_is_not_read_for_ever(tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(tables.Reader, "_block_bytes", 1 << 14)
     path = write(tmp_path / "in.csv", "a,p\n" + '"x\ny",0.25\n' * 100_000)
     before = pa.total_allocated_bytes()
     with open_table(path, ["p"]) as table:
@@ -392,7 +392,7 @@ def test_ndjson_fields_survive(folder, records, ends, ascii_only, block):
     lines = [json.dumps(record, ensure_ascii=ascii_only) for record in records]
     source = write(folder / "in.jsonl", ends.join(lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "_BLOCK_BYTES", block)
+        patch.setattr(tables.Reader, "_block_bytes", block)
         values, rows, faults = read(source, ["p"])
         add_column(source, folder / "out.jsonl", values["p"], ["p"], new="neü")
     assert rows == list(range(1, len(records) + 1))
@@ -435,7 +435,7 @@ def test_ndjson_that_can_not_be_used(tmp_path, data, message):
 
 
 def test_ndjson_row_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1024)
+    monkeypatch.setattr(tables.Reader, "_block_bytes", 1024)
     path = write(tmp_path / "in.ndjson", '{"p": 1}\n{"p": "' + "x" * (1 << 18))
     with pytest.raises(TableError, match=r"row 2 is longer than"):
         read(path, ["p"])

@@ -123,7 +123,7 @@ def test_samples_are_taken_back_while_others_come() -> None:
 def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
     together(lambda number: use(calibrator, number))
     learned = {
-        HedgedCalibrator: lambda: calibrator.n_learned,
+        HedgedCalibrator: lambda: calibrator.n_samples,
         PlattCalibrator: lambda: calibrator._kernel.state()[0][-1],
         BetaCalibrator: lambda: calibrator._kernel.state()[0][-1],
         HistogramCalibrator: lambda: calibrator._kernel.state()[0][:, 1].sum(),
@@ -221,11 +221,11 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
     def serve(number: int) -> None:
         for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
             answer, ticket = calibrator.serve_one(score)
-            assert 0.0 < answer < 1.0 or ticket.n_learned == 0
+            assert 0.0 < answer < 1.0 or ticket.n_samples == 0
             calibrator.learn_one(score, label, served=ticket)
 
     together(serve)
-    assert calibrator.n_learned == N_THREADS * N_CALLS
+    assert calibrator.n_samples == N_THREADS * N_CALLS
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
 
 

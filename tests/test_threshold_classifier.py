@@ -49,9 +49,9 @@ def check_layer(classifier):
     scores, ranks, w = recorded(classifier)
     n_labels = len(classifier._order)
     best = optimal_thresholds(scores, ranks + 1, n_labels, loss=classifier.loss, w=w)
-    assert classifier._layer.thresholds.risk == pytest.approx(best.risk, rel=1e-9)
-    assert classifier._layer.thresholds.n_samples == len(scores)
-    assert all(staircase.n_samples == len(scores) for staircase in classifier._layer.stairs)
+    assert classifier._score_model.thresholds.risk == pytest.approx(best.risk, rel=1e-9)
+    assert classifier._score_model.thresholds.n_samples == len(scores)
+    assert all(staircase.n_samples == len(scores) for staircase in classifier._score_model.stairs)
 
 
 def answers(classifier, labels, n=30):
@@ -149,9 +149,9 @@ def test_jobs_solve_the_same():
 def wait_for(classifier, seconds=60.0):
     """Look until the background process has answered."""
     end = time.monotonic() + seconds
-    while classifier._asked is not None:
+    while classifier._job is not None:
         assert time.monotonic() < end
-        classifier._look()
+        classifier._poll_worker()
 
 
 def ask(classifier, samples, seconds=60.0):
@@ -159,7 +159,7 @@ def ask(classifier, samples, seconds=60.0):
     end = time.monotonic() + seconds
     for x, y in samples:
         classifier.learn_one(x, y)
-        if classifier._asked is not None:
+        if classifier._job is not None:
             return
         assert time.monotonic() < end
     raise AssertionError
@@ -175,18 +175,18 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs):
     classifier = model(WORDS, window=200, every=100, background=True, n_jobs=n_jobs)
     samples = endless(WORDS)
     ask(classifier, samples)
-    asked, _ = classifier._asked
+    asked, _ = classifier._job
     job = [x for x, *_ in classifier._samples]
     expected = [classifier.regressor.predict_one(x) for x in job]
     for _ in range(30):  # without looking, so that these come between question and answer
         x, y = next(samples)
-        pending, classifier._asked = classifier._asked, None
+        pending, classifier._job = classifier._job, None
         classifier._due = None
         classifier.learn_one(x, y)
-        classifier._asked = pending
+        classifier._job = pending
     late = recorded(classifier)[0][-30:].tolist()
     wait_for(classifier)
-    assert classifier._n_learned == asked + 30
+    assert classifier._n_samples == asked + 30
     scores = recorded(classifier)[0].tolist()
     assert scores[-30:] == late
     assert scores[:-30] == expected[len(expected) - len(scores) + 30 :]
@@ -201,7 +201,7 @@ def test_a_killed_worker_is_replaced():
     ask(classifier, samples)
     os.kill(classifier._worker.pid, signal.SIGKILL)
     wait_for(classifier)
-    classifier._asked = None
+    classifier._job = None
     ask(classifier, samples)
     wait_for(classifier)
     assert classifier.solution is not None
@@ -248,7 +248,7 @@ def test_a_regressor_that_is_not_finite(answer):
         lambda: classifier.predict_one({}),
         lambda: classifier.predict_proba_one({}),
     ):
-        with pytest.raises(ValueError, match="`regressor` must answer with a finite number"):
+        with pytest.raises(ValueError, match="`regressor` must predict finite numbers"):
             act()
     classifier.regressor.answer = 0.0
     assert state(classifier) == before

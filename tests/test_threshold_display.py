@@ -45,8 +45,8 @@ def test_many_labels_and_infinite_thresholds():
         (([1.0], [1], [1.0, 0.5]), "`thresholds` must be one or more sorted numbers"),
         (([1.0], [1], []), "`thresholds` must be one or more sorted numbers"),
         (([1.0], [1], [np.nan]), "`thresholds` must be one or more sorted numbers"),
-        (([1.0], [3], [0.5]), "`labels` must be ints from 1 to 2, got 3"),
-        (([1.0, 2.0], [1], [0.5]), "`labels` must have one value per score"),
+        (([1.0], [3], [0.5]), "`y` must be ints from 1 to 2, got 3"),
+        (([1.0, 2.0], [1], [0.5]), "`y` must have one value per score"),
     ],
 )
 def test_bad_input(arguments, message):
@@ -100,7 +100,7 @@ def test_the_command_draws_and_balances(table, samples, tmp_path):
         (["--loss", "mae"], 2, "`loss` must be one of"),
         (["--method", "fast"], 2, "`method` must be one of"),
         (["--n-labels", "1"], 2, "`n_labels` must be an int from 2"),
-        (["--n-labels", "3"], 1, "`labels` must be ints from 1 to 3, got 4"),
+        (["--n-labels", "3"], 1, "`y` must be ints from 1 to 3, got 4"),
         (["--plot", "cuts.txt"], 2, "a picture must end in"),
     ],
 )

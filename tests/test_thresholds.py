@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcal import losses
-from streamcal.ordinal import close_jobs, combine, optimal_thresholds, summarise
-from streamcal.ordinal import jobs as jobs_module
-from streamcal.ordinal.jobs import Jobs
+from streamcal.ordinal import _jobs as jobs_module
+from streamcal.ordinal import optimal_thresholds
+from streamcal.ordinal._jobs import Jobs, close_jobs, combine, summarise
 from tests.oracles_thresholds import (
     best_kappa,
     independent_cuts,
@@ -123,7 +123,7 @@ def test_thresholds_alone_are_those_of_cumulative_sums():
     labels = rng.integers(0, 6, 2_000)
     table = losses.CostTable(rng.integers(0, 9, (6, 6))).table(6)
     differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-    where = jobs_module.Where(block=700)
+    where = jobs_module.JobOptions(block=700)
     found = jobs_module.solve(labels.astype(np.uint16), np.empty(0), differences, where)
     np.testing.assert_array_equal(found, independent_cuts(labels, table))
 
@@ -232,7 +232,7 @@ def test_labelling_refuses_nan_and_takes_infinities():
 def test_kinds_of_labels(dtype):
     labels = np.array([1, 2, 3], dtype)
     if dtype is object:
-        with pytest.raises(TypeError, match="`labels` must hold real numbers"):
+        with pytest.raises(TypeError, match="`y` must hold real numbers"):
             optimal_thresholds([1, 2, 3], labels)
     else:
         assert optimal_thresholds([1, 2, 3], labels).risk == 0.0
@@ -244,12 +244,12 @@ def test_kinds_of_labels(dtype):
         (([], []), "`scores` must hold at least one sample, got none"),
         (([1, np.nan], [1, 2]), "`scores` must be finite, got nan at position 1"),
         (([1, np.inf], [1, 2]), "`scores` must be finite, got inf at position 1"),
-        (([1, 2], [1, 2, 3]), "`labels` must have one value per score (2), got 3"),
-        (([1, 2], [0, 1]), "`labels` must be ints from 1 to 32767, got 0 at position 0"),
-        (([1, 2], [1, 3], 2), "`labels` must be ints from 1 to 2, got 3 at position 1"),
-        (([1, 2], [1, 1.5], 2), "`labels` must be ints from 1 to 2, got 1.5 at position 1"),
-        (([1, 2], [1, np.nan], 2), "`labels` must be ints from 1 to 2, got nan at position 1"),
-        (([1, 2], [[1, 2]], 2), "`labels` must be one-dimensional, got shape (1, 2)"),
+        (([1, 2], [1, 2, 3]), "`y` must have one value per score (2), got 3"),
+        (([1, 2], [0, 1]), "`y` must be ints from 1 to 32767, got 0 at position 0"),
+        (([1, 2], [1, 3], 2), "`y` must be ints from 1 to 2, got 3 at position 1"),
+        (([1, 2], [1, 1.5], 2), "`y` must be ints from 1 to 2, got 1.5 at position 1"),
+        (([1, 2], [1, np.nan], 2), "`y` must be ints from 1 to 2, got nan at position 1"),
+        (([1, 2], [[1, 2]], 2), "`y` must be one-dimensional, got shape (1, 2)"),
         (([1, 2], [1, 1]), "`n_labels` must be given where no label is greater than 1"),
         (([1, 2], [1, 1], 1), "`n_labels` must be an int from 2 to 32767, got 1"),
     ],
@@ -330,7 +330,7 @@ def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples):
     scores, labels, _ = samples
     expected = optimal_thresholds(scores, labels)
     optimal_thresholds(scores, labels, n_jobs=2)
-    pool = jobs_module._kept["pool"]
+    pool = jobs_module._shared_jobs["pool"]
     before = [worker.pid for worker in pool.workers]
     optimal_thresholds(scores, labels, n_jobs=2)
     assert [worker.pid for worker in pool.workers] == before
@@ -342,7 +342,7 @@ def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples):
 def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
     scores, labels, _ = samples
     optimal_thresholds(scores, labels, n_jobs=2)
-    pool = jobs_module._kept["pool"]
+    pool = jobs_module._shared_jobs["pool"]
     close_jobs()
     assert all(worker.pid is None for worker in pool.workers)
     with pytest.raises(RuntimeError, match="needs a pool that is not closed"):
@@ -353,7 +353,7 @@ def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
 def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch):
     monkeypatch.setattr(jobs_module, "_summarise_shared", _die)
     jobs = Jobs(1)
-    with pytest.raises(RuntimeError, match="has ended its process 3 times"):
+    with pytest.raises(RuntimeError, match="has died 3 times"):
         jobs.run(np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)])
     assert jobs.closed
 
@@ -369,6 +369,6 @@ def test_in_a_background_process_jobs_run_in_threads(samples, monkeypatch):
     expected = optimal_thresholds(scores, labels, w=w)
     daemon = type("Process", (), {"daemon": True})()
     monkeypatch.setattr(multiprocess, "current_process", lambda: daemon)
-    monkeypatch.setattr(jobs_module, "_pool", None)  # which must not be asked
+    monkeypatch.setattr(jobs_module, "_get_jobs", None)  # which must not be asked
     found = optimal_thresholds(scores, labels, w=w, n_jobs=3, method="blocked-io")
     np.testing.assert_array_equal(found.thresholds, expected.thresholds)

@@ -143,7 +143,7 @@ def test_several_classes_are_within_the_bound(data):
         (lambda: multilabel_weights([({0, 1}, 1.0)], 2), "from 1 to 1 classes"),
         (lambda: multilabel_weights([({7}, 1.0)], 3), "classes below 3"),
         (lambda: multilabel_weights([], True), "`n_classes` must be an int"),
-        (lambda: multilabel_bound(3, 3), "`most` must be from 1 to 2"),
+        (lambda: multilabel_bound(3, 3), "`max_classes` must be from 1 to 2"),
         (lambda: VoteClassifier(linear_model.LogisticRegression()), "must be a Hoeffding tree"),
         (lambda: VoteClassifier(tree.HoeffdingTreeRegressor()), "must be a Hoeffding tree"),
         (lambda: VoteClassifier(tree.HoeffdingTreeClassifier(), 3), "must be a Calibrator"),

@@ -1,7 +1,7 @@
-"""What an extra is for, done with it: ``python use_extra.py plot`` in an empty folder.
+"""Use what an extra is for: ``python use_extra.py plot`` in an empty folder.
 
-It wants nothing but the package: no pytest, none of these tests. Here every extra is there, so
-`test_extras.py` runs it under `only_extra.py`; ``.ci/long`` runs it in environments of its own.
+It needs only the package, neither pytest nor these tests. All extras are installed here, so
+`test_extras.py` runs it under `only_extra.py`; ``.ci/long`` runs it in separate environments.
 """
 
 import importlib
@@ -14,7 +14,7 @@ SCORES = [(0.2, 0), (0.9, 1), (0.6, 1), (0.7, 0), (0.4, 0), (0.8, 1)] * 20
 
 
 def nothing() -> None:
-    """Calibrate, serve, keep; and be told what pictures, tables and the command line want."""
+    """Calibrate, serve and store; check the errors of pictures, tables and the command line."""
     import streamcal
     from streamcal import decision, durable, metrics, ordinal, voting  # noqa: F401
 
@@ -48,7 +48,7 @@ def plot() -> None:
 
 
 def cli() -> None:
-    """Run the commands, but for the demo, which takes minutes, and the one that never ends."""
+    """Run the commands except `demo`, which takes minutes, and `watch`, which never ends."""
     from typer.testing import CliRunner
 
     from streamcal.cli.app import app
@@ -78,13 +78,13 @@ def cli() -> None:
 
 
 def docs() -> None:
-    """Be there: the gate `docs` builds the site with this extra alone."""
+    """Do nothing: the gate `docs` builds the site with only this extra."""
     for name in ("sphinx", "furo", "myst_parser"):
         importlib.import_module(name)
 
 
 USES: dict[str, Any] = {"": nothing, "plot": plot, "cli": cli, "docs": docs}
-# What an extra brings that those before it do not, so that they must do without.
+# Packages that an extra adds, which the extras before it must not need.
 BRINGS = {"plot": "matplotlib", "cli": "typer", "docs": "sphinx"}
 
 if __name__ == "__main__":

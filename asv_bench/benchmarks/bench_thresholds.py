@@ -105,10 +105,10 @@ class Jobs:
     def setup(self, n_jobs: int) -> None:
         from benchmarks.threshold_peers import samples
         from streamcal import losses
-        from streamcal.ordinal.jobs import Where
+        from streamcal.ordinal._jobs import JobOptions
         from streamcal.ordinal.thresholds import Samples, find_cuts
 
-        self.find_cuts, self.where = find_cuts, Where
+        self.find_cuts, self.where = find_cuts, JobOptions
         self.table = losses.get_task("absolute").table(55)
         self.samples = Samples.of(*samples(size(5_000_000), 55), 55, None, None)
         self.time_io(n_jobs)
@@ -117,7 +117,7 @@ class Jobs:
         self.find_cuts(self.samples, self.table, "io", self.where(n_jobs))
 
     def teardown(self, n_jobs: int) -> None:
-        from streamcal.ordinal import close_jobs
+        from streamcal.ordinal._jobs import close_jobs
 
         close_jobs()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.anytime import AnytimeCalibrator
     from streamcal.calibration.base import Calibrator
     from streamcal.calibration.beta import BetaCalibrator
-    from streamcal.calibration.hedged import HedgedCalibrator
+    from streamcal.calibration.hedged import HedgedCalibrator, Ticket
     from streamcal.calibration.histogram import HistogramCalibrator
     from streamcal.calibration.identity import IdentityCalibrator
     from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -32,6 +32,7 @@ __all__ = [
     "JointCalibrator",
     "PlattCalibrator",
     "TemperatureCalibrator",
+    "Ticket",
     "TopLabelCalibrator",
     "VennAbersCalibrator",
 ]
@@ -47,6 +48,7 @@ _HOME = {
     "JointCalibrator": "joint",
     "PlattCalibrator": "platt",
     "TemperatureCalibrator": "temperature",
+    "Ticket": "hedged",
     "TopLabelCalibrator": "top_label",
     "VennAbersCalibrator": "venn_abers",
 }

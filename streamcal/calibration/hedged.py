@@ -59,13 +59,13 @@ class Ticket(NamedTuple):
 
     Attributes
     ----------
-    n_learned : int
+    n_samples : int
         How many samples it had learned then.
     answers : tuple of float
         What each calibrator answered, in the order of `HedgedCalibrator.names`.
     """
 
-    n_learned: int
+    n_samples: int
     answers: tuple[float, ...]
 
 
@@ -201,9 +201,9 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         held = [*self._calibrators, *self._delayed]
         with self._mutex:
-            (n_learned, log_odds, weights, mixed), parts = self._hedge.state(held)
+            (n_samples, log_odds, weights, mixed), parts = self._hedge.state(held)
             n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
-        fields = {"n_learned": n_learned, "n_served": n_served, "mean_delay": mean_delay}
+        fields = {"n_samples": n_samples, "n_served": n_served, "mean_delay": mean_delay}
         arrays = {
             "log_odds": log_odds,
             "weights": weights,
@@ -219,7 +219,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         log_odds, mixed = array_of(arrays, "log_odds", n_shares), array_of(arrays, "mixed", n)
         weights, waiting = array_of(arrays, "weights", n_shares, n), self._read_waiting(arrays)
         self._check_weights(log_odds, weights, mixed)
-        n_learned = as_int(fields["n_learned"], "n_learned")
+        n_samples = as_int(fields["n_samples"], "n_samples")
         n_served = as_int(fields["n_served"], "n_served")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
         expected = [*self._calibrators, *self._delayed]
@@ -228,7 +228,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
         self._hold(restored[:n])
-        self._hedge.restore(n_learned, log_odds, weights, mixed)
+        self._hedge.restore(n_samples, log_odds, weights, mixed)
         self._delayed = restored[n:]
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
@@ -258,7 +258,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     # ------------------------------------------------------------------------------ what it holds
 
     @property
-    def n_learned(self) -> int:
+    def n_samples(self) -> int:
         """How many samples have been learned."""
         return self._hedge.n_learned
 
@@ -337,7 +337,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (self.n_learned - served[0] - self._mean_delay)
+            self._mean_delay += rate * (self.n_samples - served[0] - self._mean_delay)
         return answers
 
     def predict_one(self, score: float) -> float:
@@ -362,8 +362,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         >>> calibrator.mean_delay
         1.0
         """
-        answer, n_learned, answers = self._hedge.serve(as_probability(score))
-        return answer, Ticket(n_learned, answers)
+        answer, n_samples, answers = self._hedge.serve(as_probability(score))
+        return answer, Ticket(n_samples, answers)
 
     def check_ticket(self, served: Any) -> NDArray[np.float64]:
         """Return the answers on a ticket of this calibrator, or raise.
@@ -376,14 +376,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
             If it is of another calibrator, or of a later state than this one's.
         """
         try:
-            n_learned, answers = served
+            n_samples, answers = served
             values = np.array(answers, dtype=np.float64)
         except (TypeError, ValueError):
             raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
-        if not 0 <= as_number(n_learned, "served") <= self.n_learned:
+        if not 0 <= as_number(n_samples, "served") <= self.n_samples:
             raise ValueError(
-                f"`served` must come from this calibrator, which has learned {self.n_learned}"
-                f" samples, got one after {n_learned}"
+                f"`served` must come from this calibrator, which has learned {self.n_samples}"
+                f" samples, got one after {n_samples}"
             )
         if values.shape != (len(self._names),) or not ((values >= 0.0) & (values <= 1.0)).all():
             raise ValueError(

@@ -1,6 +1,6 @@
 """The command line: one module for each command, and the modules that commands share.
 
-* `main`: the entry point, which also says which packages are missing
+* `main`: the entry point, which also checks for missing packages
 * `app`: the list of commands
 * `calibrate`, `plot`, `thresholds`, `decide`, `report`, `watch`, `demo`: one command each
 * `options`: options that several commands have
@@ -9,7 +9,7 @@
 * `summary`: counts of rows, mean losses before and after
 * `sample`: a uniform sample of rows, for pictures
 * `console`: messages, exit statuses and the progress bar
-* `checkpoint`: how far a run of ``calibrate --state`` has come
+* `checkpoint`: the progress of a run of ``calibrate --state``, saved in a store
 * `resumable_output`: the output of such a run
 * `experiment`: what ``streamcal demo`` runs
 

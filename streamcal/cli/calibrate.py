@@ -1,8 +1,8 @@
 """``streamcal calibrate``: a column of calibrated values, computed row by row.
 
 `calibrate` is the command. It opens the files and starts a `_Calibration`, the loop. The loop takes
-rows from a `RowReader`, has a `KeyedCalibrator` predict and learn them, adds them to the `Totals`
-of the summary, and tells a `Checkpoint`.
+rows from a `RowReader`, predicts and learns them with a `KeyedCalibrator`, adds them to the
+`Totals` of the summary, and saves a `Checkpoint` from time to time.
 """
 
 from dataclasses import asdict, dataclass
@@ -55,7 +55,7 @@ EXAMPLES = (
 
 
 class Interpolation(StrEnum):
-    """How values are read between learned scores."""
+    """How values are interpolated between learned scores."""
 
     step = "step"
     linear = "linear"
@@ -67,14 +67,14 @@ _LOSS = (
     "linex, logistic or exponential (labels -1 and 1)."
 )
 _PRIOR = "Weight of the two pseudo-samples that keep values off the extremes."
-_WINDOW = "Forget all but the last so many samples. Default: keep all."
-_HALF_LIFE = "Halve the weight of all samples with every so many that follow. Default: never."
+_WINDOW = "Keep only this many of the last samples. Default: keep all."
+_HALF_LIFE = "After how many samples the weight of a sample is halved. Default: never."
 _MAX_SCORES = "Merge the nearest scores when there are more distinct ones than this."
 _STATE = (
-    "Keep what is learned in this file. If the process is killed, the same command continues the "
-    "run; after the end, a command with the next table continues what is learned."
+    "Save calibrators in this file. If the process is killed, the same command continues the run; "
+    "after the end, a command with another table starts from the saved calibrators."
 )
-_BATCH_ROWS = "The most rows held at a time. The result does not depend on it."
+_BATCH_ROWS = "The greatest number of rows in memory. The result does not depend on it."
 
 
 def calibrate(
@@ -92,7 +92,7 @@ def calibrate(
     half_life: Annotated[float | None, setting(CALIBRATOR, _HALF_LIFE)] = None,
     max_scores: Annotated[int, setting(CALIBRATOR, _MAX_SCORES)] = 1_000_000,
     interpolation: Annotated[
-        Interpolation, setting(CALIBRATOR, "How values are read between learned scores.")
+        Interpolation, setting(CALIBRATOR, "How values are interpolated between learned scores.")
     ] = Interpolation.linear,
     out: OutTableOption = Path("-"),
     plot: Annotated[
@@ -105,14 +105,14 @@ def calibrate(
 ) -> None:
     """Add a column of calibrated values to a table.
 
-    Row by row, in the order of the file: the calibrated value of a row is computed before its label
-    is learned, so the output is what an online system would have served. All other columns stay as
-    they are. A row without a label gets a value and teaches nothing.
+    Rows are processed in the order of the file. The calibrated value of a row is computed before
+    its label is learned, so the output is what an online system would have served. All other
+    columns stay unchanged. A row without a label gets a value, but nothing is learned from it.
 
     The output is called NAME.partial until it is complete.
 
-    With --state nothing is lost or learned twice, whenever the process ends: SIGINT and SIGTERM
-    end it after the rows in progress, and after a crash the same command writes the same output.
+    With --state no row is lost or learned twice if the process is killed. SIGINT and SIGTERM end it
+    after the current rows; after a crash the same command completes the same output.
     """
     from streamcal import tables
 
@@ -203,7 +203,7 @@ def _check_resumable(out: Path, kind: str, plot: Path | None) -> None:
     from streamcal.tables import is_standard
 
     if is_standard(out) or not (out.is_file() or not out.exists()):
-        raise ValueError("--state needs --out FILE: what has gone into a pipe can't be cut back")
+        raise ValueError("--state needs --out FILE: a pipe can't be truncated")
     if kind == "parquet":
         raise ValueError("--state needs CSV or NDJSON: a Parquet file has its index at the end")
     if plot is not None:
@@ -221,7 +221,7 @@ def _open_checkpoint(
     on_error: OnError,
     totals: Totals,
 ) -> "Checkpoint | NoCheckpoint":
-    """Return where the run is, and bring the totals there."""
+    """Return the checkpoint of the run, and restore the totals."""
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.durable.errors import StoreError
 

@@ -37,7 +37,7 @@ from streamcal.tables import Output, is_standard
 
 
 class NoCheckpoint:
-    """What a run without ``--state`` has in the place of a `Checkpoint`: nothing is kept."""
+    """The place of a `Checkpoint` in a run without ``--state``: nothing is saved."""
 
     store = None
     row = 0
@@ -68,7 +68,7 @@ class NoCheckpoint:
 
 
 class Checkpoint:
-    """How far a run over a table has come, in a store, and the output that belongs to it.
+    """The progress of a run over a table, saved in a store, and the output of the run.
 
     A context manager around the run: inside, SIGINT and SIGTERM end it after the current batch.
 
@@ -79,18 +79,17 @@ class Checkpoint:
     table, out : Path
         What is read and what is written; ``out`` must be a file.
     options : mapping of str to JSON
-        All that the result depends on, by the name of the option. They must not change between
-        runs.
+        All options that affect the result, by name. They must not change between runs.
 
     Attributes
     ----------
     store : Store
     output : Output
-        It continues where the run is.
+        The output, which continues at this row.
     row : int
         The number of the last row that is learned; 0 at the start.
     sums : dict
-        What `save_if_due` was given at that row.
+        The sums given to `save_if_due` at that row.
 
     Raises
     ------
@@ -105,9 +104,9 @@ class Checkpoint:
             "out": os.path.realpath(out),
             "options": dict(options),
             "row": 0,
-            "seal": [],
+            "checksums": [],
             "sums": {},
-            "whole": False,
+            "complete": False,
             "finished": False,
         }
         self._new_run = new_run
@@ -115,7 +114,7 @@ class Checkpoint:
         self.sums: dict[str, Any] = {}
         self._was_finished = False
         self._checksums = RowChecksums()
-        self._learned: list[int] = []  # the checksums of the rows to pass over, until compared
+        self._learned: list[int] = []  # the checksums of the rows to skip, until compared
         self._pace = Pace()
         self._signal = 0
         if not path.exists():
@@ -131,7 +130,7 @@ class Checkpoint:
     # Starting ------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        """Find out whether this run begins or continues, and from where."""
+        """Find out whether this run begins or continues, and at which row."""
         path, notes = self.store.path, self.store.notes
         if not notes and not len(self.store):
             self.output.check_free()
@@ -153,7 +152,7 @@ class Checkpoint:
             raise StoreError(f"{path} belongs to the output {notes['out']}, not to {out}")
         else:
             self._was_finished = self.output.restore(notes)
-            self.row, self.sums, self._learned = notes["row"], notes["sums"], notes["seal"]
+            self.row, self.sums, self._learned = notes["row"], notes["sums"], notes["checksums"]
 
     def _check_offset(self, notes: Mapping[str, Any]) -> None:
         """Raise if anything but a run over a table has written to the store."""
@@ -183,7 +182,7 @@ class Checkpoint:
                     f"{path} has begun to add what has come to {notes['table']}, in"
                     f" {partial}: finish that first, or remove the file"
                 )
-        elif not notes.get("whole"):
+        elif not notes.get("complete"):
             raise StoreError(
                 f"{path} is at row {notes['row']:,} of {notes['table']}: finish that first"
             )
@@ -206,7 +205,7 @@ class Checkpoint:
         table, out = self._new_run["table"], self._new_run["out"]
         notes = dict(self.store.notes)
         if notes.get("copying") and not os.path.lexists(f"{out}.partial"):
-            # A copy was begun, and is gone. A later file of this name is not the copy.
+            # The unfinished copy was removed. A later file of this name is not that copy.
             del notes["copying"]
             self.store.save({}, notes=notes)
         line = (
@@ -216,7 +215,8 @@ class Checkpoint:
             return f"{line}; {out}, which was written then, is gone"
         return line if self.output.is_unchanged() else f"{line}; {out} has changed since then"
 
-    # Going on ------------------------------------------------------------------------------------
+    # Continuing
+    # ------------------------------------------------------------------------------------
 
     def rows_to_learn(
         self, rows: NDArray[np.int64], *columns: NDArray[np.float64]
@@ -236,7 +236,7 @@ class Checkpoint:
         return new
 
     def _compare(self) -> None:
-        """Raise unless the rows passed over are those that were learned."""
+        """Raise unless the skipped rows are those that were learned."""
         if self._learned and self._checksums.sums != self._learned:
             raise StoreError(
                 f"{self.store.path} has learned {self.row:,} rows, but those at the beginning of"
@@ -261,16 +261,16 @@ class Checkpoint:
         Raises
         ------
         Stopped
-            If a signal has come; everything is committed then.
+            If a signal has arrived; everything is committed then.
         OSError, StoreError
             If it can't be written; the store is as after the last commit.
         """
         if last:
             self._compare()
-        passing_over = bool(self._learned) or self._is_finished
+        skipping = bool(self._learned) or self._is_finished
         if not (last or self.output.is_compared):
-            passing_over = True  # the partial file may still turn out to be somebody else's
-        if not passing_over and (last or self._signal or self._pace.is_due()):
+            skipping = True  # the partial file may still turn out to be somebody else's
+        if not skipping and (last or self._signal or self._pace.is_due()):
             with self._pace:
                 self._save(row, keyed, sums, complete)
         if self._signal and not complete:
@@ -284,9 +284,9 @@ class Checkpoint:
             **self._new_run,
             **self.output.notes(),
             "row": row,
-            "seal": self._checksums.sums,
+            "checksums": self._checksums.sums,
             "sums": dict(sums),
-            "whole": complete,
+            "complete": complete,
         }
         self.store.save(keyed.states(), row, notes=notes)
         keyed.saved()
@@ -352,23 +352,24 @@ _NOTES: dict[str, Callable[[Any], bool]] = {
     "out": lambda value: isinstance(value, str),
     "options": lambda value: isinstance(value, dict),
     "row": _is_count,  # the last row that is learned
-    "seal": lambda value: isinstance(value, list) and all(map(_is_count, value)),  # its checksums
+    # of the numbers and keys of the rows learned
+    "checksums": lambda value: isinstance(value, list) and all(map(_is_count, value)),
     "sums": lambda value: isinstance(value, dict),
     "finished": lambda value: isinstance(value, bool),  # whether the output has its name
     "length": _is_count,  # of the output
     "digest": lambda value: isinstance(value, str),  # of the output
     "replaces": lambda value: value is None or isinstance(value, str),  # the older file's digest
-    "whole": lambda value: isinstance(value, bool),  # whether all rows are written
+    "complete": lambda value: isinstance(value, bool),  # whether all rows are written
     "copying": lambda value: isinstance(value, bool),  # whether a finished output is being copied
 }
-_NEWER_NOTES = ("digest", "replaces", "whole", "copying")  # older stores lack them
+_NEWER_NOTES = ("digest", "replaces", "complete", "copying")  # older stores lack them
 
 
 def _is_empty(notes: Mapping[str, Any]) -> bool:
     """Whether a run has begun, but has neither committed anything nor left a file."""
     return not (
         notes["finished"]
-        or notes.get("whole")
+        or notes.get("complete")
         or notes["row"]
         or notes["length"]
         or os.path.lexists(f"{notes['out']}.partial")

@@ -1,4 +1,4 @@
-"""What a person sees of a command: messages, the exit status of an error, the progress bar."""
+"""Output for users: messages, errors with their exit status, and the progress bar."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""``streamcal decide``: a column of decisions that are best together for a whole table."""
+"""``streamcal decide``: a column of joint decisions for a whole table."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,13 +41,11 @@ def decide(
     prob: Annotated[str, column_option("The calibrated probability of the label 1.")],
     metric: Annotated[
         str,
-        typer.Option(metavar="NAME", help="What the decisions are to maximise, such as f1."),
+        typer.Option(metavar="NAME", help="The metric that the decisions maximise, such as f1."),
     ] = "f1",
     label: Annotated[
         str | None,
-        column_option(
-            "What came true, 0 or 1: the metric reached is printed, nothing else changes."
-        ),
+        column_option("The true label, 0 or 1. It only serves to print the metric reached."),
     ] = None,
     column: NewColumnOption = "decision",
     out: OutTableOption = Path("-"),
@@ -60,8 +58,8 @@ def decide(
     """Add a column of decisions, 0 or 1, with the best expected metric over the whole table.
 
     The table is read twice, once to decide and once to write, so it can't be standard input. The
-    decision is joint: of all ways to label the rows the one with the greatest expectation, which
-    labels the likeliest rows 1.
+    decision is joint: of all labellings it has the greatest expected metric. It labels the
+    likeliest rows 1.
     """
     from streamcal import tables
     from streamcal.decision import get_metric, maximize
@@ -77,17 +75,18 @@ def decide(
         if plot is not None:
             check_drawable(plot)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
-    reader, writing = RowReader(columns, on_error), _Writing(RowReader(columns, on_error))
+    reader = RowReader(columns, on_error)
+    second = _DecisionWriter(RowReader(columns, on_error))
 
     def open_table() -> "Reader":
         return tables.open_table(table, reader.names, new=column, format=kind)
 
-    with data_errors(table, output, lambda: writing.n_written):
+    with data_errors(table, output, lambda: second.n_written):
         with open_table() as source:
-            values = _columns_of(reader.iterate(source), len(columns))
+            values = _read_columns(reader.iterate(source), len(columns))
         decision = maximize(values[0], goal)
         with open_table() as source, output:
-            writing.write(source, output, decision.labels)
+            second.write(source, output, decision.labels)
         _print_decision(reader, decision, metric)
         if label is not None:
             _print_reached(goal, metric, decision.labels, values[1])
@@ -95,8 +94,8 @@ def decide(
             _draw(plot, values[0], metric)
 
 
-class _Writing:
-    """The second reading of the table, with a decision for each row."""
+class _DecisionWriter:
+    """Reads the table a second time and writes it with the decisions."""
 
     def __init__(self, reader: RowReader) -> None:
         self.reader = reader
@@ -113,7 +112,7 @@ class _Writing:
                 self.n_written = end
 
 
-def _columns_of(parts: Iterator[Rows], n_columns: int) -> list[Vector]:
+def _read_columns(parts: Iterator[Rows], n_columns: int) -> list[Vector]:
     """Return the columns of all rows of a table."""
     values = [[np.empty(0)] * n_columns, *(rows.values for rows in parts)]
     return [np.concatenate(column) for column in zip(*values, strict=True)]
@@ -121,7 +120,7 @@ def _columns_of(parts: Iterator[Rows], n_columns: int) -> list[Vector]:
 
 def _print_decision(reader: RowReader, decision: "Decision", metric: str) -> None:
     if decision.threshold is None:
-        where = "of equal rows the first ones"
+        where = "of rows with equal probability the first"
     else:
         where = f"from {decision.threshold:.6g} up"
     n_rows = count_rows(len(decision.labels))
@@ -140,7 +139,7 @@ def _print_reached(goal: "Metric", metric: str, chosen: NDArray[np.bool_], y: Ve
 
 
 def _draw(path: Path, p: Vector, metric: str) -> None:
-    """Draw the curve that was decided on."""
+    """Draw the curve of the expected metric."""
     from matplotlib.figure import Figure
 
     from streamcal.plot import UtilityCurveDisplay

@@ -1,4 +1,4 @@
-"""``streamcal demo``: the experiment of `streamcal.cli.experiment`, for a person."""
+"""``streamcal demo``: the experiment of `streamcal.cli.experiment`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,9 +1,8 @@
-"""River models on the streams that ship with river: raw, online Platt and isotonic, side by side.
+"""River models on the streams that ship with river: raw, with Platt and with isotonic calibration.
 
-Each model runs over each stream once, prequentially: it answers, its answer is noted, then it
-learns. Both calibrators take the same answers in the same order, just as a
-`streamcal.CalibratedClassifier` would hand them over, so a row compares calibrators and nothing
-else. Nothing is drawn at random and nothing is downloaded.
+Each model runs over each stream once, prequentially: each sample is predicted, then learned. Both
+calibrators get the same predictions in the same order, as from a `streamcal.CalibratedClassifier`,
+so a row compares only calibrators. There is no randomness and no download.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,9 +46,9 @@ class Row:
     stream, model : str
         Their names.
     n_samples : int
-        Samples that were scored: those before the model knew any label were not.
+        Number of samples scored: those from when the model knows a label.
     log_loss, brier : dict
-        Mean score under each of `CALIBRATIONS`; the log loss in nats.
+        Mean score for each of `CALIBRATIONS`; the log loss in nats.
     """
 
     stream: str
@@ -60,7 +59,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Run:
+class _StreamRun:
     row: Row
     y: Vector
     served: dict[str, Vector]
@@ -72,8 +71,8 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     Parameters
     ----------
     out_dir : path, optional
-        Folder for a reliability diagram of each stream, ``reliability.png``; made if need be. With
-        it the table is printed, too. Takes the ``cli`` extra.
+        Folder for the reliability diagrams, ``reliability.png``; created if it does not exist. The
+        table is then printed too. Needs the ``cli`` extra.
     limit : int, optional
         Use only the first ``limit`` samples of each stream.
 
@@ -92,13 +91,13 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     """
     check_window(limit, "limit")
     if out_dir is None:
-        return [each.row for each in _runs(limit)]
+        return [each.row for each in _run_all(limit)]
 
     from rich.console import Console
 
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = list(_runs(limit, Console(stderr=True)))
+    runs = list(_run_all(limit, Console(stderr=True)))
     rows = [each.row for each in runs]
     console = Console()
     console.print(table(rows))
@@ -133,7 +132,7 @@ def table(rows: Iterable[Row]) -> "Table":
 
     made = Table(
         title="Prequential scores, lower is better",
-        caption=f"In the log loss {RULE}.",
+        caption=f"In the log loss, {RULE}.",
         box=SIMPLE,
         collapse_padding=True,
         pad_edge=False,
@@ -163,16 +162,16 @@ def _cells(row: Row, left: str, right: str) -> list[str]:
     return cells
 
 
-def draw(runs: list[_Run], path: Path) -> Path:
-    """Draw each stream's most improved model before and after, side by side in one picture."""
+def draw(runs: list[_StreamRun], path: Path) -> Path:
+    """Draw for each stream the most improved model, before and after, in one picture."""
     from matplotlib.figure import Figure
 
     from streamcal.plot import ReliabilityDisplay
 
-    best: dict[str, _Run] = {}
+    best: dict[str, _StreamRun] = {}
     for each in runs:
         shown = best.setdefault(each.row.stream, each)
-        if _gain(each.row) > _gain(shown.row):
+        if _improvement(each.row) > _improvement(shown.row):
             best[each.row.stream] = each
     figure = Figure(figsize=(5.2 * len(best), 5.8), layout="constrained")
     parts = figure.subfigures(1, len(best), squeeze=False)[0]
@@ -184,25 +183,25 @@ def draw(runs: list[_Run], path: Path) -> Path:
     return path
 
 
-def _gain(row: Row) -> float:
+def _improvement(row: Row) -> float:
     return row.log_loss["raw"] - row.log_loss["isotonic"]
 
 
-def _runs(limit: int | None, console: Any = None) -> Iterator[_Run]:
+def _run_all(limit: int | None, console: Any = None) -> Iterator[_StreamRun]:
     for stream in STREAMS:
         for name in MODELS:
             waiting: AbstractContextManager[object] = nullcontext()
-            if console is not None:  # shown to a person at a terminal only
+            if console is not None:  # a spinner, on terminals only
                 waiting = console.status(f"{stream.__name__}, {name} …")
             with waiting:
-                done = _run(stream(), name, limit)
+                done = _run_one(stream(), name, limit)
             yield done
 
 
-def _run(stream: Dataset, model: str, limit: int | None) -> _Run:
+def _run_one(stream: Dataset, model: str, limit: int | None) -> _StreamRun:
     samples = stream if limit is None else stream.take(limit)
     pipeline = preprocessing.StandardScaler() | MODELS[model]()
-    y, raw, learned, single = _answers(samples, pipeline)
+    y, raw, learned, single = _predict_stream(samples, pipeline)
     served = {"raw": raw}
     for name, calibrator in (("Platt", PlattCalibrator()), ("isotonic", IsotonicCalibrator())):
         served[name] = raw.copy()
@@ -215,16 +214,16 @@ def _run(stream: Dataset, model: str, limit: int | None) -> _Run:
         {name: _log_loss(y, p) for name, p in served.items()},
         {name: float(np.mean((p - y) ** 2)) for name, p in served.items()},
     )
-    return _Run(row, y, served)
+    return _StreamRun(row, y, served)
 
 
-def _answers(
+def _predict_stream(
     stream: Iterable[tuple[dict[Any, Any], Any]], model: compose.Pipeline
 ) -> tuple[Vector, Vector, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return labels, probabilities of True, and where the model knew True, and one label only.
+    """Return labels, probabilities of True, and where the model knew True, and only one label.
 
-    As with river's own evaluation, samples for which the model knew no label are left out. While it
-    knows one label, the wrapper has no choice but to serve it, and learns if that label is True.
+    As in river's evaluation, samples before the model knows a label are left out. While it knows
+    one label, the wrapper serves that one, and learns if it is True.
     """
     answers = []
     for x, y in stream:

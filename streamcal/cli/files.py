@@ -1,4 +1,4 @@
-"""Checks of the files that a command names, before it begins to work."""
+"""Checks of the names of files, before a command begins to work."""
 
 import os
 from itertools import combinations, product
@@ -12,7 +12,7 @@ _DRAWABLE = (".png", ".pdf", ".svg")
 
 
 def check_exists(table: Path) -> None:
-    """Raise ``ValueError`` unless something can be read under this name."""
+    """Raise ``ValueError`` unless there is a file of this name."""
     from streamcal.tables import is_standard
 
     if not is_standard(table) and (table.is_dir() or not table.exists()):
@@ -20,7 +20,7 @@ def check_exists(table: Path) -> None:
 
 
 def check_drawable(path: Path) -> None:
-    """Raise ``ValueError`` unless a picture can be written there: now, not after hours of work."""
+    """Raise ``ValueError`` unless a picture can be written there, before hours of work."""
     if path.suffix.lower() not in _DRAWABLE:
         raise ValueError(f"a picture must end in {', '.join(_DRAWABLE)}, got {path}")
     check_folder(path)
@@ -67,12 +67,12 @@ def check_distinct(
 
 
 def files_of_output(output: "Output") -> list[Path]:
-    """Return the names that an output has, in the end and before that."""
+    """Return the final and the temporary name of an output."""
     return [output.path] if output.partial is None else [output.path, output.partial]
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Return whether two names are of the same file, which need not exist.
+    """Return whether two names are those of the same file, which need not exist.
 
     Examples
     --------
@@ -82,5 +82,5 @@ def is_same_file(one: Path, other: Path) -> bool:
     one, other = (Path(os.path.realpath(path)) for path in (one, other))
     if os.path.exists(one) or os.path.exists(other):
         return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
-    # The file system may not tell upper from lower case.
+    # The file system may ignore case.
     return str(one).casefold() == str(other).casefold()

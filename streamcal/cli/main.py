@@ -9,7 +9,7 @@ _NEEDED = ("typer", "rich", "pyarrow", "matplotlib", "bokeh")
 
 
 def main() -> None:
-    """Run the command line, or say which packages it lacks and exit with status 1."""
+    """Run the command line, or print which packages are missing and exit with status 1."""
     _replace_closed_streams()
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:

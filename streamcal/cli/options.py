@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and what makes the others."""
+"""Arguments and options of several commands, and functions that make options."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +19,7 @@ class Format(StrEnum):
 
 
 class OnError(StrEnum):
-    """What is done about bad rows."""
+    """What happens at a bad row."""
 
     stop = "stop"
     skip = "skip"
@@ -43,12 +43,12 @@ def setting(panel: str, help: str, **more: Any) -> Any:
 
 
 def out_option(metavar: str, help: str, **more: Any) -> Any:
-    """Return the option that says where the result goes."""
+    """Return the option for the output file."""
     return typer.Option("--out", "-o", metavar=metavar, help=help, rich_help_panel=FILES, **more)
 
 
 def picture_option(help: str) -> Any:
-    """Return the option that has a picture drawn."""
+    """Return the option for a picture."""
     return typer.Option(
         "--plot", metavar="IMAGE", help=f"{help} (png, pdf, svg).", rich_help_panel=FILES
     )
@@ -65,8 +65,8 @@ TableArgument = Annotated[
 LabelOption = Annotated[
     str,
     column_option(
-        "What came true: 0 and 1, true and false, or numbers in the loss's range. "
-        "Empty: not known.",
+        "The true label: 0 and 1, true and false, or numbers in the range of the loss. "
+        "Empty: unknown.",
         "--label",
     ),
 ]
@@ -75,13 +75,13 @@ WeightOption = Annotated[
 ]
 NewColumnOption = Annotated[str, new_column_option("The name of the new column.")]
 OutTableOption = Annotated[
-    Path, out_option("TABLE", "Where the table with the new column goes; `-` is standard output.")
+    Path, out_option("TABLE", "The table with the new column; `-` is standard output.")
 ]
 FormatOption = Annotated[
     Format | None,
     typer.Option(
         "--format",
-        help="Of input and output. Default: by the file's ending, else csv.",
+        help="The format of input and output. Default: by the ending of the file, else csv.",
         rich_help_panel=FILES,
     ),
 ]
@@ -89,7 +89,7 @@ OnErrorOption = Annotated[
     OnError,
     typer.Option(
         "--on-error",
-        help="Whether a bad row ends the run or is left out and counted.",
+        help="Whether a bad row ends the run, or is skipped and counted.",
         rich_help_panel=FILES,
     ),
 ]
@@ -104,14 +104,15 @@ SourceArgument = Annotated[
     ),
 ]
 KnownScoreOption = Annotated[
-    str | None, column_option("The scores before calibration. A store knows them.", "--score")
+    str | None, column_option("The scores before calibration. Not needed for a store.", "--score")
 ]
 KnownLabelOption = Annotated[
     str | None,
     column_option(
-        "What came true: 0 and 1, true and false. Empty: not known. A store knows them.", "--label"
+        "The true label: 0 and 1, true and false. Empty: unknown. Not needed for a store.",
+        "--label",
     ),
 ]
 KnownColumnOption = Annotated[
-    str, new_column_option("The probabilities after calibration. A store knows them.")
+    str, new_column_option("The probabilities after calibration. Not needed for a store.")
 ]

@@ -39,8 +39,8 @@ def plot(
 ) -> None:
     """Draw the reliability diagram of one or more columns of probabilities.
 
-    Every row counts once; rows without a label are left out. Of more than a million rows a uniform
-    sample is drawn.
+    All rows have weight 1; rows without a label are left out. If there are more than a million
+    rows, a uniform sample of them is drawn.
     """
     from streamcal import tables
 
@@ -71,15 +71,15 @@ def plot(
 def draw_reliability(
     path: Path, labels: NDArray[np.float64], curves: dict[str, NDArray[np.float64]], n_seen: int
 ) -> None:
-    """Draw a reliability diagram with one curve for each column; every row counts once.
+    """Draw a reliability diagram with one curve for each column; all rows have weight 1.
 
-    ``n_seen`` is the number of rows of which these are a sample.
+    The rows are a sample of ``n_seen`` rows.
     """
     from matplotlib.figure import Figure
 
     from streamcal.plot import ReliabilityDisplay
 
-    # A figure of its own needs no pyplot, and so no window system.
+    # Without pyplot, so that no window system is needed.
     figure = Figure(figsize=(5.6, 6.2), layout="constrained", dpi=150)
     happened = labels == 1.0
     if len(curves) == 1:

@@ -43,10 +43,10 @@ def report(
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
 ) -> None:
-    """Write a page about a calibrated stream: one file, which loads nothing from anywhere.
+    """Write a page about a calibrated stream: one HTML file, which loads nothing else.
 
-    Reliability before and after, scores and their parts, miscalibration over time; of a store also
-    what each of its learners holds, and its output table as far as it is written.
+    It shows reliability before and after, scores and their parts, and miscalibration over time; for
+    a store also its learners, and its output table as far as it is written.
     """
     from streamcal.tables import Output
 
@@ -57,7 +57,7 @@ def report(
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())
         if any(is_same_file(written, read) for written, read in pairs):
-            raise failure(f"--out {out} is what the report is of: the page would replace it", 2)
+            raise failure(f"--out {out} is a file of the report: the page would replace it", 2)
         from streamcal.report import page
 
         html = page.render(subject.report()).encode()
@@ -118,7 +118,7 @@ class TableSubject:
         scored = _read_scored(self.path, self.kind, self.columns, self.on_error)
         return Report(
             f"Calibration of {self.path.name}",
-            f"{self.path}: {score} before, {column} after, {label} came true",
+            f"{self.path}: scores {score}, calibrated {column}, labels {label}",
             tuple(of_table(scored, score, column)),
         )
 
@@ -165,7 +165,7 @@ class StoreSubject:
 
 
 def _with_output(sections: list["Section"], notes: dict[str, Any]) -> list["Section"]:
-    """Return the sections of a store after those of its output, or after why there are none."""
+    """Return the sections of a store after those of its output, or after the reason for none."""
     from streamcal.report.content import Section
     from streamcal.report.sections import of_table
     from streamcal.tables import format_of

@@ -73,12 +73,12 @@ class ResumableOutput(Output):
         length, digest = notes["length"], notes.get("digest", "")
         self._replaces = notes.get("replaces")
         if notes["finished"]:
-            self._good, self._finished = length, digest
+            self._size, self._finished = length, digest
             return True
-        if notes.get("whole") and not os.path.lexists(self._partial):
+        if notes.get("complete") and not os.path.lexists(self._partial):
             if self._target_has(length, digest):
                 # The process was killed after the renaming, before the store could note it.
-                self._good, self._finished = length, digest
+                self._size, self._finished = length, digest
                 self._store.save({}, notes={**notes, "finished": True})
                 return True
         if length or os.path.lexists(self._partial):
@@ -88,12 +88,12 @@ class ResumableOutput(Output):
 
     def is_unchanged(self) -> bool:
         """Whether the finished output exists and has the bytes that it had."""
-        return self._finished is not None and self._target_has(self._good, self._finished)
+        return self._finished is not None and self._target_has(self._size, self._finished)
 
     def notes(self) -> dict[str, Any]:
         """Return what describes the output as far as it is written."""
         digest = self._hash.hexdigest()
-        return {"length": self._good, "digest": digest, "replaces": self._replaces}
+        return {"length": self._size, "digest": digest, "replaces": self._replaces}
 
     # As a file -----------------------------------------------------------------------------------
 
@@ -145,10 +145,10 @@ class ResumableOutput(Output):
         self.opened = True
         if self._finished is not None:
             self._copy_finished()
-        elif self._good:
+        elif self._size:
             self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115
-            self._file.truncate(self._good)
-            self._file.seek(self._good)
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
         else:
             # Nothing of it is committed. A file may exist if the store has noted this run.
             if not self._is_noted():
@@ -185,8 +185,8 @@ class ResumableOutput(Output):
             if not found or found != wanted:
                 if not found or any(a != b and a for a, b in zip(found, wanted, strict=True)):
                     self._raise_different()
-                self._missing.append((self._good, wanted))
-            self._good += len(found)
+                self._missing.append((self._size, wanted))
+            self._size += len(found)
             rest = rest[len(found) :]
             self._open_if_compared()
         if rest.nbytes:
@@ -195,15 +195,15 @@ class ResumableOutput(Output):
     def _open_if_compared(self) -> None:
         """Open the partial file for writing if all of it has been compared."""
         assert self._leftover is not None
-        if self._good == os.fstat(self._leftover.fileno()).st_size:
+        if self._size == os.fstat(self._leftover.fileno()).st_size:
             self._leftover.close()
             self._leftover = None
             self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115
-            compared = self._good
+            compared = self._size
             for at, data in self._missing:
                 self._file.seek(at)
                 super().write(data)
-            self._good = compared
+            self._size = compared
             self._file.seek(compared)
             sync_folder(self._partial.parent)
             self.begun = True
@@ -226,7 +226,7 @@ class ResumableOutput(Output):
             self.check_free()
             self._store.save({}, notes={**self._store.notes, "copying": True})
         self._replaces = self._finished
-        self._good = 0
+        self._size = 0
         self._create_or_compare()
         with open(self._target, "rb") as source:
             while block := source.read(_BLOCK_BYTES):
@@ -246,7 +246,7 @@ class ResumableOutput(Output):
                 f"{self._partial} is not as {self._store.path} has left it: {fault};"
                 " nothing was changed"
             )
-        self._good = length
+        self._size = length
 
     def _target_has(self, length: int, digest: str) -> bool:
         """Whether the file of the final name has these bytes and no others."""
@@ -273,10 +273,10 @@ class ResumableOutput(Output):
                 " away, and the same command goes on"
             )
 
-    def _name(self, partial: Path) -> None:
+    def _rename(self, partial: Path) -> None:
         """Give the complete file its name, and note that in the store."""
         self._check_replaced()
-        super()._name(partial)
+        super()._rename(partial)
         self._store.save({}, notes={**self._store.notes, "finished": True})
 
 

@@ -1,7 +1,7 @@
-"""Rows of a table: what their columns must hold, and what becomes of rows that do not.
+"""Rows of a table: the requirements of their columns, and the handling of bad rows.
 
 A `Column` has a name and requirements. A `RowReader` reads columns of a chunk as numbers and
-returns the `Rows` that meet all requirements. Bad rows either end the run or are left out and
+returns the `Rows` that meet all requirements. Bad rows either end the run or are skipped and
 counted.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamcal.losses import MeanLoss
     from streamcal.tables import Chunk, Fault, Reader
 
-MOST_LABELS = 32_767
+MAX_LABELS = 32_767
 """The greatest ordinal label."""
 
 Vector = NDArray[np.float64]
@@ -32,7 +32,7 @@ Mask = NDArray[np.bool_]
 
 
 class Requirement(NamedTuple):
-    """What a number must be, in words for a message, and the function that tests it."""
+    """A requirement of a number: its text in messages, and the function that checks it."""
 
     text: str
     is_met: Callable[[Vector], Mask]
@@ -47,7 +47,7 @@ class Column:
     name : str or None
         None: the table has no such column; all its numbers are 1.
     requirements : tuple of Requirement
-        What each number must be.
+        All numbers must meet them.
     is_label : bool
         Whether a cell may be empty (the number is NaN then) or hold true or false.
     """
@@ -113,8 +113,8 @@ def binary_label_column(name: str) -> Column:
 def ordinal_label_column(name: str) -> Column:
     """Return a column of labels 1, 2 and so on."""
     requirement = Requirement(
-        f"an int from 1 to {MOST_LABELS}",
-        lambda y: (y >= 1.0) & (y <= MOST_LABELS) & (y == np.floor(y)),
+        f"an int from 1 to {MAX_LABELS}",
+        lambda y: (y >= 1.0) & (y <= MAX_LABELS) & (y == np.floor(y)),
     )
     return Column(name, (requirement,), is_label=True)
 
@@ -139,7 +139,7 @@ class Rows:
     ----------
     chunk : Chunk
     values : list of ndarray of shape (n_rows,)
-        The numbers of these rows, one array for each column that was asked for.
+        The numbers in these rows, one array for each column of the reader.
     keep : ndarray of shape (n_chunk_rows,) or None
         Marks these rows in the chunk; None if they are all of it.
     """

@@ -17,12 +17,12 @@ class UniformSample:
     width : int
         The number of columns.
     capacity : int
-        The most rows in the sample.
+        The greatest number of rows in the sample.
 
     Attributes
     ----------
     n_seen : int
-        The number of rows that were offered.
+        The number of rows added.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class UniformSample:
         self._parts = [np.empty((0, width + 1))]
 
     def add(self, rows: NDArray[np.float64]) -> None:
-        """Offer rows, shape ``(n_rows, width)``."""
+        """Add rows, shape ``(n_rows, width)``."""
         self.n_seen += len(rows)
         draws = self._random.random(len(rows))
         chosen = draws < self._limit

@@ -1,4 +1,4 @@
-"""What commands say at the end: rows that were skipped, and mean losses before and after."""
+"""The summary of a command: skipped rows, and mean losses before and after."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ class Totals:
         self.probabilities = True
         self._in_range = True
         self._weight = 0.0
-        self._log, self._brier, self._own = np.zeros(2), np.zeros(2), np.zeros(2)
+        self._log_sums, self._brier_sums, self._loss_sums = np.zeros(2), np.zeros(2), np.zeros(2)
 
     def add(self, scored: NDArray[np.float64]) -> None:
         """Add labelled rows of (raw, calibrated, label, weight), shape ``(n_rows, 4)``."""
@@ -58,20 +58,20 @@ class Totals:
         self._weight += float(w.sum())
         for k, z in enumerate(scored.T[:2]):
             if self.binary and (k or self.probabilities):
-                self._log[k] += np.sum(w * log_losses(y, z))
-                self._brier[k] += np.sum(w * np.square(z - y))
+                self._log_sums[k] += np.sum(w * log_losses(y, z))
+                self._brier_sums[k] += np.sum(w * np.square(z - y))
             if not self.binary and (k or self._in_range):
-                self._own[k] += np.sum(w * self.loss(z, y))
+                self._loss_sums[k] += np.sum(w * self.loss(z, y))
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each mean loss that makes sense for these labels."""
+        """Yield a line for each mean loss that is defined for these labels."""
         if not self.n_labelled:
             return
         if self.binary:
-            yield f"{self._line('log loss', self._log, self.probabilities)}  ({RULE})"
-            yield self._line("Brier score", self._brier, self.probabilities)
+            yield f"{self._line('log loss', self._log_sums, self.probabilities)}  ({RULE})"
+            yield self._line("Brier score", self._brier_sums, self.probabilities)
         else:
-            yield self._line(f"{self.loss.name} loss", self._own, self._in_range)
+            yield self._line(f"{self.loss.name} loss", self._loss_sums, self._in_range)
 
     def _line(self, name: str, sums: NDArray[np.float64], comparable: bool) -> str:
         raw, calibrated = (sums / self._weight).tolist()
@@ -81,7 +81,7 @@ class Totals:
     def as_json(self) -> dict[str, Any]:
         """Return all counts and sums."""
         flags = [self.binary, self.probabilities, self._in_range]
-        losses = [sums.tolist() for sums in (self._log, self._brier, self._own)]
+        losses = [sums.tolist() for sums in (self._log_sums, self._brier_sums, self._loss_sums)]
         counts = [self.n_written, self.n_labelled]
         return {"counts": counts, "flags": flags, "weight": self._weight, "losses": losses}
 
@@ -100,7 +100,9 @@ class Totals:
         self.n_written, self.n_labelled = sums["counts"]
         self.binary, self.probabilities, self._in_range = sums["flags"]
         self._weight = sums["weight"]
-        self._log, self._brier, self._own = (np.array(pair, float) for pair in sums["losses"])
+        self._log_sums, self._brier_sums, self._loss_sums = (
+            np.array(pair, float) for pair in sums["losses"]
+        )
 
 
 def _is_valid(sums: dict[str, Any], row: int) -> bool:

@@ -33,20 +33,20 @@ EXAMPLES = (
 
 Vector = NDArray[np.float64]
 _LOSS = "What is minimised: absolute, squared or zero-one; quadratic-kappa is maximised."
-_BALANCED = "Weigh labels so that each counts the same: the macro-averaged loss."
+_BALANCED = "Give each label the same total weight: the macro-averaged loss."
 
 
 def thresholds(
     table: TableArgument,
     score: Annotated[str, column_option("The model's score, any number.")],
     label: Annotated[
-        str, column_option("The ordinal label, an int from 1 on. Empty: not known, left out.")
+        str, column_option("The ordinal label, an int from 1. Rows without one are left out.")
     ],
     weight: WeightOption = None,
     loss: Annotated[str, setting(THRESHOLDS, _LOSS, metavar="NAME")] = "absolute",
     n_labels: Annotated[
         int | None,
-        setting(THRESHOLDS, "How many labels there are. Default: the greatest one that occurs."),
+        setting(THRESHOLDS, "The number of labels. Default: the greatest label that occurs."),
     ] = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help=_BALANCED, rich_help_panel=THRESHOLDS)
@@ -55,15 +55,15 @@ def thresholds(
         str,
         setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME"),
     ] = "auto",
-    jobs: Annotated[int, setting(THRESHOLDS, "Processes for io.", min=1)] = 1,
+    n_jobs: Annotated[int, setting(THRESHOLDS, "The number of processes for io.", min=1)] = 1,
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
 ) -> None:
     """Find the thresholds that cut a score into ordinal labels at the least loss.
 
-    Prints one threshold a line, K - 1 of them for K labels: a score gets the label 1 plus the
-    number of thresholds that are not above it. Their loss is printed on standard error.
+    Prints K - 1 thresholds for K labels, one in each line. A score gets the label 1 plus the number
+    of thresholds that are not above it. Their loss is printed on standard error.
     """
     from streamcal import tables
     from streamcal.ordinal import optimal_thresholds
@@ -78,7 +78,7 @@ def thresholds(
     columns = [score_column(score), ordinal_label_column(label), weight_column(weight)]
     reader = RowReader(columns, on_error)
     with data_errors(table):
-        tables.standard_output()  # fails now rather than after all the work
+        tables.standard_output()  # raises now if it is closed, not after all the work
         scores, labels, weights = _read(table, kind, reader)
         found = _find(
             scores,
@@ -88,7 +88,7 @@ def thresholds(
             w=None if weight is None else weights,
             class_weight="balanced" if balanced else None,
             method=method,
-            n_jobs=jobs,
+            n_jobs=n_jobs,
         )
         for threshold in found.thresholds.tolist():
             typer.echo(threshold)
@@ -118,8 +118,9 @@ def _read(table: Path, kind: str, reader: RowReader) -> tuple[Vector, Vector, Ve
 
 
 def _find(*samples: Any, **settings: Any) -> "Thresholds":
-    """Return the thresholds; what is wrong with the samples is wrong with the table."""
-    from streamcal.ordinal import close_jobs, optimal_thresholds
+    """Return the thresholds; turn errors in samples into errors of the table."""
+    from streamcal.ordinal._jobs import close_jobs
+    from streamcal.ordinal.thresholds import optimal_thresholds
     from streamcal.tables import TableError
 
     try:
@@ -131,7 +132,7 @@ def _find(*samples: Any, **settings: Any) -> "Thresholds":
 
 
 def _print_loss(found: "Thresholds", n_rows: int, loss: str, balanced: bool, weight: float) -> None:
-    certified = "" if found.certified else ", sorted by force and not certain to be optimal"
+    certified = "" if found.certified else ", sorted afterwards and not certain to be optimal"
     say(f"{count_rows(n_rows)}, {found.n_labels} labels, by {found.method}{certified}")
     if loss == "quadratic-kappa":
         say(f"  quadratic weighted kappa {1.0 - found.risk:.4f}")
@@ -141,8 +142,11 @@ def _print_loss(found: "Thresholds", n_rows: int, loss: str, balanced: bool, wei
 
 
 def _draw(path: Path, scores: Vector, labels: Vector, weights: Vector, found: "Thresholds") -> None:
+    from matplotlib.figure import Figure
+
     from streamcal.plot import ThresholdDisplay
 
-    display = ThresholdDisplay.from_predictions(scores, labels, found, w=weights)
-    display.figure_.savefig(path, dpi=150)  # type: ignore[union-attr]
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained", dpi=150)
+    ThresholdDisplay.from_predictions(scores, labels, found, w=weights, ax=figure.subplots())
+    figure.savefig(path)
     say(f"{path}: drawn from {count_rows(len(scores))}")

@@ -29,7 +29,7 @@ def watch(
     port: Annotated[
         int,
         typer.Option(
-            min=0, max=65_535, help="The port; 0 takes a free one.", rich_help_panel=FILES
+            min=0, max=65_535, help="The port; 0 chooses a free one.", rich_help_panel=FILES
         ),
     ] = 8765,
     file_format: FormatOption = None,
@@ -43,7 +43,7 @@ def watch(
 
     with usage_errors():
         if is_standard(source):
-            raise ValueError("standard input can't be watched: it is read once")
+            raise ValueError("standard input can't be watched: it can be read only once")
         subject = open_subject(source, score, label, column, file_format, on_error)
     with data_errors(source):
         from streamcal.report.watch import HOST, Server, Source

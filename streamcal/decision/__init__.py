@@ -3,15 +3,7 @@
 from typing import TYPE_CHECKING
 
 from streamcal._lazy import attach
-from streamcal.decision.maximize import (
-    METHODS,
-    Counts,
-    Decision,
-    expected_utility,
-    maximize,
-    utility_curve,
-)
-from streamcal.decision.metrics import (
+from streamcal.decision.goals import (
     AM,
     GTPPR,
     MCC,
@@ -28,6 +20,14 @@ from streamcal.decision.metrics import (
     QMean,
     Tversky,
     get_metric,
+)
+from streamcal.decision.maximize import (
+    METHODS,
+    Counts,
+    Decision,
+    expected_utility,
+    maximize,
+    utility_curve,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ __all__ = [
     "utility_curve",
 ]
 
-# What imports river is loaded when it is first touched.
+# Modules that import river are loaded at the first access.
 _HOME = {
     "DecisionClassifier": "classifier",
     "EUMThreshold": "eum",

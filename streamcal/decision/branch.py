@@ -1,10 +1,10 @@
 """The best cutoff for the geometric and harmonic mean of the rates by branch and bound.
 
-Both means grow with TPR and with TNR, whatever the number of positives. Among the labellings a..b
-no one has more true positives than b, nor more true negatives than a, which has at most b - a more
-of them than b. So all of Ψ_a..Ψ_b are at most the expectation of the mean of TPR_b and TNR_b + (b -
-a)/N, which takes the same laws as Ψ_b itself. Intervals that cannot hold the maximum are dropped,
-the others halved: about 3√n evaluations of n.
+Both means grow with TPR and with TNR, for any number of positives. Of the labellings a..b none has
+more true positives than b, and none has more true negatives than a, which has at most b - a more
+than b. So all of Ψ_a..Ψ_b are at most the expectation of the mean of TPR_b and TNR_b + (b - a)/N,
+which needs the same laws as Ψ_b. Intervals that can't contain the maximum are dropped, the others
+are halved. That takes about 3√n evaluations instead of n.
 """
 
 import heapq
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.decision.curves import Law, block_size, checkpoints, extended
-from streamcal.decision.metrics import Metric
+from streamcal.decision.goals import Metric
 from streamcal.kernels.poisson_binomial import expectation_of_rates
 
 Vector = NDArray[np.float64]
@@ -22,7 +22,7 @@ _UNIT = 2.0**-53
 
 
 class Evaluator:
-    """Ψ_k at any k, from laws that are kept every √n/3 labels."""
+    """Ψ_k at any k, from laws that are stored every √n/3 labels."""
 
     def __init__(self, p: Vector, metric: Metric, history: Vector, tol: float) -> None:
         assert metric.spec is not None
@@ -34,7 +34,7 @@ class Evaluator:
         self._backward = p[::-1].copy()
         self._chosen, lost = checkpoints(p, self._tau, self._step)
         self._rest, more = checkpoints(self._backward, self._tau, self._step)
-        # The way from a kept law to k loses no more than the way between two kept ones could.
+        # From a stored law to k no more mass is lost than between two stored laws.
         self.error = lost + more + 2 * self._tau * self._step
         self.error += 2 * self._interpolation + 4 * self.n * _UNIT
         self.laws = lru_cache(maxsize=256)(self._laws)
@@ -74,7 +74,7 @@ def branch_and_bound(
     top, bound = psi(n, (0, n))
     if top > best:
         best_k, best = n, top
-    # Intervals (a, b] by their bounds, the most promising first; `a` itself has been evaluated.
+    # Intervals (a, b] by their bounds, greatest first; `a` itself has been evaluated.
     ahead = [(-bound, 0, n)]
     while ahead:
         bound, a, b = heapq.heappop(ahead)

@@ -1,10 +1,9 @@
-"""River models that decide: the label with the best expected metric, not the likeliest one.
+"""A river model that predicts the label with the best expected metric, not the likeliest one.
 
-A stream is scored by one metric over all of it, so a decision is worth what it adds to the counts
-so far. The counts are carried from sample to sample and enter the expectation of the metric; with
-one sample at a time the rule is then a threshold that moves with the metric reached (for F1 it
-tends to half of it: online F-measure optimisation), and with a frame of samples it is decided
-jointly.
+One metric is computed over the whole stream, so the value of a decision depends on the counts so
+far. These counts are carried from sample to sample and enter the expectation of the metric. For
+single samples the rule is then a threshold that depends on the metric reached so far (for F1 it
+tends to half of it: online F-measure optimisation); the samples of a frame are decided jointly.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from streamcal._json import LEAST, MOST
 from streamcal._routing import BatchRouting, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import MOST_COUNT, check_half_life, check_label
+from streamcal.decision.goals import Metric, as_parameter, get_metric
 from streamcal.decision.maximize import (
     Counts,
     Decision,
@@ -28,7 +28,6 @@ from streamcal.decision.maximize import (
     expected_utility,
     maximize,
 )
-from streamcal.decision.metrics import Metric, as_parameter, get_metric
 
 Features = dict[FeatureName, Any]
 _HISTORIES = ("labels", "expected", None)
@@ -42,28 +41,28 @@ class DecisionClassifier(
     Parameters
     ----------
     classifier : river classifier or pipeline
-        A binary classifier with probabilities, best a calibrated one such as
-        `streamcal.CalibratedClassifier`. It is used as it is, not copied.
+        A binary classifier with probabilities, preferably calibrated, such as
+        `streamcal.CalibratedClassifier`. It is not copied.
     metric : str, Metric or river metric
-        What is to be maximised; see `streamcal.decision.get_metric`.
+        The metric to maximise; see `streamcal.decision.get_metric`.
     history : {"labels", "expected", None}
-        What is carried: the confusion counts of decisions against labels, against probabilities
-        (labels do not enter, so they may come late or be biased), or nothing.
+        The counts that are carried: those of decisions and labels; those expected from
+        probabilities, which do not depend on labels that may be late or biased; or none.
     half_life : float or None
-        Halve the carried counts with every so many samples; None keeps them.
+        After how many samples a carried count is halved; None: never.
     pos_val : bool, int or str
         The positive label.
 
     Raises
     ------
     TypeError, ValueError
-        If ``classifier`` is no classifier, or an argument is not one of the above.
+        If ``classifier`` is not a classifier, or another argument is not as described.
 
     Notes
     -----
-    Predicting changes nothing: counts are carried by `learn_one` and `learn_many`, which decide
-    again, as `predict_one` and `predict_many` did before. Where the label comes late, hand back
-    what was served as ``decided`` (and the model's own probabilities as ``served``).
+    Predicting changes nothing. `learn_one` and `learn_many` update the counts: they repeat the
+    decision of `predict_one` and `predict_many`. If labels come late, pass the decision that was
+    served as ``decided``, and the probabilities of the classifier as ``served``.
 
     Examples
     --------
@@ -100,7 +99,7 @@ class DecisionClassifier(
             classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
         )
         self._metric = get_metric(metric)
-        self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        self._decay = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self._negative: ClfTarget | None = False if isinstance(pos_val, bool) else None
         self._claimed = np.zeros(4)
         self._realised = np.zeros(4)
@@ -139,15 +138,15 @@ class DecisionClassifier(
 
     @property
     def counts(self) -> Counts:
-        """The confusion counts that the next decision starts from."""
-        return Counts(*self._carried().tolist())
+        """The confusion counts to which the next decision adds."""
+        return Counts(*self._carried_counts().tolist())
 
     @property
     def claim_gap(self) -> float:
-        """Claimed less realised utility: the metric of the expected counts less that of the counts.
+        """The metric of the counts expected from probabilities, less that of the actual counts.
 
-        It hovers around 0 while probabilities are calibrated, is positive where they promise too
-        much and negative where they promise too little; feed it to a river drift detector. With a
+        It is near 0 if probabilities are calibrated, positive if they are too optimistic and
+        negative if they are too pessimistic. It can be the input of a river drift detector. With a
         ``half_life`` it forgets as the counts do.
         """
         if not self._realised.any():
@@ -157,7 +156,7 @@ class DecisionClassifier(
 
     def decide(self, probabilities: ArrayLike) -> Decision:
         """Return the best labels for probabilities of the positive label and the counts so far."""
-        return maximize(probabilities, self._metric, history=self._carried())
+        return maximize(probabilities, self._metric, history=self._carried_counts())
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the classifier's own probabilities."""
@@ -169,14 +168,14 @@ class DecisionClassifier(
         raw = self.predict_proba_one(x, **kwargs)
         if not raw:
             return None
-        return self._label(bool(self.decide([self._positive(raw)]).labels[0]), raw)
+        return self._as_label(bool(self.decide([self._p_positive(raw)]).labels[0]), raw)
 
     def decide_many(self, xs: Iterable[Mapping[Any, Any]]) -> list[ClfTarget | None]:
-        """Return the joint decision for some samples; None for those nothing is known of."""
+        """Return the joint decision for samples; None for each without probabilities."""
         raws = [self.classifier.predict_proba_one(dict(x)) for x in xs]
         known = [raw for raw in raws if raw]
-        labels = iter(self.decide([self._positive(raw) for raw in known]).labels.tolist())
-        return [self._label(next(labels), raw) if raw else None for raw in raws]
+        labels = iter(self.decide([self._p_positive(raw) for raw in known]).labels.tolist())
+        return [self._as_label(next(labels), raw) if raw else None for raw in raws]
 
     def learn_one(
         self,
@@ -187,7 +186,7 @@ class DecisionClassifier(
         decided: ClfTarget | None = None,
         **kwargs: Any,
     ) -> None:
-        """Count the decision for ``x`` against its label, then teach the classifier.
+        """Count the decision for ``x`` against its label, then learn the sample.
 
         Parameters
         ----------
@@ -196,39 +195,39 @@ class DecisionClassifier(
         y : bool, int or str
             The label.
         served : mapping from label to probability, optional
-            What the classifier said when the sample was served; without it, it is asked again.
+            The probabilities when the sample was served; by default they are computed again.
         decided : bool, int or str, optional
-            The decision that was served; without it, it is made again from the counts so far.
+            The decision that was served; by default it is made again from the counts so far.
         **kwargs
-            For the classifier, where its ``learn_one`` takes them (a weight ``w``, say; a decision
-            counts once whatever its weight).
+            The classifier gets those that its ``learn_one`` takes, such as a weight ``w``. Each
+            decision counts once, for any weight.
         """
         self._check_label(y)
         raw = self.classifier.predict_proba_one(x) if served is None else served
         if raw:
-            p = np.array([self._positive(raw)])
+            p = np.array([self._p_positive(raw)])
             if decided is None:
                 chosen = self.decide(p).labels
             else:
                 self._check_label(decided)
                 chosen = np.array([decided == self.pos_val])
-            self._count(p, chosen, np.array([y == self.pos_val]))
+            self._count_decisions(p, chosen, np.array([y == self.pos_val]))
         self._call("learn_one", x, y, **kwargs)
-        self._remember(y)
+        self._note_label(y)
 
     def learn_block(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
-        """Count the joint decision for some samples against their labels, then teach each."""
+        """Count the joint decision for samples against their labels, then learn each sample."""
         samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
         for _, y in samples:
             self._check_label(y)
         raws = [(self.classifier.predict_proba_one(x), y) for x, y in samples]
-        known = [(self._positive(raw), y == self.pos_val) for raw, y in raws if raw]
+        known = [(self._p_positive(raw), y == self.pos_val) for raw, y in raws if raw]
         if known:
             p = np.array([p for p, _ in known])
-            self._count(p, self.decide(p).labels, np.array([hit for _, hit in known]))
+            self._count_decisions(p, self.decide(p).labels, np.array([hit for _, hit in known]))
         for x, y in samples:
             self.classifier.learn_one(x, y)
-            self._remember(y)
+            self._note_label(y)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the joint decision for a frame, as a series of the same library."""
@@ -236,11 +235,11 @@ class DecisionClassifier(
         if not hasattr(self.classifier, "predict_proba_many"):
             labels = self.decide_many(frame.iter_rows(named=True))
             return to_native_series(labels, name=None, like=frame)
-        p = self._positive_many(X, kwargs)
+        p = self._p_positive_many(X, kwargs)
         if p is None:
             return to_native_series([None] * len(frame), name=None, like=frame)
         chosen = self.decide(p).labels.tolist()
-        return to_native_series([self._label(hit, {}) for hit in chosen], name=None, like=frame)
+        return to_native_series([self._as_label(hit, {}) for hit in chosen], name=None, like=frame)
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return the classifier's own probabilities."""
@@ -248,7 +247,7 @@ class DecisionClassifier(
         return answer
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, **kwargs: Any) -> None:
-        """Count the joint decision for a frame against its labels, then teach the classifier."""
+        """Count the joint decision for a frame against its labels, then learn the frame."""
         labels = into_series(y).to_list()
         frame = into_frame(X)
         if len(frame) != len(labels):
@@ -258,36 +257,36 @@ class DecisionClassifier(
             return
         for label in labels:
             self._check_label(label)
-        p = self._positive_many(X, {})
+        p = self._p_positive_many(X, {})
         if p is not None and len(p):
             hits = np.array([label == self.pos_val for label in labels])
-            self._count(p, self.decide(p).labels, hits)
+            self._count_decisions(p, self.decide(p).labels, hits)
         self._call("learn_many", X, y, **kwargs)
         for label in set(labels):
-            self._remember(label)
+            self._note_label(label)
 
-    def _positive_many(
+    def _p_positive_many(
         self, X: IntoDataFrame, kwargs: dict[str, Any]
     ) -> NDArray[np.float64] | None:
         frame = into_frame(self.predict_proba_many(X, **kwargs))
         if frame.is_empty():
             return None
         for name in frame.columns:
-            # Frames of most libraries have strings for column names.
+            # Most libraries of data frames have only strings as column names.
             if str(name) == str(self.pos_val):
                 return np.clip(frame.get_column(name).to_numpy().astype(np.float64), 0.0, 1.0)
         return np.zeros(len(frame))
 
-    def _carried(self) -> NDArray[np.float64]:
+    def _carried_counts(self) -> NDArray[np.float64]:
         if self.history is None:
             return np.zeros(4)
         return self._realised if self.history == "labels" else self._claimed
 
-    def _count(
+    def _count_decisions(
         self, p: NDArray[np.float64], chosen: NDArray[np.bool_], hits: NDArray[np.bool_]
     ) -> None:
-        """Add a block of decisions to the counts, after forgetting what its length asks for."""
-        keep = self._keep ** len(p)
+        """Add the decisions of a block to the counts, after these have decayed by its length."""
+        keep = self._decay ** len(p)
         for counts, positive in ((self._claimed, p), (self._realised, hits.astype(np.float64))):
             counts *= keep
             tp, total = float(positive[chosen].sum()), float(positive.sum())
@@ -295,7 +294,7 @@ class DecisionClassifier(
             counts += (tp, n_chosen - tp, total - tp, len(p) - n_chosen - (total - tp))
             np.maximum(counts, 0.0, out=counts)
 
-    def _positive(self, raw: Mapping[ClfTarget, float]) -> float:
+    def _p_positive(self, raw: Mapping[ClfTarget, float]) -> float:
         """Return the probability of the positive label."""
         if len(raw) > 2:
             raise ValueError(f"`classifier` must be binary, got probabilities of {list(raw)}")
@@ -304,8 +303,8 @@ class DecisionClassifier(
             raise ValueError(f"probabilities must lie in [0, 1], got {dict(raw)}")
         return min(max(p, 0.0), 1.0)
 
-    def _label(self, positive: bool, raw: Mapping[ClfTarget, float]) -> ClfTarget | None:
-        """Return a decision as the user's own label; the negative one may not be known yet."""
+    def _as_label(self, positive: bool, raw: Mapping[ClfTarget, float]) -> ClfTarget | None:
+        """Return a decision as a label of the user; None if the negative label is not known yet."""
         if positive:
             return next((label for label in raw if label == self.pos_val), self.pos_val)
         for label in raw:
@@ -317,11 +316,11 @@ class DecisionClassifier(
         check_label(y)
         if self._negative is not None and y != self.pos_val and y != self._negative:
             raise ValueError(
-                f"`y` must be {self.pos_val!r} or {self._negative!r}, decisions being "
-                f"binary, got {y!r}"
+                f"`y` must be {self.pos_val!r} or {self._negative!r}, as labels are binary,"
+                f" got {y!r}"
             )
 
-    def _remember(self, y: ClfTarget) -> None:
+    def _note_label(self, y: ClfTarget) -> None:
         if y != self.pos_val:
             self._negative = y
 
@@ -334,15 +333,15 @@ def claim_gap(
     *,
     history: Any = None,
 ) -> float:
-    """Return the utility that probabilities claim for decisions, less the one these had.
+    """Return the utility of decisions that probabilities predict, less the actual utility.
 
-    Its mean over batches is 0 if probabilities are calibrated (and labels independent); a drift
-    detector that reads it raises an alarm when they no longer are.
+    Its mean over batches is 0 if probabilities are calibrated and labels independent. A drift
+    detector can watch it, to raise an alarm when calibration is lost.
 
     Parameters
     ----------
     probabilities, labels, y : array-like of shape (n_samples,)
-        Probabilities of the label 1, the decisions and what came true, the latter two 0 or 1.
+        Probabilities of the label 1; the decisions, 0 or 1; the actual labels, 0 or 1.
     metric : str, Metric or river metric
         See `get_metric`.
     history : sequence (tp, fp, fn, tn) of floats, or None

@@ -1,11 +1,11 @@
-"""Expected utilities Ψ_0..Ψ_n of labelling the k likeliest samples 1, by every method there is.
+"""Expected utilities Ψ_0..Ψ_n of labelling the k likeliest samples 1, by all methods.
 
 A method takes the probabilities in descending order, the metric, the counts carried so far and the
-error wanted, and returns the curve and a bound on its error (inf where there is none). U counts the
+error to aim for. It returns the curve and a bound on its error (inf if there is none). U counts the
 positives among the k that are labelled 1, V those among the rest; both are Poisson-binomial.
 
-Every bound is the sum of what the method leaves out, which it adds up, and of what rounding can do:
-`_ROUNDING` relative errors per label, each of 2^-53, worst case.
+Every bound is the sum of the mass that the method drops and of a worst-case bound on rounding
+errors, `_ROUNDING` relative errors of 2^-53 per label.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.decision.exponentials import exponential_sum
-from streamcal.decision.metrics import Metric
+from streamcal.decision.goals import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
 from streamcal.kernels.quadratic import Reciprocals
@@ -29,9 +29,9 @@ Method = Callable[[Vector, Metric, Vector, float], Curve]
 
 _UNIT = 2.0**-53
 _ROUNDING = 8.0
-_LAWS_ROUNDING = 4.0  # of a label's one pass over the law that it enters
-FEW = 12  # up to so many samples the plainest method is the fastest
-_LARGEST_SCALE = 10_000  # common denominator of rational coefficients
+_LAWS_ROUNDING = 4.0  # relative errors when one label is added to a law
+FEW = 12  # up to this many samples the simplest method is the fastest
+_MAX_SCALE = 10_000  # common denominator of rational coefficients
 
 
 class Law(NamedTuple):
@@ -53,7 +53,7 @@ NOTHING = Law(0, np.ones(1))
 
 
 def extended(law: Law, p: Vector, tau: float) -> tuple[Law, float]:
-    """Return the law with more labels, end slots below ``tau`` dropped, and the mass in these."""
+    """Return the law with more labels, without end slots below ``tau``, and the dropped mass."""
     longer, lost = poisson_binomial.extend(law, p, tau)
     return Law(*longer), lost
 
@@ -65,7 +65,7 @@ def extended_rows(law: Law, p: Vector, tau: float) -> tuple[Laws, float]:
 
 
 def block_size(n: int) -> int:
-    """Return how many labels lie between two kept laws: all of them at once would need O(nσ)."""
+    """Return how many labels lie between two stored laws; storing all would need O(nσ) memory."""
     return max(16, math.isqrt(n))
 
 
@@ -80,7 +80,7 @@ def checkpoints(p: Vector, tau: float, step: int) -> tuple[list[Law], float]:
 
 
 def largest_value(metric: Metric, history: Vector, n: int) -> float:
-    """Return a bound on the absolute value of a metric; for a function, of its extreme tables."""
+    """Return a bound on the absolute value of a metric, for a function from extreme tables."""
     if metric.largest is not None:
         return metric.largest
     return float(np.abs(metric._values(history[:, None] + n * np.eye(4))).max())
@@ -90,7 +90,7 @@ def largest_value(metric: Metric, history: Vector, n: int) -> float:
 
 
 def algorithm_1(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
-    """Algorithm 1 of the paper as printed, and k = 0, O(n³): the laws made anew for each k."""
+    """Algorithm 1 of the paper as printed, and k = 0: new laws for each k, O(n³)."""
     n = len(p)
     psi = np.empty(n + 1)
     for k in range(n + 1):
@@ -180,7 +180,7 @@ def _function_expectation(
 
 
 def plug_in(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
-    """The metric of the expected counts, O(n): off by O(1/n), and no bound."""
+    """The metric of the expected counts, O(n): an error of O(1/n) without a bound."""
     n = len(p)
     k = np.arange(n + 1.0)
     u = np.concatenate([[0.0], np.cumsum(p)])
@@ -202,7 +202,7 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
     carried = float(num @ history)
     reciprocals = Reciprocals(p, num.tolist(), den.tolist(), shift, scale, carried)
     psi = np.empty(n + 1)
-    step, tau = block_size(n), 1e-290  # smaller numbers would make the processor slow
+    step, tau = block_size(n), 1e-290  # subnormal numbers are slow
     starts, _ = checkpoints(p, tau, step)
     last = n
     for first in range((max(n - 1, 0) // step) * step, -1, -step):
@@ -211,7 +211,7 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
             C = Laws(C.offset, C.rows[:-1], C.bounds[:-1])
         reciprocals.take(C, psi)
         last = first
-    vanishing = _vanishing(p, spec, shift)
+    vanishing = _chance_of_zero_denominator(p, spec, shift)
     if den[2] != den[3]:
         psi -= scale * (num[2] - num[3]) / float(den[2] - den[3]) * vanishing
     psi += spec[ZERO] * vanishing
@@ -221,9 +221,9 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
 
 def _as_integers(coefficients: Vector) -> tuple[int, NDArray[np.int64]]:
     """Return a scale and integers that are ``scale`` times the coefficients, or raise."""
-    exact = [Fraction(float(c)).limit_denominator(_LARGEST_SCALE) for c in coefficients]
+    exact = [Fraction(float(c)).limit_denominator(_MAX_SCALE) for c in coefficients]
     scale = math.lcm(*(c.denominator for c in exact))
-    if scale > _LARGEST_SCALE or any(
+    if scale > _MAX_SCALE or any(
         abs(float(e) - c) > 1e-15 * abs(c) for e, c in zip(exact, coefficients, strict=True)
     ):
         raise ValueError(
@@ -233,7 +233,7 @@ def _as_integers(coefficients: Vector) -> tuple[int, NDArray[np.int64]]:
     return scale, np.array([int(scale * c) for c in exact])
 
 
-def _vanishing(p: Vector, spec: Vector, shift: float) -> Vector:
+def _chance_of_zero_denominator(p: Vector, spec: Vector, shift: float) -> Vector:
     """Return the probability that the denominator is 0, for each k."""
     n = len(p)
     if shift > 0.0:
@@ -251,21 +251,21 @@ def exponential_fractions(p: Vector, metric: Metric, history: Vector, tol: float
     cells = spec[DENOMINATOR:].tolist()
     shift = sum(map(mul, cells, history.tolist()))
     least = shift if shift > 0.0 else min(cell for cell in cells if cell > 0.0)
-    sums = exponential_sum(1.0, (shift + max(cells) * n) / least, _share(tol))
+    sums = exponential_sum(1.0, (shift + max(cells) * n) / least, _relative_error(tol))
     psi = exponential_sums.fractions(p, spec, history, sums.terms, least)
     if shift <= 0.0 and spec[ZERO] != 0.0:
-        psi += spec[ZERO] * _vanishing(p, spec, shift)
+        psi += spec[ZERO] * _chance_of_zero_denominator(p, spec, shift)
     bound = sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
     return psi, bound * largest_value(metric, history, n)
 
 
-def _share(tol: float) -> float:
-    """Return the relative error that a sum of exponentials is to have."""
+def _relative_error(tol: float) -> float:
+    """Return the relative error of a sum of exponentials that the tolerance needs."""
     return min(max(tol / 100.0, 1e-13), 1e-6)
 
 
 def constant_denominator(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
-    """Metrics such as accuracy, which add up over samples, O(n)."""
+    """Metrics that are sums over samples, such as accuracy, O(n)."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     tp, fp, fn, tn = spec[NUMERATOR:DENOMINATOR].tolist()
@@ -304,7 +304,7 @@ def exponential_rates(p: Vector, metric: Metric, history: Vector, tol: float) ->
     assert spec is not None
     tp0, fp0, fn0, tn0 = history.tolist()
     positive, negative = tp0 + fn0, fp0 + tn0
-    kind, share = spec[KIND], _share(tol)
+    kind, share = spec[KIND], _relative_error(tol)
     if kind == confusion.GTPPR:
         psi, error = _moments(p, 0.5, tp0, positive, 1, share)
         chosen = tp0 + fp0 + np.arange(n + 1.0)
@@ -321,15 +321,15 @@ def exponential_rates(p: Vector, metric: Metric, history: Vector, tol: float) ->
     missed, error_p = _moments(p[::-1].copy(), float(degree), fn0, positive, degree, share)
     alarms, error_n = _moments(1.0 - p, float(degree), fp0, negative, degree, share)
     psi = 1.0 - 0.5 * (missed[::-1] + alarms)
-    # So far the rate of a class that is absent has counted as 1; what is less likely than rounding
-    # is left alone.
+    # So far the rate of an absent class counts as 1. Correct that, unless its chance is below
+    # rounding errors.
     if spec[ZERO] != 1.0:
         k = np.arange(n + 1.0)
         zero = np.zeros(n + 1)
         if positive == 0.0 and (chance := float(np.prod(1.0 - p))) > _UNIT / 8:
-            psi += chance * _with_and_without(spec, (zero, fp0 + k, zero, tn0 + n - k))
+            psi += chance * _zero_division_difference(spec, (zero, fp0 + k, zero, tn0 + n - k))
         if negative == 0.0 and (chance := float(np.prod(p))) > _UNIT / 8:
-            psi += chance * _with_and_without(spec, (tp0 + k, zero, fn0 + n - k, zero))
+            psi += chance * _zero_division_difference(spec, (tp0 + k, zero, fn0 + n - k, zero))
     return psi, 0.5 * (error_p + error_n) + _ROUNDING * _UNIT
 
 
@@ -344,8 +344,8 @@ def _moments(
     return out, sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
 
 
-def _with_and_without(spec: Vector, cells: tuple[Vector, ...]) -> Vector | float:
-    """Return what the convention for 0/0 makes of tables, less what 0/0 = 1 makes of them."""
+def _zero_division_difference(spec: Vector, cells: tuple[Vector, ...]) -> Vector | float:
+    """Return the metric with its convention for 0/0, less the metric with 0/0 = 1."""
     if spec[ZERO] == 0.0:
         return -0.5
     tables = np.array(cells)

@@ -1,8 +1,8 @@
-"""Empirical utility maximisation: one threshold that is best for the metric on past samples.
+"""Empirical utility maximisation: the threshold with the best metric on past samples.
 
-Where `maximize` trusts the probabilities, EUM trusts the past: it takes any scores, calibrated or
-not, and the threshold at which past (score, label) pairs would have had the best metric [1]_. Here
-it is kept up to date sample by sample, over all of the past, a window or with a half-life.
+`maximize` relies on calibrated probabilities. EUM relies on past samples: it takes any scores,
+calibrated or not, and the threshold at which past (score, label) pairs have the best metric [1]_.
+Here it is updated sample by sample, over all samples, a window or with a half-life.
 
 References
 ----------
@@ -28,7 +28,7 @@ from streamcal._validation import (
     check_window,
 )
 from streamcal.calibration._slots import Tree, check_slots, check_tree, read_queue
-from streamcal.decision.metrics import as_parameter, get_metric
+from streamcal.decision.goals import as_parameter, get_metric
 from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
 
@@ -36,14 +36,14 @@ Vector = NDArray[np.float64]
 
 
 class ThresholdCurve(NamedTuple):
-    """The metric at every threshold that makes a difference.
+    """The metric at every threshold that gives different labels.
 
     Attributes
     ----------
     thresholds : ndarray of shape (n_scores + 1,)
         inf, then the distinct scores, descending; the label is 1 from the threshold up.
     utilities : ndarray of shape (n_scores + 1,)
-        The metric of past samples at each.
+        The metric of past samples at each threshold.
     """
 
     thresholds: Vector
@@ -58,10 +58,9 @@ class EUMThreshold(Stateful, Cloned):
     metric : str, Metric or river metric
         See `streamcal.decision.get_metric`.
     window : int or None
-        Forget all but the last so many samples; None keeps all.
+        Keep only this many of the last samples; None keeps all.
     half_life : float or None
-        Halve the weight of all samples with every so many that follow, at least 0.1; None never
-        does.
+        After how many samples the weight of a sample is halved, at least 0.1; None: never.
 
     Raises
     ------
@@ -70,9 +69,9 @@ class EUMThreshold(Stateful, Cloned):
 
     Notes
     -----
-    Learning costs O(log n) for n distinct scores. The threshold is found by branch and bound in
-    the tree when it is asked for after a change: exact, O(n) at worst, some tens of microseconds at
-    100,000 scores. A metric that is a Python function is evaluated at all thresholds.
+    Learning costs O(log n) for n distinct scores. When the threshold is read after a change, it is
+    found by branch and bound in the tree: exactly, in O(n) at worst, in some tens of microseconds
+    for 100,000 scores. A metric that is a Python function is evaluated at all thresholds.
 
     Examples
     --------
@@ -108,9 +107,9 @@ class EUMThreshold(Stateful, Cloned):
 
     @property
     def threshold(self) -> float:
-        """The best threshold: the label is 1 from here up; inf if no label should be (or is known).
+        """The best threshold: scores from here up get the label 1; inf if none should get it.
 
-        Of equally good thresholds it is one of them.
+        It is inf before anything is learned, and any one of several equally good thresholds.
         """
         return self._optimum()[0]
 
@@ -122,7 +121,7 @@ class EUMThreshold(Stateful, Cloned):
     def _optimum(self) -> tuple[float, float]:
         best = self._index.best()
         if best is None:  # the metric is a Python function
-            (thresholds, utilities), n_changes = self._curve()
+            (thresholds, utilities), n_changes = self._curve_and_changes()
             at = int(utilities.argmax())
             best = float(thresholds[at]), float(utilities[at])
             self._index.remember(n_changes, *best)
@@ -143,7 +142,7 @@ class EUMThreshold(Stateful, Cloned):
             learned = self._index.learn(score, y, w)
         except (TypeError, OverflowError):
             learned = False
-        if not learned:  # a number of another kind, or none
+        if not learned:  # not plain floats: convert or raise
             score, w = as_score(score), as_weight(w)
             if y not in (0, 1):
                 raise ValueError(f"`y` must be 0 or 1, got {y!r}")
@@ -162,10 +161,10 @@ class EUMThreshold(Stateful, Cloned):
 
     def curve(self) -> ThresholdCurve:
         """Return the metric at every threshold, in O(n)."""
-        return self._curve()[0]
+        return self._curve_and_changes()[0]
 
-    def _curve(self) -> tuple[ThresholdCurve, int]:
-        """Return the curve and how many changes there had been."""
+    def _curve_and_changes(self) -> tuple[ThresholdCurve, int]:
+        """Return the curve, and the number of changes before it."""
         scores, positive, negative, growth, n_changes = self._index.walk()
         thresholds = np.concatenate([[math.inf], scores])
         hits = np.concatenate([[0.0], positive.cumsum()]) / growth

@@ -9,8 +9,8 @@ The sum runs over all integers q and is cut twice. Above, the terms vanish doubl
 Below, where t x <= δ for every x that can occur, infinitely many slow terms are replaced by a Gauss
 quadrature for the measure Σ w_q at t_q: a handful of positive weights, and for f = exp(-t x) an
 error of at most x^2m/(2m)! times the squared norm of the m-th orthogonal polynomial. The three
-bounds add up to `ExponentialSum.error`. What rounding adds is the user's matter, since it depends
-on what the sum is used for.
+bounds add up to `ExponentialSum.error`, without rounding errors, which depend on how the sum is
+used.
 """
 
 import math
@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-LARGEST_RATIO = 200  # doublings between the least and the largest x that are worth a table
+LARGEST_RATIO = 200  # doublings from the least to the largest x; more take too many terms
 
 
 class OutOfReachError(ValueError):
-    """The numbers that can occur are too far apart for one sum of exponentials."""
+    """The range of numbers is too large for one sum of exponentials."""
 
 
 class ExponentialSum(NamedTuple):
@@ -35,9 +35,9 @@ class ExponentialSum(NamedTuple):
     terms : ndarray of shape (2, n_terms)
         The exponents t, ascending, and the weights w; all positive.
     power : float
-        What is approximated.
+        The power that is approximated.
     largest : float
-        Up to where.
+        The greatest x.
     error : float
         Bound on the relative error.
     """
@@ -56,9 +56,9 @@ def exponential_sum(power: float, ratio: float, error: float = 1e-12) -> Exponen
     power : float
         Positive.
     ratio : float
-        The largest x, up to 2^200; it is rounded up to a power of two, and sums are kept.
+        The largest x, up to 2^200; rounded up to a power of two. Sums are cached.
     error : float
-        The relative error to keep, from 1e-14 up.
+        The greatest relative error, from 1e-14 up.
 
     Returns
     -------
@@ -87,10 +87,10 @@ def _exponential_sum(power: float, doublings: int, error: float) -> ExponentialS
     largest = 2.0**doublings
     h, bound = _step(power, error / 3.0)
     q = 0
-    while _cut_above(power, h, q) > error / 3.0:
+    while _tail_above(power, h, q) > error / 3.0:
         q += 1
-    bound += _cut_above(power, h, q)
-    # More Gauss nodes reach further up and save terms of the trapezoid rule: take what is shortest.
+    bound += _tail_above(power, h, q)
+    # More Gauss nodes replace more terms of the trapezoid rule: take the shortest sum.
     best = None
     for m in range(2, 15):
         nodes, weights, norm = _gauss(power, h, m)
@@ -124,8 +124,8 @@ def _step(power: float, error: float) -> tuple[float, float]:
     return h, 2.0 * math.cos(d) ** -power / math.expm1(2.0 * math.pi * d / h)
 
 
-def _cut_above(power: float, h: float, q: int) -> float:
-    """Return what the terms behind ``q`` add at x = 1, where it is most (for t >= power)."""
+def _tail_above(power: float, h: float, q: int) -> float:
+    """Return the sum of the terms after ``q`` at x = 1, where it is greatest (for t >= power)."""
     s = h * np.arange(q + 1, q + 400)
     return float(np.exp(power * s - np.exp(np.minimum(s, 50.0))).sum() * h / math.gamma(power))
 
@@ -135,7 +135,7 @@ def _gauss(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return the Gauss quadrature of Σ_{q <= 0} w_q at t_q: nodes, weights, log of the norm.
 
-    Lanczos with full orthogonalisation; terms below 1e-18 of the first are left to the rounding.
+    Lanczos with full orthogonalisation, without terms below 1e-18 of the first.
     """
     s = h * np.arange(0, -math.ceil(42.0 / (power * h)), -1)
     t, w = np.exp(s), np.exp(power * s) * (h / math.gamma(power))

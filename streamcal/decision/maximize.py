@@ -1,10 +1,10 @@
 """Labels that maximise the expectation of a metric, given calibrated probabilities.
 
-The samples' labels are independent with known probabilities; a labelling is scored by the
-expectation of the metric over what may come true. By the probability ranking principle the best of
-all 2^n labellings labels the k likeliest samples 1, for a k from 0 to n (0 counts: the paper's loop
-starts at 1). What is left is the curve Ψ_0..Ψ_n of expected utilities, for which each kind of
-metric has a fastest exact method:
+The labels of samples are independent with known probabilities; the utility of a labelling is the
+expectation of the metric over all outcomes. By the probability ranking principle the best of all
+2^n labellings labels the k likeliest samples 1, for a k from 0 to n (the paper's loop leaves out
+0). So it is enough to compute the curve Ψ_0..Ψ_n of expected utilities. Methods for it, the fastest
+first:
 
 ==================  ==========================================================  ==================
 method              for                                                         cost
@@ -19,8 +19,8 @@ algorithm-1         anything (Natarajan et al.)                                 
 plug-in             anything; the metric of expected counts, no certificate     O(n)
 ==================  ==========================================================  ==================
 
-All but the last come with a bound on their error. The curve has to be computed whole: it may have
-several maxima (F1 with the probabilities .99 and nine times .27 has them at 1 and at 10).
+All but the last give a bound on their error. All of the curve is needed: it may have several local
+maxima (F1 with the probabilities .99 and nine times .27 has them at k = 1 and k = 10).
 
 References
 ----------
@@ -41,7 +41,7 @@ from streamcal._validation import as_number, as_vector, check_choice
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
-from streamcal.decision.metrics import Metric, get_metric
+from streamcal.decision.goals import Metric, get_metric
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import DENOMINATOR, KIND, single
 
@@ -59,12 +59,12 @@ METHODS = (
     "plug-in",
 )
 _TOL = 1e-10
-_EXACT = 2.0**-50  # what rounding can do to one sample's utility
-_FEW = 64  # up to so many samples all of the curve is quicker than branch and bound
+_EXACT = 2.0**-50  # bound on the rounding error of one sample's utility
+_FEW = 64  # up to this many samples the whole curve is faster than branch and bound
 
 
 class Counts(NamedTuple):
-    """A confusion table: what a stream carries from earlier decisions into the next one."""
+    """A confusion table, such as the counts of earlier decisions in a stream."""
 
     tp: float = 0.0
     fp: float = 0.0
@@ -73,24 +73,24 @@ class Counts(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What `maximize` answers.
+    """The result of `maximize`.
 
     Attributes
     ----------
     labels : ndarray of bool, shape (n_samples,)
         The decision for each sample, in the order given.
     k : int
-        How many are labelled 1: the likeliest ones, of equal ones those that come first.
+        The number of samples labelled 1: the likeliest ones, of equal ones the first.
     threshold : float or None
-        Labels are 1 where the probability is at least this; inf if none is. None where samples of
-        one probability get different labels, which no threshold can express.
+        Labels are 1 where the probability is at least this; inf if no label is 1. None if samples
+        of one probability get different labels.
     expected : float
         The expected utility of these labels.
     bound : float
-        ``expected`` is right to this (inf without a certificate), and so is every other Ψ_k; the
+        A bound on the error of ``expected`` and of every other Ψ_k (inf if there is none). The
         best labelling is better by at most twice as much.
     method : str
-        What was used.
+        The method that was used.
     """
 
     labels: NDArray[np.bool_]
@@ -118,11 +118,11 @@ def maximize(
     metric : str, Metric or river metric
         See `get_metric`.
     history : sequence (tp, fp, fn, tn) of floats, or None
-        Counts that these samples' counts will be added to before the metric is taken.
+        Counts of earlier decisions, to which those of these samples are added.
     tol : float
         The error to aim for, from 1e-13 to 1e-2.
     method : str
-        "auto" takes the fastest that comes with a certificate; see the module for the others.
+        "auto" takes the fastest method with a bound on its error; see the module for others.
 
     Returns
     -------
@@ -131,8 +131,8 @@ def maximize(
     Raises
     ------
     TypeError, ValueError
-        If probabilities are not numbers in [0, 1], the metric is unknown or not promised to be
-        monotone, counts are negative, or the method does not apply to the metric.
+        If probabilities are not numbers in [0, 1], the metric is unknown or not monotone, counts
+        are negative, or the method does not apply to the metric.
 
     Examples
     --------
@@ -147,8 +147,8 @@ def maximize(
     carried = _as_history(history)
     if not metric.monotone:
         raise ValueError(
-            "`metric` must be promised to be monotone, or the best labelling need not follow the "
-            f"probabilities, got {metric!r}"
+            "`metric` must be monotone, else the best labelling may not be that of the likeliest"
+            f" samples, got {metric!r}"
         )
     n = len(p)
     if n == 1 and method == "auto" and metric.spec is not None:
@@ -313,7 +313,7 @@ def _curve(
             with contextlib.suppress(OutOfReachError):
                 psi, bound = _METHODS[name](p, metric, history, tol)
                 return psi, bound, name
-    raise AssertionError("windows reach everything")
+    raise AssertionError("windows apply to all metrics")
 
 
 def _check_method(metric: Metric, method: str, tol: float) -> None:
@@ -338,7 +338,7 @@ def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
     if p.dtype != np.float64 or p.ndim != 1:
         p = as_vector(p, "probabilities", finite=False)
     ranked = np.sort(p)[::-1].copy()
-    # NaN is sorted to one of the ends, and fails either comparison.
+    # NaN is sorted to one of the ends and fails both comparisons.
     if len(ranked) and not (ranked[0] <= 1.0 and ranked[-1] >= 0.0):
         at = int(np.argmin((p >= 0.0) & (p <= 1.0)))
         raise ValueError(f"`probabilities` must lie in [0, 1], got {float(p[at])} at position {at}")

@@ -1,4 +1,4 @@
-"""Deciding for blocks of a stream, and scoring whoever decides."""
+"""Joint decisions for blocks of a stream, and evaluation of decisions."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ Features = dict[FeatureName, Any]
 
 
 class Released(NamedTuple):
-    """A decision that a `MicroBatcher` has made: the key given, the features and the label."""
+    """A decision of a `MicroBatcher`: the key that was given, the features and the label."""
 
     key: Any
     x: Features
@@ -23,20 +23,20 @@ class Released(NamedTuple):
 
 
 class MicroBatcher:
-    """Hold samples back for a moment and decide for a block of them jointly.
+    """Collect samples and decide for a block of them jointly.
 
-    A joint decision is worth more than one for each sample (`docs/decisions.md`), and costs
-    waiting. A block is released when it is full or when its first sample has waited long enough;
-    nothing happens in between calls, so `poll` now and then where samples are rare.
+    A joint decision has a higher utility than single ones (`docs/decisions.md`), but samples wait
+    for it. A block is released when it is full or when its first sample has waited long enough.
+    Nothing happens between calls, so call `poll` regularly if samples are rare.
 
     Parameters
     ----------
     model : DecisionClassifier
-        It decides; it is not taught here.
+        It decides; it learns nothing here.
     size : int
-        Samples in a full block.
+        The number of samples in a full block.
     max_delay : float or None
-        The longest wait, in the unit of ``now`` (seconds, unless you pass it); None waits for ever.
+        The longest wait, in seconds or in the unit of ``now`` if you pass it; None: no limit.
 
     Examples
     --------
@@ -59,36 +59,36 @@ class MicroBatcher:
         self.model = model
         self.size = size
         self.max_delay = max_delay
-        self._waiting: list[tuple[Any, Features]] = []
-        self._since = 0.0
+        self._held: list[tuple[Any, Features]] = []
+        self._block_start = 0.0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._held)
 
     def push(self, x: Features, key: Any = None, now: float | None = None) -> list[Released]:
         """Add a sample; return the decisions that are due, in the order of arrival."""
         moment = time.monotonic() if now is None else as_number(now, "now")
-        if not self._waiting:
-            self._since = moment
-        self._waiting.append((key, x))
-        if len(self._waiting) >= self.size:
+        if not self._held:
+            self._block_start = moment
+        self._held.append((key, x))
+        if len(self._held) >= self.size:
             return self.flush()
         return self.poll(moment)
 
     def poll(self, now: float | None = None) -> list[Released]:
         """Return the decisions that are due because their block has waited long enough."""
-        if not self._waiting or self.max_delay is None:
+        if not self._held or self.max_delay is None:
             return []
         moment = time.monotonic() if now is None else as_number(now, "now")
-        return self.flush() if moment - self._since >= self.max_delay else []
+        return self.flush() if moment - self._block_start >= self.max_delay else []
 
     def flush(self) -> list[Released]:
-        """Decide for all that waits, and return it."""
-        labels = self.model.decide_many([x for _, x in self._waiting])
+        """Return the decisions for all samples that wait."""
+        labels = self.model.decide_many([x for _, x in self._held])
         released = [
-            Released(key, x, label) for (key, x), label in zip(self._waiting, labels, strict=True)
+            Released(key, x, label) for (key, x), label in zip(self._held, labels, strict=True)
         ]
-        self._waiting = []
+        self._held = []
         return released
 
 
@@ -99,27 +99,27 @@ def evaluate(
     *,
     size: int = 1,
 ) -> Any:
-    """Score decisions as they are served: each block is decided, then scored, then learned.
+    """Evaluate decisions: each block is decided, then scored, then learned.
 
-    River's own ``progressive_val_score`` does not call ``predict_one`` once one of several metrics
-    wants probabilities, and then scores the likeliest label instead of the one decided for. Here
-    metrics of labels get decisions and metrics of probabilities get probabilities.
+    If one of several metrics needs probabilities, river's ``progressive_val_score`` never calls
+    ``predict_one``: it then scores the likeliest label and not the decision. Here metrics of labels
+    get decisions and metrics of probabilities get probabilities.
 
     Parameters
     ----------
     dataset : iterable of (features, label)
         The stream.
     model : river classifier
-        A `DecisionClassifier` where ``size`` is not 1.
+        A `DecisionClassifier` if ``size`` is not 1.
     metric : river metric or sequence of them
         Updated in place. A sum of river metrics is a sequence.
     size : int
-        Samples that are decided jointly.
+        The number of samples that are decided jointly.
 
     Returns
     -------
     river metric or sequence
-        What was given.
+        ``metric``.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def evaluate(
         raise TypeError(
             f"`model` must be a DecisionClassifier for blocks, got {type(model).__name__}"
         )
-    judges = list(metric) if isinstance(metric, Iterable) else [metric]
+    all_metrics = list(metric) if isinstance(metric, Iterable) else [metric]
     ahead = iter(dataset)
     while block := list(islice(ahead, size)):
         xs, ys = [x for x, _ in block], [y for _, y in block]
@@ -143,12 +143,12 @@ def evaluate(
         else:
             labels = [model.predict_one(xs[0])]
         for y, p, label in zip(ys, probabilities, labels, strict=True):
-            for judge in judges:
-                if getattr(judge, "requires_labels", True):
+            for each in all_metrics:
+                if getattr(each, "requires_labels", True):
                     if label is not None:
-                        judge.update(y, label)
+                        each.update(y, label)
                 elif p:
-                    judge.update(y, p)
+                    each.update(y, p)
         if isinstance(model, DecisionClassifier):
             model.learn_block(xs, ys)
         else:

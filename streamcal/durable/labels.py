@@ -224,12 +224,12 @@ def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
 
 
 def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
-    return None if ticket is None else [ticket.n_learned, *ticket.answers]
+    return None if ticket is None else [ticket.n_samples, *ticket.answers]
 
 
 def _unpack_ticket(packed: Any) -> Ticket | None:
     if packed is None:
         return None
-    n_learned, *answers = as_list(packed, "tickets")
+    n_samples, *answers = as_list(packed, "tickets")
     shares = tuple(as_float(answer, "tickets", 0.0, 1.0) for answer in answers)
-    return Ticket(as_int(n_learned, "tickets"), shares)
+    return Ticket(as_int(n_samples, "tickets"), shares)

@@ -1,12 +1,12 @@
-"""What a calibrated value is judged by.
+"""Loss functions of calibrated values, and of ordinal labels.
 
-A `Loss` is a small immutable object: a value l(z, y), the ranges of z and y and, for a `MeanLoss`,
-the statistic and the link that reduce a block of samples to two sums. Losses are found by name
-(`get`) or passed as objects. Any other convex loss is known by its derivative, which `derivative`
-gets from JAX; only then JAX is imported.
+A `Loss` is a small immutable object with a value l(z, y), the ranges of z and y and, for a
+`MeanLoss`, the statistic and the link that reduce a block of samples to two sums. Losses are given
+by name (see `get`) or as objects. For other convex losses `derivative` computes the derivative with
+JAX, which is imported only then.
 
-A `TaskLoss` is another matter: what answering one ordinal label costs when another comes true. Its
-names are those of errors (`AbsoluteError`, `SquaredError`), and `get_task` finds it.
+A `TaskLoss` is the cost of predicting one ordinal label when another is true. The names of these
+classes end in "Error" (`AbsoluteError`, `SquaredError`); `get_task` returns one by name.
 
 >>> from streamcal import losses
 >>> float(losses.get("log")(0.8, 1))
@@ -146,7 +146,7 @@ def get(loss: str | Loss) -> Loss:
 
 
 def get_mean(loss: str | Loss) -> MeanLoss:
-    """Return a loss as `get` does, but only one whose block minimiser is a mean.
+    """Return a loss as `get` does; it must be a `MeanLoss`.
 
     Raises
     ------

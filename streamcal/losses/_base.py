@@ -1,11 +1,11 @@
-"""What a loss is: its value, where its arguments live and, for mean-type losses, two sums.
+"""Base classes of losses, and the ranges of their arguments.
 
-For a whole family of losses the best common value of a block of weighted samples is
+For a family of losses the best common value of a block of weighted samples is
 
     link(Σ w · statistic(y) / Σ w)
 
-with an increasing link, so that a block is described by W = Σ w and S = Σ w · statistic(y) alone.
-Such a loss is a `MeanLoss`. All of them that share a statistic share one set of blocks.
+with an increasing link, so W = Σ w and S = Σ w · statistic(y) are enough to describe a block. Such
+a loss is a `MeanLoss`. Losses with the same statistic have the same blocks.
 """
 
 import math
@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_least, _greatest = np.minimum.reduce, np.maximum.reduce
+_minimum, _maximum = np.minimum.reduce, np.maximum.reduce
 
 Floats = TypeVar("Floats", float, NDArray[np.float64])
-"""A Python float or a float64 array: what goes in comes out."""
+"""A Python float or a float64 array; the result has the type of the argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Interval:
         return above and below
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Return for each element whether it lies in the interval; NaN never does."""
+        """Return for each element whether it is in the interval; NaN never is."""
         x = np.asarray(x, dtype=np.float64)
         above = x >= self.low if self.low_closed else x > self.low
         below = x <= self.high if self.high_closed else x < self.high
         return np.asarray(above & below)
 
     def clip(self, x: float) -> float:
-        """Return the number of the interval that is nearest to ``x``.
+        """Return the number in the interval that is nearest to ``x``.
 
         Examples
         --------
@@ -84,10 +84,10 @@ class Interval:
         return float(min(max(x, low), high))
 
     def contains_all(self, x: NDArray[np.float64]) -> bool:
-        """Return whether every element lies in the interval: two passes, no temporary array."""
+        """Return whether all elements are in the interval, without a temporary array."""
         if x.size == 0:
             return True
-        return float(_least(x, None)) in self and float(_greatest(x, None)) in self
+        return float(_minimum(x, None)) in self and float(_maximum(x, None)) in self
 
     def __str__(self) -> str:
         left, right = "[" if self.low_closed else "(", "]" if self.high_closed else ")"
@@ -135,7 +135,7 @@ class TwoPoint:
 
 
 class Loss(ABC):
-    """A loss l(z, y) of the value z when y is what came.
+    """A loss l(z, y) of the value z for the label y.
 
     A subclass is a ``@dataclass(frozen=True, kw_only=True)`` whose fields are its parameters. That
     makes it immutable, picklable, and equal and hashable by class and parameters.
@@ -143,11 +143,11 @@ class Loss(ABC):
     Attributes
     ----------
     name : str
-        The name in lower case by which `streamcal.losses.get` and messages know the loss.
+        The name in lower case, for `streamcal.losses.get` and in messages.
     y_range : Interval or TwoPoint
-        The labels the loss is defined for.
+        The labels for which the loss is defined.
     z_range : Interval
-        The values it is defined for.
+        The values for which it is defined.
     minimized_by_label : bool
         Whether l(z, y) is least at z = y; the best value of a block then lies among its labels.
     """
@@ -161,16 +161,16 @@ class Loss(ABC):
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return l(z, y) element by element; the arguments broadcast.
 
-        This library's own losses take what `jax.numpy` makes as well, and return the same kind.
+        The losses of this library also take arrays of JAX, and then return one.
 
-        At the ends of its range a loss has its limit, inf where it grows without bound. Outside
-        the ranges anything may come back; no warning is given.
+        At the ends of its range a loss has its limit, inf if it grows without bound. Outside the
+        ranges the result is undefined, without a warning.
         """
 
     def check_labels(self, y: ArrayLike, argument: str = "y") -> None:
         """Raise ``ValueError`` unless every label lies in ``y_range``.
 
-        The message names the first offender and, in an array, its position.
+        The message has the first bad label and, in an array, its position.
 
         Examples
         --------
@@ -182,7 +182,7 @@ class Loss(ABC):
         """
         label: object = y
         if isinstance(label, (float, int)) and label in self.y_range:
-            return  # ten times as fast as what follows
+            return  # ten times as fast as the general case
         labels = np.asarray(y, dtype=np.float64)
         if self.y_range.contains_all(labels):
             return
@@ -197,9 +197,9 @@ class Loss(ABC):
 class MeanLoss(Loss):
     """A loss whose best value for a block of samples is ``link(Σ w statistic(y) / Σ w)``.
 
-    Subclass it with a value, a statistic, a link and its inverse, and every estimator of this
-    library can minimise it. The defaults are those of a Bregman divergence, whose minimiser is the
-    mean of the labels itself.
+    Every estimator of this library can minimise a subclass that has a value, a statistic, a link
+    and its inverse. The defaults are those of a Bregman divergence, whose minimiser is the mean of
+    the labels.
 
     The statistic and the link accept a Python float or a float64 array and return the same kind.
 
@@ -220,10 +220,10 @@ class MeanLoss(Loss):
 
     minimized_by_label = True
     anchors: tuple[float, float] | None = None
-    """The lowest and the highest label that a prior's pseudo-samples take; None: it has none."""
+    """The labels of the two pseudo-samples of a prior; None: there is no prior."""
 
     def statistic(self, y: Floats) -> Floats:
-        """Return φ(y), whose weighted mean over a block decides the block's value."""
+        """Return φ(y), whose weighted mean over a block determines the value of the block."""
         return y
 
     def link(self, m: Floats) -> Floats:
@@ -236,10 +236,10 @@ class MeanLoss(Loss):
 
     @property
     def mean_range(self) -> tuple[float, float]:
-        """The least and the greatest mean statistic of a block; ±inf where that is not known.
+        """The least and the greatest mean statistic of a block; ±inf if unknown.
 
-        Sums are rounded, and rounding may put their quotient a little outside; whoever divides
-        them clips the quotient to this range before it takes the `link`.
+        The quotient of rounded sums may be slightly outside of this range, so it must be clipped
+        before `link` is called.
 
         Examples
         --------
@@ -252,6 +252,6 @@ class MeanLoss(Loss):
             low, high = self.y_range.clip(-math.inf), self.y_range.clip(math.inf)
         try:
             least, most = float(self.inverse_link(low)), float(self.inverse_link(high))
-        except (ArithmeticError, ValueError):  # a loss of one's own, at the end of a number's range
+        except (ArithmeticError, ValueError):  # a loss of a user, at an infinite end of its range
             return -math.inf, math.inf
         return (least, most) if least < most else (-math.inf, math.inf)

@@ -1,8 +1,8 @@
-"""Convex losses whose block minimiser is no mean: medians, quantiles, expectiles, robust losses.
+"""Convex losses whose block minimiser is not a mean: for medians, quantiles, expectiles, outliers.
 
-The best common value of a block is where the sum of weighted derivatives passes 0, and that is all
-a solver gets to see (`streamcal.losses.derivative`). Values are written once, for NumPy and JAX
-alike. All of them are least where the value is the label.
+At the best common value of a block the sum of weighted derivatives changes its sign; solvers use
+only these derivatives (`streamcal.losses.derivative`). Values are written once, for NumPy and JAX.
+Each loss is least where the value is the label.
 
 Quantiles and expectiles: Newey & Powell, *Asymmetric Least Squares Estimation and Testing*,
 Econometrica 1987. Huber: *Robust Estimation of a Location Parameter*, Annals of Mathematical
@@ -37,7 +37,7 @@ class _Residual(Loss):
 class Pinball(_Residual):
     """Pinball loss, for the quantile tau: tau (y − z) below the label, (1 − tau) (z − y) above it.
 
-    Where the weights on both sides balance, every value from one label to the next is best.
+    If the weights on both sides are equal, every value from one label to the next is best.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Pinball(_Residual):
     name = "pinball"
 
     def __post_init__(self) -> None:
-        _keep(self, "tau", _share(self.tau, "tau"))
+        _set_parameter(self, "tau", _as_share(self.tau, "tau"))
         check_choice(self.ties, "ties", TIES)
 
     @np.errstate(all="ignore")
@@ -126,7 +126,7 @@ class Expectile(_Residual):
     name = "expectile"
 
     def __post_init__(self) -> None:
-        _keep(self, "tau", _share(self.tau, "tau"))
+        _set_parameter(self, "tau", _as_share(self.tau, "tau"))
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ class Huber(_Residual):
     name = "huber"
 
     def __post_init__(self) -> None:
-        _keep(self, "delta", _positive(self.delta, "delta"))
+        _set_parameter(self, "delta", _as_positive(self.delta, "delta"))
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -194,7 +194,7 @@ class PseudoHuber(_Residual):
     name = "pseudo-huber"
 
     def __post_init__(self) -> None:
-        _keep(self, "delta", _positive(self.delta, "delta"))
+        _set_parameter(self, "delta", _as_positive(self.delta, "delta"))
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -254,7 +254,7 @@ class Lp(_Residual):
         p = as_number(self.p, "p")
         if not 1.0 < p < math.inf:
             raise ValueError(f"`p` must be greater than 1 and finite, got {self.p!r}")
-        _keep(self, "p", p)
+        _set_parameter(self, "p", p)
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -266,8 +266,8 @@ class Lp(_Residual):
 class FunctionLoss(Loss):
     """A loss given by a function; made by `from_function`.
 
-    Two are equal if their functions, ranges and names are. It is pickled with its function, which
-    has to be one that pickle finds by name.
+    Two are equal if their functions, ranges and names are. It can be pickled if its function can,
+    which pickle must find by name.
     """
 
     function: Callable[[Any, Any], Any]
@@ -288,8 +288,8 @@ class FunctionLoss(Loss):
 def from_function(
     f: Callable[[Any, Any], Any],
     *,
-    domain: Interval = _REAL,
-    labels: Interval | TwoPoint = _REAL,
+    z_range: Interval = _REAL,
+    y_range: Interval | TwoPoint = _REAL,
     name: str = "function",
     check: bool = True,
 ) -> FunctionLoss:
@@ -299,14 +299,14 @@ def from_function(
     ----------
     f : callable
         l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
-    domain : Interval
-        The values z it is defined for.
-    labels : Interval or TwoPoint
-        The labels y it is defined for.
+    z_range : Interval
+        The values z for which it is defined.
+    y_range : Interval or TwoPoint
+        The labels y for which it is defined.
     name : str
-        What messages call it.
+        Its name in messages.
     check : bool
-        Whether to look for falling derivatives on a grid of 65 values and 9 labels first.
+        Whether to check on a grid of 65 values and 9 labels that the derivative does not fall.
 
     Returns
     -------
@@ -334,15 +334,15 @@ from ... at z = ... to ... at z = ...; `check=False` skips this check
     """
     if not callable(f):
         raise TypeError(f"`f` must be a function of z and y, got {f!r}")
-    if not isinstance(domain, Interval):
-        raise TypeError(f"`domain` must be an Interval, got {domain!r}")
-    if not isinstance(labels, Interval | TwoPoint):
-        raise TypeError(f"`labels` must be an Interval or a TwoPoint, got {labels!r}")
+    if not isinstance(z_range, Interval):
+        raise TypeError(f"`z_range` must be an Interval, got {z_range!r}")
+    if not isinstance(y_range, Interval | TwoPoint):
+        raise TypeError(f"`y_range` must be an Interval or a TwoPoint, got {y_range!r}")
     if not isinstance(name, str):
         raise TypeError(f"`name` must be a str, got {name!r}")
     from streamcal.losses._derivative import pointwise
 
-    loss = FunctionLoss(function=f, name=name, z_range=domain, y_range=labels)
+    loss = FunctionLoss(function=f, name=name, z_range=z_range, y_range=y_range)
     pointwise(loss)
     if check:
         _check_convex(loss)
@@ -389,18 +389,18 @@ def _grid(range_: Interval | TwoPoint, n: int) -> NDArray[np.float64]:
     return (range_.high - max(1.0, abs(range_.high)) * steps)[::-1]
 
 
-def _keep(loss: Loss, parameter: str, value: float) -> None:
+def _set_parameter(loss: Loss, parameter: str, value: float) -> None:
     object.__setattr__(loss, parameter, value)
 
 
-def _share(value: Any, name: str) -> float:
+def _as_share(value: Any, name: str) -> float:
     number = as_number(value, name)
     if not 0.0 < number < 1.0:
         raise ValueError(f"`{name}` must be strictly between 0 and 1, got {value!r}")
     return number
 
 
-def _positive(value: Any, name: str) -> float:
+def _as_positive(value: Any, name: str) -> float:
     number = as_number(value, name)
     if not 0.0 < number < math.inf:
         raise ValueError(f"`{name}` must be a positive finite number, got {value!r}")

@@ -1,8 +1,8 @@
-"""Derivatives of losses, by JAX, in float64 whatever the user's settings are.
+"""Derivatives of losses, by JAX, in float64 for all settings of JAX.
 
-Compiled functions are kept here, by loss, and nowhere else: an object that held one could not be
-pickled. A running sum of float32 derivatives would lose the sign of what remains, so 64 bits are
-switched on around each call, for this thread only.
+Compiled functions are cached here by loss, not in objects, which could then not be pickled. Sums of
+float32 derivatives would lose their sign, so 64 bits are enabled for each call, in this thread
+only.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from streamcal.losses._base import Loss
 
 
 def derivative(loss: Loss, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-    """Return ∂l/∂z(z, y) element by element; where there are several, JAX chooses one.
+    """Return ∂l/∂z(z, y) element by element; at a kink JAX chooses one of the derivatives.
 
     Parameters
     ----------
     loss : Loss
-        Written for JAX, as this library's own are.
+        A loss written for JAX, as those of this library are.
     z, y : array_like
         Values and labels, which broadcast.
 
@@ -42,12 +42,12 @@ def derivative(loss: Loss, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     array([0.5, 1. ])
     """
     program = weighted_derivative(loss)
-    return _on_vectors(lambda z, y: program(z, y, np.ones(len(z))), z, y)
+    return _call_padded(lambda z, y: program(z, y, np.ones(len(z))), z, y)
 
 
 def values(function: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     """Return a scalar function of two scalars, element by element; the arguments broadcast."""
-    return _on_vectors(_vectorised(function), z, y)
+    return _call_padded(_vectorised(function), z, y)
 
 
 @lru_cache(maxsize=256)
@@ -55,8 +55,8 @@ def _vectorised(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     return jax.jit(jax.vmap(lambda z, y: function(z, y)))
 
 
-def _on_vectors(program: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) -> Any:
-    """Call a program of two vectors, padded so that not every length is compiled anew."""
+def _call_padded(program: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) -> Any:
+    """Call a program of two vectors, padded so that few lengths are compiled."""
     arrays = (np.asarray(x, dtype=np.float64) for x in (z, y))
     columns = np.broadcast_arrays(*arrays)
     shape, size = columns[0].shape, columns[0].size
@@ -68,7 +68,7 @@ def _on_vectors(program: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) 
 
 
 def padded(size: int) -> int:
-    """Return the power of two, 64 at least, that programs for ``size`` samples are compiled for."""
+    """Return the length of padded vectors of ``size`` samples: a power of two, at least 64."""
     return max(64, 1 << (size - 1).bit_length())
 
 

@@ -67,10 +67,10 @@ class Log(MeanLoss):
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
-        # What is not chosen must be harmless too: its derivative is multiplied by 0, not left out.
+        # The branch that is not chosen must be finite too: JAX multiplies its derivative by 0.
         hit = y * xp.log(xp.where(y == 0.0, 1.0, z))
         miss = (1.0 - y) * xp.log1p(xp.where(y == 1.0, 0.0, -z))
-        return 0.0 - hit - miss  # 0.0 − … so that no loss is −0.0
+        return 0.0 - hit - miss  # avoids −0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ class Linex(MeanLoss):
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
         d = self.a * (z - y)
-        return xp.expm1(d) - xp.minimum(d, 1e3)  # beyond, exp(d) is inf already
+        return xp.expm1(d) - xp.minimum(d, 1e3)  # for greater d exp(d) is inf
 
     def statistic(self, y: Floats) -> Floats:
         """Return −e^(−ay)."""

@@ -1,14 +1,13 @@
-"""The best common value of a block of samples, for losses that have no mean.
+"""The best common value of a block of samples, for losses that are not a `MeanLoss`.
 
-It is where the sum of the weighted derivatives of the block passes 0. Where that is so on a whole
-interval, its least point is taken, always: pooling adjacent violators is right for the least of the
-minimisers and right for the greatest, but not for any mixture (Jordan, Mühlemann & Ziegel,
+At this value the sum of the weighted derivatives of the block changes its sign. If it is 0 on an
+interval, the least point is always taken: pooling adjacent violators is correct for the least and
+for the greatest minimisers, but not for a mixture of them (Jordan, Mühlemann & Ziegel,
 *Characterizing the Optimal Solutions to the Isotonic Regression Problem for Identifiable
 Functionals*, Annals of the Institute of Statistical Mathematics 2022).
 
-`Root` bisects. It does so on the ordered bit patterns of floats, so that whatever the bracket, it
-is left with two adjacent floats after 64 steps at most, for all blocks at once in one JAX program.
-`Quantile` sorts, and is exact.
+`Root` bisects the ordered bit patterns of floats, so any bracket shrinks to two adjacent floats in
+at most 64 steps. One JAX program does this for all blocks. `Quantile` sorts, and is exact.
 """
 
 from collections.abc import Callable
@@ -21,14 +20,14 @@ from numpy.typing import NDArray
 from streamcal.losses._base import Interval, Loss
 from streamcal.losses._convex import Absolute, Pinball
 
-_LEAST = -(2**63)  # of 64-bit integers
+_MIN_INT64 = -(2**63)
 
 Vector = NDArray[np.float64]
 Starts = NDArray[np.int64]
 
 
 class Minimiser(Protocol):
-    """A choice of the best value of a block; blocks are runs of samples, given by their starts."""
+    """A method for the best value of a block; blocks are given by their first samples."""
 
     def at_most(self, c: float, y: Vector, w: Vector) -> bool:
         """Return whether the best value of this one block is at most ``c``; O(n_samples)."""
@@ -36,11 +35,11 @@ class Minimiser(Protocol):
     def solve(
         self, y: Vector, w: Vector, starts: Starts, low: Vector | None, high: Vector | None
     ) -> Vector:
-        """Return the best value of each block, known to lie from ``low`` to ``high``, if given."""
+        """Return the best value of each block, which is from ``low`` to ``high`` if given."""
 
 
 def find_minimiser(loss: Loss) -> Minimiser:
-    """Return the choice of best values for a loss; the least one where a midpoint is meant."""
+    """Return the method for a loss; for ties "midpoint" it gives the least value."""
     if not isinstance(loss, (Absolute, Pinball)):
         return Root(loss)
     return Quantile(loss.tau if isinstance(loss, Pinball) else 0.5, loss.ties == "upper")
@@ -49,19 +48,19 @@ def find_minimiser(loss: Loss) -> Minimiser:
 class Quantile:
     """The least (or the greatest) weighted quantile.
 
-    Weights that balance up to a share of 1e-12 balance: tau · Σ w is rounded.
+    A difference of 1e-12 of the total weight counts as equal, since tau · Σ w is rounded.
     """
 
     def __init__(self, tau: float, upper: bool) -> None:
         self.tau = tau
         self.upper = upper
 
-    def _enough(self, total: float) -> float:
-        """Return the weight that has to lie at or below the quantile, of a total weight."""
+    def _weight_below(self, total: float) -> float:
+        """Return how much of a total weight must be at or below the quantile."""
         return (self.tau + (1e-12 if self.upper else -1e-12)) * total
 
     def at_most(self, c: float, y: Vector, w: Vector) -> bool:
-        return bool(w[y <= c].sum() >= self._enough(w.sum()))
+        return bool(w[y <= c].sum() >= self._weight_below(w.sum()))
 
     def solve(
         self, y: Vector, w: Vector, starts: Starts, low: Vector | None, high: Vector | None
@@ -71,7 +70,7 @@ class Quantile:
         for i in np.flatnonzero(ends - starts > 1):
             order = starts[i] + np.argsort(y[starts[i] : ends[i]])
             below = np.cumsum(w[order])
-            at = int(np.searchsorted(below, self._enough(below[-1])))
+            at = int(np.searchsorted(below, self._weight_below(below[-1])))
             values[i] = y[order[min(at, len(order) - 1)]]
         return values if low is None or high is None else np.clip(values, low, high)
 
@@ -83,7 +82,7 @@ class Root:
         self.loss = loss
 
     def at_most(self, c: float, y: Vector, w: Vector) -> bool:
-        return bool(self._slopes(np.array([c]), *_padded(y, w, np.array([0])))[0] >= 0.0)
+        return bool(self._slopes(np.array([c]), *_pad_samples(y, w, np.array([0])))[0] >= 0.0)
 
     def solve(
         self, y: Vector, w: Vector, starts: Starts, low: Vector | None, high: Vector | None
@@ -92,15 +91,15 @@ class Root:
         if (low is None or high is None) and self.loss.minimized_by_label:
             low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
         if low is not None and high is not None and (low == high).all():
-            return low  # single samples, most often
-        samples = _padded(y, w, starts)
-        closed = np.ones(n_blocks, dtype=bool)  # whether `low` itself may be the answer
+            return low  # mostly blocks of one sample
+        samples = _pad_samples(y, w, starts)
+        closed = np.ones(n_blocks, dtype=bool)  # whether `low` itself is possible
         if low is None or high is None:
-            low, high, closed = self._probe(samples, n_blocks)
+            low, high, closed = self._find_brackets(samples, n_blocks)
         import jax
 
-        high = np.maximum(low, high)  # a caller's bracket may be rounded
-        room = _power(n_blocks)
+        high = np.maximum(low, high)  # brackets of a caller may have rounding errors
+        room = _next_power_of_two(n_blocks)
         ends = [
             np.pad(x, (0, room - n_blocks), mode="edge")
             for x in (_to_order(low) - closed, _to_order(high))
@@ -109,19 +108,19 @@ class Root:
             order, bad = _bisection(self.loss)(*ends, *samples)
             found = _from_order(np.asarray(order)[:n_blocks])
         if bad:
-            self._refuse_nan()
+            self._raise_nan()
         beyond = ~closed & (np.nextafter(low, np.inf) == found)
         return np.where(beyond, low, found)
 
-    def _probe(
+    def _find_brackets(
         self, samples: tuple[NDArray[Any], ...], n_blocks: int
     ) -> tuple[Vector, Vector, NDArray[np.bool_]]:
-        """Return brackets found from 0 outwards: ±1, ±2, ±8, ±128, … up to the ends of the range.
+        """Return brackets; try ±1, ±2, ±8, ±128, … from 0, up to the ends of the range.
 
-        Exponents double, so that an infinite answer is found after eleven probes.
+        Exponents double, so an infinite minimiser is found in eleven steps.
         """
         ends = self.loss.z_range
-        origin = _inside(ends)
+        origin = _point_inside(ends)
         low, high = np.full(n_blocks, float(ends.low)), np.full(n_blocks, float(ends.high))
         inner = np.full(n_blocks, origin)
         rising = self._slopes(inner, *samples) < 0.0
@@ -145,22 +144,22 @@ class Root:
         import jax
 
         with jax.enable_x64(True):
-            room = _power(len(z))
+            room = _next_power_of_two(len(z))
             sums = _block_slopes(self.loss)(np.pad(z, (0, room - len(z)), mode="edge"), *samples)
             slopes = np.asarray(sums)[: len(z)]
         if np.isnan(slopes).any():
-            self._refuse_nan()
+            self._raise_nan()
         return slopes
 
-    def _refuse_nan(self) -> None:
+    def _raise_nan(self) -> None:
         raise ValueError(
-            f"`loss` must have a derivative wherever it is asked for, but that of {self.loss!r} is"
+            f"`loss` must have a derivative in its whole range, but that of {self.loss!r} is"
             " NaN, or infinite with both signs"
         )
 
 
-def _inside(ends: Interval) -> float:
-    """Return a number well inside an interval: 0 if it may be."""
+def _point_inside(ends: Interval) -> float:
+    """Return a number inside an interval, 0 if possible."""
     if ends.low < 0.0 < ends.high:
         return 0.0
     low = max(ends.low, ends.high - 2.0 * max(1.0, abs(ends.high)))
@@ -168,12 +167,12 @@ def _inside(ends: Interval) -> float:
     return 0.5 * low + 0.5 * high
 
 
-def _power(n: int) -> int:
+def _next_power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def _padded(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArray[np.int64]]:
-    """Return labels, weights and block numbers, padded with samples that weigh nothing."""
+def _pad_samples(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArray[np.int64]]:
+    """Return labels, weights and block numbers, padded with samples of weight 0."""
     from streamcal.losses._derivative import padded
 
     n_samples = len(y)
@@ -188,17 +187,17 @@ def _padded(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArr
 def _to_order(x: Vector) -> NDArray[np.int64]:
     """Return integers in the order of floats, adjacent for adjacent floats."""
     bits = (x + 0.0).view(np.int64)  # + 0.0: no −0.0
-    return np.where(bits < 0, _LEAST - bits, bits)
+    return np.where(bits < 0, _MIN_INT64 - bits, bits)
 
 
 def _from_order(order: NDArray[np.int64]) -> Vector:
-    bits = np.where(order < 0, _LEAST - order, order)
+    bits = np.where(order < 0, _MIN_INT64 - order, order)
     return bits.view(np.float64)
 
 
 @lru_cache(maxsize=256)
 def _block_slopes(loss: Loss) -> Callable[..., Any]:
-    """Return the compiled sums of weighted derivatives of (values, labels, weights, blocks)."""
+    """Return a compiled function of (values, labels, weights, blocks): sums of derivatives."""
     import jax
     import jax.numpy as jnp
 
@@ -208,7 +207,7 @@ def _block_slopes(loss: Loss) -> Callable[..., Any]:
 
     def slopes(z: Any, y: Any, w: Any, blocks: Any) -> Any:
         at = jnp.broadcast_to(z, y.shape) if len(z) == 1 else z[blocks]
-        terms = jnp.where(w > 0.0, w * slope(at, y), 0.0)  # not 0 · inf, where it is but padding
+        terms = jnp.where(w > 0.0, w * slope(at, y), 0.0)  # padding may give 0 · inf
         if len(z) == 1:  # four times as fast
             return jnp.sum(terms, keepdims=True)
         return jax.ops.segment_sum(terms, blocks, len(z), indices_are_sorted=True)
@@ -218,9 +217,9 @@ def _block_slopes(loss: Loss) -> Callable[..., Any]:
 
 @lru_cache(maxsize=256)
 def _bisection(loss: Loss) -> Callable[..., Any]:
-    """Return the compiled search for the least points whose slopes are not negative.
+    """Return a compiled search for the least points whose slopes are not negative.
 
-    It takes and returns floats as `_to_order` counts them; of the bracket, the low end is excluded.
+    It takes and returns integers of `_to_order`; the low end of the bracket is excluded.
     """
     import jax
     import jax.numpy as jnp
@@ -231,7 +230,7 @@ def _bisection(loss: Loss) -> Callable[..., Any]:
         def halve(state: Any) -> Any:
             low, high, bad = state
             middle = (low & high) + ((low ^ high) >> 1)
-            bits = jnp.where(middle < 0, _LEAST - middle, middle)
+            bits = jnp.where(middle < 0, _MIN_INT64 - middle, middle)
             slope = slopes(jax.lax.bitcast_convert_type(bits, jnp.float64), y, w, blocks)
             ahead = high - low != 1
             bad |= (jnp.isnan(slope) & ahead).any()
@@ -244,7 +243,7 @@ def _bisection(loss: Loss) -> Callable[..., Any]:
 
         def unfinished(state: Any) -> Any:
             low, high, bad = state  # with high > low, always
-            # The difference may overflow, but it is 1 only if it is 1: it is less than 2^64.
+            # The difference may overflow, but then it is not 1, since it is less than 2^64.
             return (high - low != 1).any() & ~bad
 
         _, high, bad = jax.lax.while_loop(unfinished, halve, (low, high, jnp.array(False)))

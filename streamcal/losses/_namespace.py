@@ -1,4 +1,4 @@
-"""Losses are written once, for NumPy arrays and for what JAX traces alike."""
+"""The array namespace of a loss: losses are written once, for NumPy and JAX."""
 
 import sys
 from typing import Any, cast
@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def as_arrays(z: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
-    """Return ``numpy`` or ``jax.numpy``, whichever the arguments belong to, and both as arrays.
+    """Return ``numpy`` or ``jax.numpy``, by the type of the arguments, and both as arrays.
 
-    JAX is not imported for this: where it has not been, nothing can belong to it.
+    This does not import JAX: if it is not imported, there are no arrays of JAX.
     """
     jax = sys.modules.get("jax")
     if jax is not None and (isinstance(z, jax.Array) or isinstance(y, jax.Array)):

@@ -1,14 +1,13 @@
-"""Task losses: what answering one ordinal label costs when another comes true.
+"""Task losses: the cost of predicting one ordinal label when another is true.
 
-Labels are ranks 1..K. A `TaskLoss` is a rule that fills, for any number of labels, a table whose
-entry (k, y) is the cost ℓ(k, y) ≥ 0 of the answer of row k when the label of column y comes true;
-the table counts from 0. Unlike a `streamcal.losses.Loss`, whose value z is a real number, it is
-only ever asked about whole labels, and so it has no derivative, but it can be *convex in its first
-argument*:
+Labels are ranks 1..K. A `TaskLoss` makes, for any number of labels, a table whose entry (k, y) is
+the cost ℓ(k, y) ≥ 0 of predicting k when y is true; indices of the table count from 0. The value z
+of a `streamcal.losses.Loss` is a real number; a task loss is only defined for labels, so it has no
+derivative, but it can be *convex in its first argument*:
 
     ℓ(k, y) − 2 ℓ(k + 1, y) + ℓ(k + 2, y) ≥ 0   for all k and y.
 
-Then the thresholds that cut a score into labels best can be found one by one (Yamasaki & Tanaka,
+Then the best thresholds that cut a score into labels can be found one by one (Yamasaki & Tanaka,
 *Parallel Algorithm for Optimal Threshold Labeling of Ordinal Regression Methods*, Theorem 2).
 """
 
@@ -26,7 +25,7 @@ _ROUNDING = 1e-12
 
 
 class TaskLoss(ABC):
-    """The cost ℓ(k, y) of answering the ordinal label k when y comes true.
+    """The cost ℓ(k, y) of predicting the ordinal label k when y is true.
 
     A subclass is a ``@dataclass(frozen=True, kw_only=True)`` whose fields are its parameters, so it
     is immutable, picklable, and equal and hashable by class and parameters.
@@ -34,7 +33,7 @@ class TaskLoss(ABC):
     Attributes
     ----------
     name : str
-        The name in lower case by which `streamcal.losses.get_task` and messages know the loss.
+        The name in lower case, for `streamcal.losses.get_task` and in messages.
 
     Examples
     --------
@@ -59,12 +58,12 @@ class TaskLoss(ABC):
         """Return the table; ``n_labels`` is an int of at least 2."""
 
     def table(self, n_labels: int) -> NDArray[np.float64]:
-        """Return the costs as an array of shape ``(n_labels, n_labels)``, answer by truth.
+        """Return the costs, shape ``(n_labels, n_labels)``: rows predicted, columns true labels.
 
         Raises
         ------
         ValueError
-            If ``n_labels`` is not an int of at least 2, or the loss is not defined for so many.
+            If ``n_labels`` is not an int of at least 2, or the loss is not defined for this number.
 
         Examples
         --------
@@ -77,7 +76,7 @@ class TaskLoss(ABC):
         return np.array(self._table(int(n_labels)), dtype=np.float64, order="C")
 
     def is_convex(self, n_labels: int) -> bool:
-        """Return whether the loss is convex in the answer, for each truth; with 2 labels it is.
+        """Return whether the loss is convex in the predicted label; for 2 labels it always is.
 
         Examples
         --------
@@ -90,7 +89,7 @@ class TaskLoss(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class AbsoluteError(TaskLoss):
-    """Absolute task loss |k − y|: how many ranks the answer is off. Convex.
+    """Absolute task loss |k − y|: the distance of the ranks. Convex.
 
     Examples
     --------
@@ -122,7 +121,7 @@ class SquaredError(TaskLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroOneError(TaskLoss):
-    """Zero-one task loss 1[k ≠ y]: the rate of wrong answers. Not convex from three labels on.
+    """Zero-one task loss 1[k ≠ y]: the rate of wrong predictions. Not convex for 3 or more labels.
 
     Examples
     --------
@@ -138,7 +137,7 @@ class ZeroOneError(TaskLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class AsymmetricError(TaskLoss):
-    """Asymmetric linear task loss: over · (k − y) where k > y, under · (y − k) where k < y. Convex.
+    """Asymmetric linear task loss: over · (k − y) for k > y, under · (y − k) for k < y. Convex.
 
     Parameters
     ----------
@@ -186,7 +185,7 @@ class CostTable(TaskLoss):
     Parameters
     ----------
     costs : array-like of shape (n_labels, n_labels)
-        Row k, column y: the cost of answering k when y comes true; non-negative, finite.
+        Row k, column y: the cost of predicting k when y is true; non-negative, finite.
 
     Raises
     ------
@@ -250,6 +249,6 @@ def check_n_labels(n_labels: Any) -> None:
 
 
 def _distances(n_labels: int) -> NDArray[np.float64]:
-    """Return k − y for every answer k (row) and truth y (column)."""
+    """Return k − y for every predicted label k (row) and true label y (column)."""
     ranks = np.arange(n_labels, dtype=np.float64)
     return np.subtract.outer(ranks, ranks)

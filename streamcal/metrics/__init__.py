@@ -1,4 +1,4 @@
-"""River metrics: how good, calibrated and sharp probabilities are, and how far off ranks are."""
+"""River metrics of probabilities (accuracy, calibration, sharpness) and of ordinal labels."""
 
 from streamcal.metrics.bands import Band
 from streamcal.metrics.brier import BrierScore

@@ -1,4 +1,4 @@
-"""What the metrics of predicted probabilities share: reading a prediction, adding and reverting."""
+"""The base class of metrics of probabilities, and the conversion of predictions."""
 
 from abc import abstractmethod
 from typing import Any
@@ -15,10 +15,10 @@ _ROUNDING = 1e-9
 
 
 class ProbabilityMetric(Cloned, ClassificationMetric):
-    """A river classification metric that is fed probabilities; smaller is better.
+    """A river classification metric of probabilities; smaller is better.
 
-    A prediction that is not there yet (``{}`` or ``None``, what many river models answer before
-    they have learned) is not scored, as in `river.evaluate.progressive_val_score`.
+    A missing prediction (``{}`` or ``None``, which many river models return before they have
+    learned) is not scored, as in `river.evaluate.progressive_val_score`.
     """
 
     _fmt = ",.6f"
@@ -30,12 +30,12 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
 
     @property
     def requires_labels(self) -> bool:
-        """False: river is to feed probabilities, not labels."""
+        """False: river must pass probabilities, not labels."""
         return False
 
     def works_with(self, model: Any) -> bool:
         """Whether the model is a classifier."""
-        # Not MultiClassMetric's own answer, which lets clusterers in: they have no probabilities.
+        # MultiClassMetric's method accepts clusterers too, which have no probabilities.
         return bool(ClassificationMetric.works_with(self, model))
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
@@ -44,7 +44,7 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
         Parameters
         ----------
         y_true
-            The label that came true.
+            The true label.
         y_pred
             Probabilities by label, or the probability of the positive label (float or bool).
         w
@@ -54,19 +54,19 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
         ------
         ValueError
             If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
-            has changed then.
+            changes.
         """
         _check_label(y_true)
         if not _is_missing(y_pred):
             self._add(y_true, y_pred, as_weight(w))
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Take back a prediction that was added with the same arguments.
+        """Remove a prediction that was added with the same arguments.
 
         Raises
         ------
         ValueError
-            As `update` does, and if there is nothing to take back.
+            As `update` does, and if the prediction has not been added.
         """
         _check_label(y_true)
         if not _is_missing(y_pred):
@@ -80,7 +80,7 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
 
 
 def _check_label(y_true: Any) -> None:
-    """Refuse a label that is not known: it would silently count as negative."""
+    """Raise if a label is missing: it would silently count as negative."""
     if y_true is None or y_true != y_true:
         raise ValueError(f"`y_true` must be a label, got {y_true}")
 
@@ -108,8 +108,8 @@ def as_probability(value: Any, name: str = "y_pred") -> float:
 def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     """Return the probability given to an event, and whether the event happened.
 
-    The event is that the label equals ``pos_val``, or, where that is None, that it equals the label
-    the prediction puts first.
+    The event is that the label equals ``pos_val`` or, if that is None, the label with the greatest
+    probability.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     if isinstance(y_pred, dict):
         if pos_val is None:
             pos_val = max(y_pred, key=y_pred.__getitem__)
-        if pos_val not in y_pred:  # a label never met has no probability: river's own convention
+        if pos_val not in y_pred:  # river's models leave out labels that they have not seen
             for label in y_pred:
                 check_label_kind(label, pos_val)
         p = y_pred.get(pos_val, 0.0)
@@ -134,7 +134,7 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
 
 
 def check_label_kind(label: Any, pos_val: Any) -> None:
-    """Refuse names where ``pos_val`` is no name: every sample would silently count as negative."""
+    """Raise if just one of them is a str: every sample would silently count as negative."""
     if isinstance(label, str) != isinstance(pos_val, str):
         raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
 
@@ -149,7 +149,7 @@ def check_int(name: str, value: Any, least: int) -> None:
 def as_events(
     y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return whether the positive label came true (0.0 or 1.0), and its probability, or raise.
+    """Return whether labels are the positive one (0.0 or 1.0), and its probabilities, or raise.
 
     Arrays of shape ``(n_samples,)``; at most two labels, at least one sample.
     """

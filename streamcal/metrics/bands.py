@@ -1,25 +1,26 @@
-"""Bands for a CORP reliability curve: how far it may stray by chance.
+"""Bands for a CORP reliability curve: its deviation by chance.
 
-A *consistency* band lies around the diagonal and holds the curve, at each score, with probability
-``level`` if the predictions are calibrated. A *confidence* band lies around the curve and holds
-the true conditional frequency, calibrated or not. Both are pointwise, and both come in two ways.
+A *consistency* band lies around the diagonal and contains the curve, at each score, with
+probability ``level`` if the predictions are calibrated. A *confidence* band lies around the curve
+and contains the true conditional frequency, calibrated or not. Both are pointwise, and there are
+two methods.
 
 *Resampling*: labels are drawn from the predictions (consistency) or from the curve (confidence),
-and the band holds the middle of the isotonic fits. No limits are taken, but as a confidence band
-it inherits the curve's zeros and ones: where the curve is 0, so is every resample.
+and the band contains the middle of the isotonic fits. It needs no asymptotics, but where the curve
+is 0 or 1 so is every resample, and a confidence band has no width there.
 
-*Asymptotic*, without drawing anything:
+*Asymptotic*, without resampling:
 
 * Consistency: at a score x that n_x samples share, the fit has standard deviation
-  √(x(1 − x) / n_x) once neighbours no longer pool. Where they do, with n f(x) samples per unit of
-  score, its error is (4 x(1 − x) / (n f(x)))^⅓ Z with Chernoff's Z = argmax of W(t) − t². A fit
-  that pools is the better for it, so the smaller of the two holds, but no less than if all n
-  samples shared the score.
-* Confidence: the likelihood ratio of the fit to the fit that must pass through (x, θ); the band
-  holds the θ that it does not reject. Nothing is estimated along the way, neither density nor
-  slope. The limit is χ² with one degree of freedom for scores that are shared by many, and a
-  smaller one for scores that are all distinct (by simulation about 2.3 instead of 3.84 at 95 %),
-  for which the band is thus some 25 % wider than it need be.
+  √(x(1 − x) / n_x) if neighbours are not pooled. If they are, with n f(x) samples per unit of
+  score, its error is (4 x(1 − x) / (n f(x)))^⅓ Z with Chernoff's Z = argmax of W(t) − t². Pooling
+  reduces the error, so the smaller of the two applies, but not less than if all n samples shared
+  the score.
+* Confidence: the likelihood ratio of the fit and the fit through (x, θ); the band contains the θ
+  that a test does not reject. Neither density nor slope is estimated. The limit distribution is χ²
+  with one degree of freedom for scores that many samples share. For distinct scores it has a
+  smaller quantile (by simulation about 2.3 instead of 3.84 at 95 %), so the band is some 25 % too
+  wide there.
 
 Sources: Dimitriadis, Gneiting and Jordan (2021), PNAS 118(8), "Uncertainty quantification"; the
 distribution of Z by Groeneboom and Wellner (2001), JCGS 10(2), the likelihood ratio by Banerjee and
@@ -27,6 +28,7 @@ Wellner (2001), Annals of Statistics 29(6).
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,8 +40,8 @@ from streamcal.isotonic.staircase import Staircase, isotonic_fit
 
 KINDS = ("consistency", "confidence")
 METHODS = ("resampling", "asymptotic")
-_GROUPS = 1000  # scores are grouped to at most so many first
-_BISECTIONS = 26  # ends of likelihood ratio bands are exact to 2⁻²⁶
+_MAX_GROUPS = 1000  # more scores are grouped first
+_BISECTIONS = 26  # ends of likelihood ratio bands have an error of 2⁻²⁶
 
 _Array = NDArray[np.float64]
 
@@ -68,9 +70,8 @@ def corp_band(
     Parameters
     ----------
     scores, counts, hits : ndarrays of shape (n_scores,)
-        Distinct predictions in [0, 1], ascending; how many samples have each, whole numbers; and
-        how many of these came true. Above 1000 scores neighbours are grouped first, so that a band
-        costs the same for a million.
+        Distinct predictions in [0, 1], ascending; the number of samples of each; and the number of
+        positive ones. More than 1000 scores are grouped first, which bounds the cost.
     kind
         ``"consistency"`` or ``"confidence"``.
     method
@@ -78,7 +79,7 @@ def corp_band(
     level
         Probability at each score, in (0, 1).
     n_resamples, seed
-        How many sets of labels are drawn, and from what seed.
+        The number of sets of labels that are drawn, and the seed.
 
     Examples
     --------
@@ -100,14 +101,14 @@ def corp_band(
         raise ValueError(
             f"`w` must add up to whole numbers for a band, got {counts[at]} at score {scores[at]}"
         )
-    x, n, k = _grouped(scores, counts, hits)
+    x, n, k = _group(scores, counts, hits)
     if method == "resampling":
         chances = x if kind == "consistency" else _fit(x, k / n, n)(x)
-        return Band(x, *_resampled(x, n, chances, level, n_resamples, seed))
+        return Band(x, *_resampling_band(x, n, chances, level, n_resamples, seed))
     if kind == "consistency":
-        half = _half_width(x, n, level)
+        half = _asymptotic_half_width(x, n, level)
         return Band(x, np.clip(x - half, 0.0, 1.0), np.clip(x + half, 0.0, 1.0))
-    return Band(x, *_not_rejected(x, n, k / n, level))
+    return Band(x, *_likelihood_ratio_band(x, n, k / n, level))
 
 
 def _check_resamples(n_resamples: Any) -> None:
@@ -116,11 +117,11 @@ def _check_resamples(n_resamples: Any) -> None:
         raise ValueError(f"`n_resamples` must be a positive int, got {n_resamples!r}")
 
 
-def _grouped(scores: _Array, counts: _Array, hits: _Array) -> tuple[_Array, _Array, _Array]:
-    """Pool neighbours where scores are many, but none at both ends, where single samples decide."""
-    if len(scores) <= _GROUPS:
+def _group(scores: _Array, counts: _Array, hits: _Array) -> tuple[_Array, _Array, _Array]:
+    """Group neighbours if there are many scores, but not at the ends, where each sample counts."""
+    if len(scores) <= _MAX_GROUPS:
         return scores, counts, hits
-    n, tail = counts.sum(), _GROUPS // 10
+    n, tail = counts.sum(), _MAX_GROUPS // 10
     middle = np.linspace(tail, n - tail, 8 * tail, endpoint=False)
     cuts = np.concatenate([np.arange(tail), middle, np.arange(n - tail, n)])
     starts = np.unique(np.searchsorted(np.cumsum(counts), cuts, side="right"))
@@ -132,7 +133,7 @@ def _fit(x: _Array, means: _Array, n: _Array) -> Staircase:
     return isotonic_fit(x, np.clip(means, 0.0, 1.0), n)
 
 
-def _resampled(
+def _resampling_band(
     x: _Array, n: _Array, chances: _Array, level: float, n_resamples: int, seed: int
 ) -> tuple[_Array, _Array]:
     """Return the pointwise quantiles of fits; labels of equal scores are one binomial count."""
@@ -144,7 +145,7 @@ def _resampled(
     return low, high
 
 
-def _half_width(x: _Array, n: _Array, level: float) -> _Array:
+def _asymptotic_half_width(x: _Array, n: _Array, level: float) -> _Array:
     """Return half the width of the asymptotic consistency band."""
     variance = x * (1.0 - x)
     normal, chernoff = float(ndtri((1.0 + level) / 2.0)), chernoff_quantile((1.0 + level) / 2.0)
@@ -191,53 +192,18 @@ def chernoff_quantile(q: float) -> float:
     return float(np.interp(q, cdf, z))
 
 
-def _not_rejected(x: _Array, n: _Array, means: _Array, level: float) -> tuple[_Array, _Array]:
-    """Return the ends of the θ whose likelihood ratio at each score is not rejected.
-
-    The fit that passes through (x_k, θ) is, left of k, the fit of the samples there cut off above
-    θ, and right of k that of those cut off below. What cutting costs is a divergence per block.
-    """
+def _likelihood_ratio_band(
+    x: _Array, n: _Array, means: _Array, level: float
+) -> tuple[_Array, _Array]:
+    """Return at each score the ends of the θ that the likelihood ratio test does not reject."""
     fit = _fit(x, means, n)
-    size = len(x)
-    left = [_fit(x[:k], means[:k], n[:k]) for k in range(1, size)]
-    right = [_fit(x[k:], means[k:], n[k:]) for k in range(1, size)]
-    # Row k: blocks left of k, then the score itself, then blocks right of it; padded without weight
-    # by values that are never cut off.
-    widest = max((len(f) for f in left + right), default=0)
-    values = np.zeros((size, 2 * widest + 1))
-    weights = np.zeros_like(values)
-    values[:, widest + 1 :] = 1.0
-    values[:, widest], weights[:, widest] = means, n
-    for k, (before, after) in enumerate(zip(left, right, strict=True)):
-        values[k + 1, : len(before)], weights[k + 1, : len(before)] = before.values, before.weights
-        at = slice(widest + 1, widest + 1 + len(after))
-        values[k, at], weights[k, at] = after.values, after.weights
-
-    def entropy(values: _Array, weights: _Array) -> Any:
-        return (weights * (entr(values) + entr(1.0 - values))).sum(axis=-1)
-
-    # What a free fit left and right, and of the score itself, gains over that of all.
-    gained = entropy(fit.values, fit.weights) - entropy(values, weights)
-
-    def ratio(theta: _Array) -> _Array:
-        bound = theta[:, None]
-        cut = np.concatenate(
-            [
-                np.minimum(values[:, :widest], bound),
-                bound,
-                np.maximum(values[:, widest + 1 :], bound),
-            ],
-            axis=1,
-        )
-        lost = rel_entr(values, cut) + rel_entr(1.0 - values, 1.0 - cut)
-        return np.asarray(2.0 * ((weights * lost).sum(axis=1) - gained))
-
+    ratio = _likelihood_ratio(x, n, means, fit)
     limit = float(chdtri(1.0, 1.0 - level))
     center = np.clip(fit(x), 0.0, 1.0)
     ends = []
-    for outside in (np.zeros(size), np.ones(size)):
+    for outside in (np.zeros(len(x)), np.ones(len(x))):
         inside = center.copy()
-        reached = ratio(outside) <= limit  # finite where all labels agree
+        reached = ratio(outside) <= limit  # the ratio is finite there if all labels agree
         inside[reached] = outside[reached]
         for _ in range(_BISECTIONS):
             middle = 0.5 * (inside + outside)
@@ -246,3 +212,51 @@ def _not_rejected(x: _Array, n: _Array, means: _Array, level: float) -> tuple[_A
             outside = np.where(accepted, outside, middle)
         ends.append(inside)
     return ends[0], ends[1]
+
+
+def _likelihood_ratio(
+    x: _Array, n: _Array, means: _Array, fit: Staircase
+) -> Callable[[_Array], _Array]:
+    """Return a function of one θ per score: the likelihood ratio of ``fit`` and the fit through θ.
+
+    The fit through (x_k, θ) is, left of k, the fit of the samples there clipped above at θ, and
+    right of k that of the samples there clipped below. The loss by clipping is a divergence for
+    each block.
+    """
+    values, weights, at = _blocks_around_scores(x, n, means)
+    # The gain of separate fits left of a score, at the score and right of it.
+    gained = _entropy(fit.values, fit.weights) - _entropy(values, weights)
+
+    def ratio(theta: _Array) -> _Array:
+        bound = theta[:, None]
+        left, right = np.minimum(values[:, :at], bound), np.maximum(values[:, at + 1 :], bound)
+        clipped = np.concatenate([left, bound, right], axis=1)
+        lost = rel_entr(values, clipped) + rel_entr(1.0 - values, 1.0 - clipped)
+        return np.asarray(2.0 * ((weights * lost).sum(axis=1) - gained))
+
+    return ratio
+
+
+def _blocks_around_scores(x: _Array, n: _Array, means: _Array) -> tuple[_Array, _Array, int]:
+    """Return values and weights of blocks, a row for each score, and the column of the scores.
+
+    A row has the blocks of the fit left of the score, the score itself, and the blocks of the fit
+    right of it. It is padded without weight by values that are never clipped.
+    """
+    size = len(x)
+    left = [_fit(x[:k], means[:k], n[:k]) for k in range(1, size)]
+    right = [_fit(x[k:], means[k:], n[k:]) for k in range(1, size)]
+    widest = max((len(f) for f in left + right), default=0)
+    values = np.zeros((size, 2 * widest + 1))
+    weights = np.zeros_like(values)
+    values[:, widest + 1 :] = 1.0
+    values[:, widest], weights[:, widest] = means, n
+    for k, (before, after) in enumerate(zip(left, right, strict=True)):
+        values[k + 1, : len(before)], weights[k + 1, : len(before)] = before.values, before.weights
+        columns = slice(widest + 1, widest + 1 + len(after))
+        values[k, columns], weights[k, columns] = after.values, after.weights
+    return values, weights, widest
+
+
+def _entropy(values: _Array, weights: _Array) -> Any:
+    return (weights * (entr(values) + entr(1.0 - values))).sum(axis=-1)

@@ -13,20 +13,19 @@ from streamcal.metrics._base import ProbabilityMetric, as_event, as_probability
 class BrierScore(ProbabilityMetric, MultiClassMetric):
     """Brier score of binary or multiclass probabilities, smaller is better.
 
-    Every sample scores Σ_k (p_k − 1[y = k])², the sum running over all labels, as in Brier's paper
-    [1]_: a number in [0, 2]. With two labels both terms are equal and it is customary to count one
-    of them, (p − y)², a number in [0, 1]. The default does what
-    `sklearn.metrics.brier_score_loss` does: half the sum as long as there are at most two labels
-    (in predictions or in the truth), the whole sum from the third label on.
+    The score of a sample is Σ_k (p_k − 1[y = k])² over all labels, as in Brier's paper [1]_: a
+    number in [0, 2]. With two labels both terms are equal, and usually only one of them is counted,
+    (p − y)², a number in [0, 1]. The default is that of `sklearn.metrics.brier_score_loss`: half
+    the sum for at most two labels (in predictions and true labels), the whole sum for more.
 
     Parameters
     ----------
     scale_by_half
-        Whether to halve the sum over labels: ``"auto"`` (see above), True (the range is [0, 1]
-        whatever the labels) or False (the range is [0, 2]).
+        Whether to halve the sum over labels: ``"auto"`` (see above), True (the range is [0, 1] for
+        any labels) or False (the range is [0, 2]).
     pos_val
-        The positive label. It matters only where a prediction is a plain number, which is then the
-        probability of this label.
+        The positive label. It matters only for predictions that are single numbers, which are
+        probabilities of this label.
 
     References
     ----------
@@ -90,7 +89,7 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
                 del self._labels[label]
 
     def _score(self, y_true: Any, y_pred: Any) -> tuple[float, list[Hashable]]:
-        """Return the sum over labels, and the labels met where the prediction names them."""
+        """Return the sum over labels, and the labels if the prediction names them."""
         if not isinstance(y_pred, dict):
             p, happened = as_event(y_true, y_pred, self.pos_val)
             return 2.0 * (p - happened) ** 2, []

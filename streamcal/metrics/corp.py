@@ -1,4 +1,4 @@
-"""CORP: how much of a mean score is miscalibration, and how much is discrimination.
+"""CORP: the parts of a mean score that are miscalibration, discrimination and uncertainty.
 
 Isotonic regression of the labels on the predicted probabilities gives the best recalibration that
 keeps their order, without bins or parameters. Scoring the predictions p, the recalibrated ones C(p)
@@ -6,9 +6,9 @@ and the overall frequency ȳ splits the mean score S:
 
     S(p) = MCB − DSC + UNC,   MCB = S(p) − S(C(p)),   DSC = S(ȳ) − S(C(p)),   UNC = S(ȳ).
 
-MCB is what recalibration would gain, DSC what the model knows beyond the overall frequency, UNC
-what that frequency leaves open. C is a staircase whose blocks carry all that DSC and UNC need, and
-S(p) is a running mean, so the split of a stream costs a walk over the blocks.
+MCB is the gain by recalibration, DSC the gain of the recalibrated predictions over the overall
+frequency, UNC the score of that frequency. DSC and UNC follow from the blocks of the isotonic fit
+C, and S(p) is a running mean, so the split of a stream costs one pass over the blocks.
 """
 
 import math
@@ -36,21 +36,21 @@ class CORP(ProbabilityMetric, BinaryMetric):
     ``mean_score == mcb - dsc + unc``. All are exact after every update, for any weights and in
     any order, and 0 before the first one.
 
-    Samples are kept by distinct prediction, so memory grows with their number. On an endless
-    stream use ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample.
-    Where samples of one prediction differ in weight by a factor of 10⁹ and more, a light one may be
-    lost in the sums, and is then refused when it is to be reverted; `RollingCORP` knows it still.
+    Memory grows with the number of distinct predictions. For an endless stream use `RollingCORP` or
+    ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample. If the weights
+    of samples with one prediction differ by a factor of 10⁹ or more, a light one may be lost in the
+    sums, and reverting it is an error; `RollingCORP` does not lose it.
 
     Parameters
     ----------
     score
         The proper score that is split: ``"brier"``, (p − y)², or ``"log"``, the log loss in nats.
-        A prediction of exactly 0 or 1 that turns out wrong has infinite log loss; then
-        `mean_score` and `mcb` are infinite until it is reverted, and `dsc` and `unc` stay finite.
-        (The command line and the report charge such a prediction as river's ``LogLoss`` does.)
+        A wrong prediction of exactly 0 or 1 has infinite log loss; then `mean_score` and `mcb` are
+        infinite until it is reverted, and `dsc` and `unc` stay finite. (The command line and the
+        report clip such predictions, as river's ``LogLoss`` does.)
     pos_val
-        The positive label. None: the label the model puts first, so that the "confidence" of
-        multiclass predictions is scored.
+        The positive label. None: the label with the greatest probability, to score the
+        "confidence" of multiclass predictions.
 
     References
     ----------
@@ -77,7 +77,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         check_choice(score, "score", SCORES)
         self.score = score
         self.pos_val = pos_val
-        # Without a prior its values are the means, whatever the loss; this one knows their range.
+        # Without a prior its values are means for any loss; this loss has the range [0, 1].
         self._calibrator = IsotonicCalibrator(loss="log", prior=0.0)
         self._weight = ExactSum()
         self._sum = ExactSum()  # of the finite scores
@@ -94,17 +94,17 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     @property
     def mcb(self) -> float:
-        """Miscalibration S(p) − S(C(p)) ≥ 0: what the best monotone recalibration would gain."""
+        """Miscalibration S(p) − S(C(p)) ≥ 0: the gain by the best monotone recalibration."""
         return self.split().mcb
 
     @property
     def dsc(self) -> float:
-        """Discrimination S(ȳ) − S(C(p)) ≥ 0: what is known beyond the overall frequency."""
+        """Discrimination S(ȳ) − S(C(p)) ≥ 0: the gain over the overall frequency."""
         return self.split().dsc
 
     @property
     def unc(self) -> float:
-        """Uncertainty S(ȳ) ≥ 0: the score of the overall frequency, whatever the model."""
+        """Uncertainty S(ȳ) ≥ 0: the score of the overall frequency."""
         return self.split().unc
 
     def staircase(self) -> Staircase:
@@ -122,7 +122,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
     ) -> Band:
         """Return a pointwise band for the reliability curve; see `streamcal.metrics.bands`.
 
-        Weights count samples here: those of equal predictions must add up to whole numbers.
+        Weights are numbers of samples here: those of equal predictions must add up to integers.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         level
             The probability at each score, in (0, 1).
         n_resamples, seed
-            Sets of labels that are drawn where resampling, and the seed.
+            The number of resampled sets of labels, and the seed.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         Raises
         ------
         ValueError
-            If an argument is out of range, nothing was added, or weights are no counts.
+            If an argument is out of range, nothing was added, or weights are not counts.
 
         Examples
         --------
@@ -173,7 +173,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         return math.inf if self._n_infinite else self._sum.value / self._weight.value
 
     def split(self) -> Decomposition:
-        """Return mean score, MCB, DSC and UNC by one walk over the blocks."""
+        """Return mean score, MCB, DSC and UNC, in one pass over the blocks."""
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
         return decompose(self.staircase(), self._mean_score(), self.score)

@@ -28,17 +28,16 @@ class ECE(ProbabilityMetric, BinaryMetric):
     strategy
         ``"width"``: bins of equal width, (b/n, (b+1)/n], the first one closed; O(n_bins) memory.
         ``"mass"``: bins of equal weight. The predictions so far are sorted and a prediction belongs
-        to the bin in which the middle of its weight falls, so equal predictions share a bin. `get`
+        to the bin that contains the middle of its weight, so equal predictions share a bin. `get`
         costs O(m log m) for m distinct predictions.
     pos_val
-        The positive label. None: the label the model puts first, so that the "confidence" of
-        multiclass predictions is scored, as Guo et al. do.
+        The positive label. None: the label with the greatest probability, to score the
+        "confidence" of multiclass predictions, as Guo et al. do.
     max_scores
         Bounds the memory of ``"mass"``: up to this many distinct predictions the value is exact.
-        When there are more, predictions that agree in their leading bits (of p, or of 1 − p above
-        one half, so that resolution is relative at both ends) are kept as one, with as many bits
-        dropped as it takes. Sums stay exact; only the places where one bin ends and the next begins
-        get that coarse.
+        If there are more, predictions that agree in their leading bits are merged (bits of p, or
+        of 1 − p above one half, so that the resolution is relative at both ends). Sums stay exact;
+        only the edges of bins become less precise.
 
     References
     ----------
@@ -80,8 +79,7 @@ class ECE(ProbabilityMetric, BinaryMetric):
         self.pos_val = pos_val
         self.max_scores = max_scores
         self._edges = [b / n_bins for b in range(1, n_bins)]
-        # What is kept by bin ("width") or by prediction ("mass"):
-        # number of samples, their weight, Σ w (y − p).
+        # By bin ("width") or by prediction ("mass"): number of samples, their weight, Σ w (y − p).
         self._cells: dict[int, tuple[list[int], ExactSum, ExactSum]] = {}
         self._dropped_bits = 0
 
@@ -104,12 +102,12 @@ class ECE(ProbabilityMetric, BinaryMetric):
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
-        count, weight, gap = self._cells.setdefault(self._key(p), _empty())
+        count, weight, gap = self._cells.setdefault(self._key(p), _new_cell())
         count[0] += 1
         weight.add(w)
         gap.add(w * (happened - p))
         if self.strategy == "mass" and len(self._cells) > self.max_scores:
-            self._coarsen()
+            self._merge_cells()
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
@@ -131,22 +129,22 @@ class ECE(ProbabilityMetric, BinaryMetric):
         # Bit patterns of positive floats sort as the floats do, with relative resolution near 0.
         # 1 − p is exact for p ≥ ½; ~ mirrors that half above the other.
         if p < 0.5:
-            return _bits(p) >> self._dropped_bits
-        return _TOP + ~(_bits(1.0 - p) >> self._dropped_bits)
+            return _bit_pattern(p) >> self._dropped_bits
+        return _TOP + ~(_bit_pattern(1.0 - p) >> self._dropped_bits)
 
-    def _coarsen(self) -> None:
-        """Drop as many more bits as it takes to halve the cells; their order stays."""
-        # Down to half of what is allowed, so that the cost is spread over as many new cells. How
-        # many bits that takes is searched for: most of the first 52 make few cells coincide.
+    def _merge_cells(self) -> None:
+        """Merge cells by dropping bits of their keys, until at most half as many are left."""
+        # Half of the limit, so that the cost is spread over as many new cells. The number of bits
+        # is searched for, since most of the first 52 merge few cells.
         most = max(self.max_scores // 2, 2)
         drop = 1 + bisect_left(
             range(1, 64),
             True,
-            key=lambda bits: len({_drop(key, bits) for key in self._cells}) <= most,
+            key=lambda bits: len({_shorten_key(key, bits) for key in self._cells}) <= most,
         )
         cells: dict[int, tuple[list[int], ExactSum, ExactSum]] = {}
         for key, (n, more, further) in self._cells.items():
-            count, weight, gap = cells.setdefault(_drop(key, drop), _empty())
+            count, weight, gap = cells.setdefault(_shorten_key(key, drop), _new_cell())
             count[0] += n[0]
             weight.add_all(more)
             gap.add_all(further)
@@ -154,17 +152,17 @@ class ECE(ProbabilityMetric, BinaryMetric):
         self._dropped_bits += drop
 
 
-def _empty() -> tuple[list[int], ExactSum, ExactSum]:
+def _new_cell() -> tuple[list[int], ExactSum, ExactSum]:
     return [0], ExactSum(), ExactSum()
 
 
-def _drop(key: int, bits: int) -> int:
+def _shorten_key(key: int, bits: int) -> int:
     """Return the key of the cell that ``key`` falls into when ``bits`` more bits are dropped."""
     # Keys of the upper half are _TOP + ~pattern, and ~pattern >> bits == ~(pattern >> bits).
     return key >> bits if key < _TOP // 2 else _TOP + ((key - _TOP) >> bits)
 
 
-def _bits(x: float) -> int:
+def _bit_pattern(x: float) -> int:
     """Return the bit pattern of a float ≥ 0 as an int."""
     pattern: int = struct.unpack("<q", struct.pack("<d", x))[0]
     return pattern

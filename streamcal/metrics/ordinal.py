@@ -1,7 +1,7 @@
-"""Metrics of ordinal labels: how far off an answer is, not only whether it is wrong.
+"""Metrics of ordinal labels, which depend on the distance of the predicted from the true label.
 
-Labels are ints, whose differences count, or any labels whose order is given. All of these keep a
-few exact sums, so memory does not grow and `revert` leaves nothing behind.
+Labels are ints, whose differences are distances, or any labels whose order is given. All metrics
+hold a few exact sums, so memory does not grow and `revert` leaves no rounding errors.
 """
 
 from abc import abstractmethod
@@ -20,7 +20,7 @@ from streamcal.metrics._base import ProbabilityMetric, as_probability
 class OrdinalMetric(Cloned, ClassificationMetric):
     """A river classification metric of ordinal labels.
 
-    A prediction of None (what an untrained river model answers) is not scored.
+    A prediction of None (which an untrained river model returns) is not scored.
 
     Parameters
     ----------
@@ -40,24 +40,24 @@ class OrdinalMetric(Cloned, ClassificationMetric):
         return bool(ClassificationMetric.works_with(self, model))
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Add an answer.
+        """Add a prediction.
 
         Raises
         ------
         ValueError
-            If a label is not one of ``labels``, or `w` not positive; nothing has changed then.
+            If a label is not one of ``labels``, or `w` not positive; nothing changes.
         TypeError
             If a label is not an int although no ``labels`` are given.
         """
         self._add(y_true, y_pred, as_weight(w), 1)
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Take back an answer that was added with the same arguments.
+        """Remove a prediction that was added with the same arguments.
 
         Raises
         ------
         ValueError
-            As `update` does, and if there is nothing to take back.
+            As `update` does, and if the prediction has not been added.
         """
         self._add(y_true, y_pred, as_weight(w), -1)
 
@@ -79,7 +79,7 @@ class OrdinalMetric(Cloned, ClassificationMetric):
             del self._sums[key]
 
     def _totals(self) -> list[list[float]]:
-        """Return for each group of samples their weight and their sums."""
+        """Return the weight and the sums of each group of samples."""
         return [[total.value for total in sums] for _, sums in self._sums.values()]
 
     def _rank(self, label: Any, name: str) -> int:
@@ -93,7 +93,7 @@ class OrdinalMetric(Cloned, ClassificationMetric):
 
     @abstractmethod
     def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
-        """Return the group of samples that a sample is in, and what it adds to its sums."""
+        """Return the group of a sample, and the terms that it adds to the sums of the group."""
 
     @abstractmethod
     def get(self) -> float:
@@ -101,7 +101,7 @@ class OrdinalMetric(Cloned, ClassificationMetric):
 
 
 class _MeanMetric(OrdinalMetric):
-    """The weighted mean of a cost of truth and answer."""
+    """The weighted mean of a cost of the true and the predicted label."""
 
     @property
     def bigger_is_better(self) -> bool:
@@ -149,7 +149,7 @@ class MAE(_MeanMetric):
 
 
 class MZE(_MeanMetric):
-    """Mean zero-one error, the rate of wrong answers; smaller is better.
+    """Mean zero-one error, the rate of wrong predictions; smaller is better.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class MZE(_MeanMetric):
 
 
 class OneOffAccuracy(_MeanMetric):
-    """The share of answers that are right or one rank off; bigger is better.
+    """The share of predictions that are right or one rank off; bigger is better.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class OneOffAccuracy(_MeanMetric):
 
 
 class MacroMAE(OrdinalMetric):
-    """Macro-averaged mean absolute error: the mean over true labels of each one's own MAE [1]_.
+    """Macro-averaged mean absolute error: the mean over true labels of the MAE of each [1]_.
 
     A rare label counts as much as a frequent one. Smaller is better.
 
@@ -227,7 +227,7 @@ class MacroMAE(OrdinalMetric):
         return truth, (abs(truth - answer),)
 
     def get(self) -> float:
-        """Return the mean over the labels that came true, 0 before the first update."""
+        """Return the mean over the true labels that occur, 0 before the first update."""
         if not self._sums:
             return 0.0
         return float(np.mean([total / weight for weight, total in self._totals()]))
@@ -236,8 +236,8 @@ class MacroMAE(OrdinalMetric):
 class QuadraticKappa(OrdinalMetric):
     """Quadratic weighted kappa: agreement beyond chance, with squared distances; at most 1.
 
-    1 − Σ w (y − h)² / Σ_ij (i − j)² n_i m_j / n, with the weights n_i of true and m_j of answered
-    labels. Where only one label occurs in both, which is 0/0, it is 0, as in river's own kappa.
+    1 − Σ w (y − h)² / Σ_ij (i − j)² n_i m_j / n, with the weights n_i of true and m_j of predicted
+    labels. If only one label occurs in both, which is 0/0, it is 0, as river's kappa is.
 
     Parameters
     ----------
@@ -280,14 +280,14 @@ class QuadraticKappa(OrdinalMetric):
 class RankedProbabilityScore(ProbabilityMetric):
     """Ranked probability score: Σ_k (P(y ≤ k) − 1[y ≤ k])², the mean over samples.
 
-    The Brier score of cumulative probabilities, summed over the boundaries between labels: mass far
-    from the label that comes true costs more than mass near it. Smaller is better, 0 is perfect.
+    The Brier score of cumulative probabilities, summed over the boundaries between labels:
+    probability far from the true label costs more than near it. Smaller is better, 0 is perfect.
 
     Parameters
     ----------
     labels
-        The labels in their order. None means the natural order of those that a prediction names
-        and the true one; boundaries between labels that neither names do not count then.
+        The labels in their order. None means the natural order of the labels of a prediction and
+        the true label; other labels add no boundaries then.
 
     References
     ----------

@@ -1,9 +1,9 @@
 """Miscalibration over time: the CORP split of a sliding window, and its history.
 
-One number for a whole stream hides when a model went wrong. Here the split of the last ``window``
-samples is exact after each of them (the staircase forgets as it learns), and every so often it is
-written down. The history is bounded: when it is full, every second point goes and the next ones
-come half as often, so that it always spans the whole stream evenly.
+One number for a whole stream does not show when a model became worse. Here the split of the last
+``window`` samples is exact after each sample, and is added to the history at regular intervals. The
+history is bounded: when it is full, every second point is removed and the interval is doubled, so
+it always covers the whole stream evenly.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ from streamcal.metrics.corp import CORP
 
 
 class RollingPoint(NamedTuple):
-    """The split of a window, written down after sample number ``n_seen``."""
+    """The split of the window after ``n_samples`` samples of the stream."""
 
-    n_seen: int
+    n_samples: int
     mean_score: float
     mcb: float
     dsc: float
@@ -30,22 +30,23 @@ class RollingPoint(NamedTuple):
 class RollingCORP(ProbabilityMetric, BinaryMetric):
     """Miscalibration, discrimination and uncertainty of the last samples, and their history.
 
-    The value is the MCB of the window, exact; see `CORP` for the split. A window of n calibrated
-    samples has an MCB above 0 too, which falls as n grows: compare windows of one length, and the
-    first ``window`` samples with nothing. Draw it with `streamcal.plot.MiscalibrationDisplay`.
+    The value is the exact MCB of the window; see `CORP` for the split. The MCB of n calibrated
+    samples is above 0 too, and falls as n grows: compare only windows of one length, and not those
+    of the first ``window`` samples. `streamcal.plot.MiscalibrationDisplay` draws the history.
 
     Parameters
     ----------
     window
-        How many samples the split is of.
+        The number of samples in the window.
     score
         ``"brier"`` or ``"log"``.
     every
-        Write a point after every so many samples; by default a twentieth of the window.
+        After how many samples a point is added to the history; by default a twentieth of the
+        window.
     max_points
-        Keep at most so many points, at least 2, by leaving out every second where there are more.
+        The greatest number of points, at least 2; if there are more, every second is removed.
     pos_val
-        The positive label. None: the label the model puts first.
+        The positive label. None: the label with the greatest probability.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
     >>> for n in range(2000):  # calibrated in the first half, then probabilities are too high
     ...     p = rng.random()
     ...     metric.update(rng.random() < (p if n < 1000 else p**3), p)
-    >>> [(point.n_seen, round(point.mcb, 3)) for point in metric.history]
+    >>> [(point.n_samples, round(point.mcb, 3)) for point in metric.history]
     [(500, 0.01), (1000, 0.008), (1500, 0.071), (2000, 0.065)]
     """
 
@@ -81,7 +82,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self._samples: deque[tuple[bool, float, float]] = deque()
         self._history: list[RollingPoint] = []
         self._step = max(window // 20, 1) if every is None else every
-        self._n_seen = 0
+        self._n_samples = 0
 
     def get(self) -> float:
         """Return the miscalibration MCB of the window, 0 before the first update."""
@@ -109,7 +110,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
 
     @property
     def history(self) -> list[RollingPoint]:
-        """The points written down so far, oldest first: at most ``max_points``."""
+        """The points so far, oldest first: at most ``max_points``."""
         return list(self._history)
 
     def staircase(self) -> Staircase:
@@ -121,10 +122,10 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self._corp.update(happened, p, w)
         self._samples.append((happened, p, w))
         if len(self._samples) > self.window:
-            self._take_back(self._samples.popleft())
-        self._n_seen += 1
-        if self._n_seen % self._step == 0:
-            self._write()
+            self._revert(self._samples.popleft())
+        self._n_samples += 1
+        if self._n_samples % self._step == 0:
+            self._add_point()
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
@@ -134,20 +135,20 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
             raise ValueError(
                 f"`y_pred` must have been added before and be in the window, got {y_pred!r}"
             ) from None
-        self._take_back((happened, p, w))
+        self._revert((happened, p, w))
 
-    def _take_back(self, sample: tuple[bool, float, float]) -> None:
-        """Take back a sample that has left the window."""
+    def _revert(self, sample: tuple[bool, float, float]) -> None:
+        """Remove a sample that has left the window."""
         try:
             self._corp.revert(*sample)
-        except ValueError:  # lost beside a far heavier one that had the same prediction
+        except ValueError:  # lost in the sum with a far heavier one of the same prediction
             self._corp = CORP(self.score)
             for held in self._samples:
                 self._corp.update(*held)
 
-    def _write(self) -> None:
+    def _add_point(self) -> None:
         split = self._corp.split()
-        self._history.append(RollingPoint(self._n_seen, *split))
+        self._history.append(RollingPoint(self._n_samples, *split))
         if len(self._history) > self.max_points:
             self._step *= 2
-            self._history = [p for p in self._history if p.n_seen % self._step == 0]
+            self._history = [p for p in self._history if p.n_samples % self._step == 0]

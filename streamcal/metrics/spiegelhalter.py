@@ -1,13 +1,13 @@
-"""Spiegelhalter's z: the Brier score against what calibrated probabilities would have scored.
+"""Spiegelhalter's z: the Brier score compared with that of calibrated probabilities.
 
 If every label is drawn with the probability p that was predicted, the Brier score has mean
 Σ p (1 − p) and variance Σ (1 − 2p)² p (1 − p), so that
 
     z = Σ w (y − p)(1 − 2p) / √(Σ w² (1 − 2p)² p (1 − p))
 
-is nearly standard normal for many samples. A z above 0 says that the score is worse than promised:
-probabilities too far out; below 0, that it is better: probabilities too near ½. Labels of samples
-that were predicted ½ say nothing either way.
+is nearly standard normal for many samples. z > 0 means that the score is worse than expected and
+probabilities are too extreme; z < 0 that it is better and probabilities are too near ½. Samples
+with a prediction of ½ have no effect.
 """
 
 import math
@@ -22,13 +22,13 @@ from streamcal.metrics._base import ProbabilityMetric, as_event
 class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
     """Spiegelhalter's z statistic of the Brier score under calibration [1]_; near 0 is good.
 
-    Two running sums. As a test it is for a number of samples fixed before: who looks after every
-    sample and stops at the first |z| > 2 sees one sooner or later.
+    It holds two running sums. As a test it is valid for a fixed number of samples: if z is checked
+    after every sample, |z| > 2 occurs sooner or later by chance.
 
     Parameters
     ----------
     pos_val
-        The positive label. None: the label the model puts first.
+        The positive label. None: the label with the greatest probability.
 
     References
     ----------
@@ -50,13 +50,13 @@ class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
     def __init__(self, pos_val: Any = True) -> None:
         self.pos_val = pos_val
         self._n_samples = 0
-        self._n_varying = 0  # samples whose score is not settled by the prediction
-        self._n_impossible = 0  # samples that were predicted to be impossible
+        self._n_varying = 0  # samples with a variance above 0
+        self._n_impossible = 0  # samples whose label had the probability 0
         self._excess = ExactSum()
         self._variance = ExactSum()
 
     def get(self) -> float:
-        """Return z; 0 before the first update, ∞ if only what was impossible speaks."""
+        """Return z; 0 before the first update; ∞ if all predictions are 0 or 1 and one is wrong."""
         if not self._n_varying:
             return math.inf if self._n_impossible else 0.0
         variance = self._variance.value

@@ -1,8 +1,8 @@
-"""What the online learners of ranks share: labels, their checks, and the bytes of a learner.
+"""The base class of online learners of ranks: labels, input checks, and states as bytes.
 
-The labels have an order, given or learned, and the *rank* of a label is its place in it, from 0.
-All that is learned is in one `streamcal.kernels.cusum.CuSum`; here are the parameters and the
-checks of what users and bytes say.
+The labels have an order, given or learned, and the *rank* of a label is its position in it, from 0.
+A `streamcal.kernels.cusum.CuSum` holds everything learned. This module has the parameters, and
+checks the input of users and the bytes of states.
 """
 
 import math
@@ -47,10 +47,10 @@ from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
 
 Features = dict[FeatureName, Any]
 
-_MOST_LABELS = 1_000  # that are learned: more are a number to regress on, and a mistake
-_FEW_LABELS = 500  # whose costs take less than two megabytes
-_MOST_WEIGHT = 1e230  # in a state: times a feature it is finite
-_NO_RULE = {
+_MAX_LABELS = 1_000  # if labels are not given; more are likely a target of regression
+_LABELS_OF_SMALL_TABLES = 500  # costs of so many labels take two megabytes
+_MAX_WEIGHT = 1e230  # in a state; its product with a feature is finite
+_DEFAULT_RULE = {
     "rule": PERCEPTRON,
     "shared": False,
     "biased": False,
@@ -64,7 +64,7 @@ _NO_RULE = {
 
 
 class RankLearner(Stateful, Cloned, base.Classifier, ABC):
-    """Labels, weights and probabilities; a subclass turns samples into what `CuSum` takes."""
+    """Labels, weights and probabilities; a subclass converts samples to the input of `CuSum`."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         window: int,
         **rule: Any,
     ) -> None:
-        """Take the parameters that all have in common; ``rule`` is what differs from `_NO_RULE`."""
+        """Set the common parameters; ``rule`` overrides entries of `_DEFAULT_RULE`."""
         task = losses.get_task(loss)
         given = _check_labels(labels)
         if given:
             task.table(len(given))
         if not 0.0 <= as_number(margin, "margin") <= LARGEST:
             raise ValueError(f"`margin` must be a non-negative finite number, got {margin}")
-        growth = _growth(averaging)
+        growth = _growth_of(averaging)
         if window is None:
             raise ValueError("`window` must be a positive int, got None")
         check_window(window)
@@ -93,7 +93,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         self.window = window
 
         self._task = task
-        settings = _NO_RULE | {"margin": margin, "averaged": averaging is not None} | rule
+        settings = _DEFAULT_RULE | {"margin": margin, "averaged": averaging is not None} | rule
         settings["growth"] = growth
         empty = IsotonicCalibrator(window=window)._regression
         self._cusum = CuSum(settings, given, task, window, empty)
@@ -105,15 +105,15 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     @property
     def n_samples(self) -> int:
-        """How many samples were learned."""
+        """Number of samples learned."""
         return self._cusum.n_seen
 
     @property
     def rank_loss(self) -> float:
-        """Σ w · |rank − decoded rank| of the samples, each decoded before it was learned.
+        """Σ w · |rank − predicted rank| over the samples, each predicted before it was learned.
 
-        By the weights as they stood, not by their average, and without margin re-scaling: it is
-        what `mistake_bound` bounds.
+        Predicted by the current weights, without averaging and margin re-scaling; `mistake_bound`
+        bounds this sum.
         """
         return self._cusum.rank_loss
 
@@ -144,8 +144,8 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         self._check_number_of_labels(len(labels) + 1)
 
     def _check_number_of_labels(self, n_labels: int) -> None:
-        if n_labels > _MOST_LABELS:
-            raise ValueError(f"`y` must be one of at most {_MOST_LABELS} labels, got {n_labels}")
+        if n_labels > _MAX_LABELS:
+            raise ValueError(f"`y` must be one of at most {_MAX_LABELS} labels, got {n_labels}")
         if n_labels > 1:
             self._task.table(n_labels)
 
@@ -153,11 +153,11 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     @abstractmethod
     def _freeze_features(self, features: list[Any]) -> tuple[Fields, Arrays]:
-        """Return as fields and arrays what has weights."""
+        """Return the features that have weights, as fields and arrays."""
 
     @abstractmethod
     def _thaw_features(self, fields: Fields, arrays: Arrays) -> list[Any]:
-        """Take over what `_freeze_features` returned, and return the features; or raise."""
+        """Restore what `_freeze_features` returned, and return the features; or raise."""
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         labels, features, numbers, arrays, regressions = self._cusum.state()
@@ -166,7 +166,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         for k, regression in enumerate(regressions):
             calibrator._regression = regression
             nested[f"calibrator {k}"] = nest(calibrator.to_bytes())
-        if len(labels) > _FEW_LABELS:
+        if len(labels) > _LABELS_OF_SMALL_TABLES:
             nested["costs"] = self._task.table(len(labels))
         more_fields, more = self._freeze_features(features)
         fields = {"known": pack(labels), **numbers, **more_fields}
@@ -174,17 +174,17 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
-        # The square of their number is what memory is made for. Where that is much the costs are in
-        # the bytes, so that nobody gets much memory for few bytes.
+        # Memory grows with the square of their number. States of many labels hold the table of
+        # costs, so that few bytes can't make the constructor allocate much memory.
         labels = parameters.get("labels")
         n_labels = len(labels) if isinstance(labels, list | tuple) else 0
-        if n_labels > _FEW_LABELS:
+        if n_labels > _LABELS_OF_SMALL_TABLES:
             array_of(arrays, "costs", n_labels, n_labels)
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         known = self._read_labels(fields["known"])
         n_labels = len(known)
-        if n_labels > _FEW_LABELS:
+        if n_labels > _LABELS_OF_SMALL_TABLES:
             array_of(arrays, "costs", n_labels, n_labels)
         features = self._thaw_features(fields, arrays)
         parts, bounds, width = self._cusum.shape(n_labels)
@@ -195,7 +195,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         }
         numbers = self._read_numbers(fields)
         for array in (held["bias"], held["weights"]):
-            require((np.abs(array) <= _MOST_WEIGHT).all(), "weights must be in range")
+            require((np.abs(array) <= _MAX_WEIGHT).all(), "weights must be in range")
         self._check_ring(held["recent"], n_labels, numbers["n_seen"])
         n_calibrators = bounds if numbers["n_seen"] else 0
         states = (state_of(arrays, f"calibrator {k}") for k in range(n_calibrators))
@@ -205,14 +205,14 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         self._cusum.restore(known, features, numbers, held, regressions)
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:
-        """Return the labels in a state, or raise unless they are those that may be."""
+        """Return the labels in a state; raise unless they are possible."""
         known: list[ClfTarget] = unpack(packed)
         require(isinstance(known, list), "labels must be a list")
         require(len(known) == len(set(known)), "labels must be different")
         if self.labels is not None:
             require(known == self._cusum.labels, "labels must be those given")
             return known
-        require(len(known) <= _MOST_LABELS, "there must not be more labels than are learned")
+        require(len(known) <= _MAX_LABELS, f"there must be at most {_MAX_LABELS} labels")
         for label in known:
             as_name(label, "labels")
             require(isinstance(label, str) or math.isfinite(label), "labels must be finite")
@@ -220,9 +220,9 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         return known
 
     def _read_numbers(self, fields: Fields) -> dict[str, Any]:
-        """Return the numbers in a state, or raise unless they can have been counted."""
+        """Return the numbers in a state; raise unless they are in range."""
         sums = {
-            name: as_float(fields[name], name, 0.0, _MOST_WEIGHT)
+            name: as_float(fields[name], name, 0.0, _MAX_WEIGHT)
             for name in ("mass", "total", "rank_loss")
         }
         return {
@@ -233,15 +233,15 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         }
 
     def _check_ring(self, recent: NDArray[np.float64], n_labels: int, n_seen: int) -> None:
-        """Raise unless these can be the last samples: their margins, rank and weight."""
+        """Raise unless these can be the last samples: margins, rank and weight of each."""
         require(len(recent) == min(n_seen, self.window), "the ring must hold the last samples")
         ranks, w = recent[:, -2:].T
         require(np.isin(ranks, np.arange(n_labels)).all(), "the ring must hold ranks")
         require(((w >= SMALLEST) & (w <= LARGEST)).all(), "the ring must hold weights")
 
 
-def _growth(averaging: str | float | None) -> float:
-    """Return how much more each sample's weights count in the average than the last's."""
+def _growth_of(averaging: str | float | None) -> float:
+    """Return by which factor a sample counts more in the average than the one before."""
     if averaging is None or averaging == "uniform":
         return 1.0
     if isinstance(averaging, str) or not as_score(averaging, "averaging") >= SHORTEST_HALF_LIFE:
@@ -268,7 +268,7 @@ def _check_labels(labels: Any) -> list[ClfTarget]:
 
 
 def check_features(x: Any) -> dict[FeatureName, float]:
-    """Return a dict of features with values that are floats, or raise."""
+    """Return a dict of features with their values as floats, or raise."""
     if not isinstance(x, dict):
         raise TypeError(f"`x` must be a dict of features, got {x!r}")
     values = {}

@@ -1,10 +1,10 @@
 """A river classifier of ordinal labels around a river regressor.
 
-The regressor gives a score, thresholds cut it into labels (`StreamingThresholds`), and a staircase
-for each boundary turns it into probabilities (`IsotonicCalibrator`). All of them are exact on the
-scores as they were recorded; because the regressor goes on learning, recorded scores go stale, so
-the window is scored again from time to time and everything on top of it is solved again, here or
-in a process of its own, and swapped in whole.
+The regressor gives a score, thresholds cut it into labels (`StreamingThresholds`), and an isotonic
+calibrator for each boundary turns it into probabilities (`IsotonicCalibrator`). All of them are
+exact on the recorded scores. But the regressor keeps learning, so recorded scores become outdated.
+From time to time the window is therefore scored again, and thresholds and calibrators are solved
+again, in this process or in another one, and replaced together.
 """
 
 import pickle
@@ -55,15 +55,12 @@ Features = dict[FeatureName, Any]
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""
 
-_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricError)
-_RETRY = 100  # samples, when the background process is not ready
+_LOSSES_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricError)
+_RETRY_SAMPLES = 100  # until the next attempt, if the background process is not ready
 
 
-class _Layer:
-    """What stands on top of scores: thresholds, and a staircase for each boundary.
-
-    Built in whatever process has the scores, swapped in whole.
-    """
+class _ScoreModel:
+    """Thresholds, and an isotonic calibrator for each boundary, fitted to recorded scores."""
 
     def __init__(
         self,
@@ -105,24 +102,24 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         Used as it is, not copied.
     labels : sequence, optional
         All labels in their order, of any kind; a label that is not among them is refused. By
-        default labels are known as they come, in their natural order: ints are their own ranks
-        (the regressor learns their values), others should rather be stated, since the ranks of
-        those known so far change when another one sorts before them.
+        default labels are added when they first occur, in their natural order. The regressor then
+        learns the values of ints. Give labels of other kinds here: their ranks change when a new
+        label sorts before them.
     loss : str or TaskLoss
         What to minimise: "absolute", "squared", "zero-one", "asymmetric" or a `TaskLoss`; a table
         of costs needs ``labels``.
     window : int
         How many samples the thresholds and probabilities rest on.
     every : int or None
-        Score the window again with the current regressor, and solve again, each time so many
-        samples have been learned. None: never.
+        After how many samples the window is scored again with the current regressor, and solved
+        again. None: never.
     n_jobs : int
-        How many jobs the thresholds are solved in again; see `optimal_thresholds`.
+        The number of jobs that solve for the thresholds again; see `optimal_thresholds`.
     background : bool
-        Do that in a process of its own (one that is *spawned*, so a script keeps its work under
-        ``if __name__ == "__main__":``), where jobs run in threads. The stream goes on meanwhile;
-        samples that come in the meantime are added when the result is swapped in, with the scores
-        they were recorded with. When that is depends on the machine.
+        Whether to do that in another process. The process is *spawned*, so a script must keep its
+        work under ``if __name__ == "__main__":``; jobs are threads there. Learning continues
+        meanwhile. When the result arrives, the samples learned since are added with their recorded
+        scores. When it arrives depends on the machine.
 
     Raises
     ------
@@ -133,17 +130,17 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     Notes
     -----
-    The label that `predict_one` answers is the one that thresholds give, which minimises the task
-    loss; it need not be the most probable one of `predict_proba_one`. Those probabilities are
-    differences of calibrated P(y > k | score), one staircase for each boundary. As isotonic
-    regression preserves order, P(y > k) ≥ P(y > k + 1) at every score; rounding is clipped.
+    `predict_one` returns the label that the thresholds give, which minimises the task loss; it need
+    not be the most probable label of `predict_proba_one`. Those probabilities are differences of
+    calibrated P(y > k | score), with one calibrator for each boundary. Isotonic regression
+    preserves order, so P(y > k) ≥ P(y > k + 1) at every score; rounding errors are clipped.
 
-    Learning costs, beyond the regressor's own predict_one and learn_one, O(K log² window).
+    Learning costs O(K log² window), and one predict_one and learn_one of the regressor.
 
     References
     ----------
     Yamasaki & Tanaka, *Parallel Algorithm for Optimal Threshold Labeling of Ordinal Regression
-    Methods*. The regressor plays the part of the one-dimensional transformation there.
+    Methods*. The regressor is what they call the one-dimensional transformation.
 
     Examples
     --------
@@ -194,19 +191,19 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self._order: list[ClfTarget] = [] if labels is None else _check_labels(labels)
         self._ranks = {label: rank for rank, label in enumerate(self._order)}
         task = get_task(loss)
-        if type(task) in _OF_ANY_SIZE:  # whose table need not be made to be sure of it
+        if type(task) in _LOSSES_OF_ANY_SIZE:  # no need to make a table to check the size
             check_n_labels(max(len(self._order), 2))
         elif labels is not None:
             task.table(len(self._order))
         self._samples: deque[Sample] = deque(maxlen=window)
-        self._layer: _Layer | None = None
+        self._score_model: _ScoreModel | None = None
         self._solution: Thresholds | None = None
-        self._n_learned = 0
+        self._n_samples = 0
         self._due = every
         self._set_routes(regressor, "learn_one", "predict_one")
-        self._worker = Worker(_solve_packed) if background else None
-        # While a job is under way: how many samples had been learned, and labels known.
-        self._asked: tuple[int, int] | None = None
+        self._worker = Worker(_run_job) if background else None
+        # For the job in the background: the numbers of samples and of labels at its start.
+        self._job: tuple[int, int] | None = None
 
     _given = ("regressor",)
 
@@ -217,7 +214,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         fields: Fields = {
             "order": pack(self._order),
             "features": features,
-            "n_learned": self._n_learned,
+            "n_samples": self._n_samples,
             "due": self._due,
             "solution": None,
         }
@@ -225,9 +222,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             "ranks": np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64),
             "samples": np.array([s[2:] for s in self._samples], np.float64).reshape(-1, 2),
         }
-        if self._layer is not None:
-            arrays["thresholds"] = nest(self._layer.thresholds.to_bytes())
-            for k, staircase in enumerate(self._layer.stairs):
+        if self._score_model is not None:
+            arrays["thresholds"] = nest(self._score_model.thresholds.to_bytes())
+            for k, staircase in enumerate(self._score_model.stairs):
                 arrays[f"staircase {k}"] = nest(staircase.to_bytes())
         if self._solution is not None:
             found = self._solution
@@ -240,26 +237,26 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         n_labels = len(order)
         ranks = array_of(arrays, "ranks", None, dtype=np.int64)
         samples = array_of(arrays, "samples", len(ranks), 2)
-        require(len(ranks) <= self.window, "there must be no more samples than the window takes")
+        require(len(ranks) <= self.window, "there must be no more samples than the window holds")
         require(((ranks >= 0) & (ranks < n_labels)).all(), "ranks must be those of labels")
         w = samples[:, 1]
         require(((w >= SMALLEST) & (w <= LARGEST)).all(), "weights must be in range")
         features = [_read_features(x) for x in as_list(fields["features"], "features", len(ranks))]
-        n_learned = as_int(fields["n_learned"], "n_learned", len(ranks))
+        n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
         due = fields["due"]
-        require((due is None) == (self.every is None), "what is due must be that of `every`")
-        layer = self._read_layer(arrays, order)
-        require(layer is None or len(ranks), "a layer must rest on samples")
+        require((due is None) == (self.every is None), "`due` must be None where `every` is")
+        layer = self._read_score_model(arrays, order)
+        require(layer is None or len(ranks), "thresholds must rest on samples")
         if fields["solution"] is not None:
             self._solution = _read_solution(fields["solution"], arrays, n_labels)
         self._due = None if due is None else as_int(due, "due")
-        self._n_learned, self._layer, self._order = n_learned, layer, order
+        self._n_samples, self._score_model, self._order = n_samples, layer, order
         self._ranks = {label: rank for rank, label in enumerate(order)}
         rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
         self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:
-        """Return the labels in a state in their order, or raise unless they can be these."""
+        """Return the labels in a state in their order; raise unless they are possible."""
         order: list[ClfTarget] = unpack(packed)
         require(isinstance(order, list), "labels must be a list")
         require(len(set(order)) == len(order), "labels must be different")
@@ -271,11 +268,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
                 as_name(label, "labels")
         return order
 
-    def _read_layer(self, arrays: Arrays, order: list[ClfTarget]) -> "_Layer | None":
-        """Return what stands on top of scores in a state, or raise."""
+    def _read_score_model(self, arrays: Arrays, order: list[ClfTarget]) -> "_ScoreModel | None":
+        """Return the thresholds and calibrators in a state, None without any; or raise."""
         if "thresholds" not in arrays:
             return None
-        layer = _Layer.__new__(_Layer)
+        layer = _ScoreModel.__new__(_ScoreModel)
         layer.solution = None
         layer.thresholds = StreamingThresholds.from_bytes(state_of(arrays, "thresholds"))
         n, window = len(order), self.window
@@ -303,8 +300,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
     def __getstate__(self) -> dict[str, Any]:
-        # A job under way stays with the process that is waiting for it.
-        return {**self.__dict__, "_asked": None}
+        # A copy has no job in the background.
+        return {**self.__dict__, "_job": None}
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
@@ -315,13 +312,13 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         ValueError
             If not two labels are known, or nothing has been learned.
         """
-        if self._layer is None:
+        if self._score_model is None:
             raise ValueError("`thresholds` need two known labels and a learned sample")
-        return self._layer.thresholds.thresholds
+        return self._score_model.thresholds.thresholds
 
     @property
     def solution(self) -> Thresholds | None:
-        """What the last re-solve found on the window as it was scored then; None before."""
+        """The result of the last repeated solve, for the scores at that time; None before."""
         return self._solution
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0, **kwargs: Any) -> None:
@@ -334,16 +331,17 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         y : int, str or bool
             The label.
         w : float
-            Weight of the sample, from 1e-60 to 1e60; it reaches the regressor where that takes one.
+            Weight of the sample, from 1e-60 to 1e60. The regressor gets it if its ``learn_one``
+            takes ``w``.
         **kwargs
-            For the regressor, where its ``learn_one`` takes them.
+            The regressor gets those that its ``learn_one`` takes.
 
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None, NaN or not one of the stated labels, ``w`` is not positive, or the
-            regressor answers with something not finite. Nothing has been learned then. What has
-            gone wrong in the background is raised here as well, once, before anything is learned.
+            If ``y`` is None, NaN or not one of the given labels, ``w`` is not positive, or the
+            regressor predicts a value that is not finite. An error of the background process is
+            raised here too, once. In all cases nothing is learned.
         """
         w = as_weight(w)
         missing: Any = y
@@ -351,11 +349,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             raise ValueError(f"`y` must be a label, got {y}")
         if self.labels is not None and y not in self._ranks:
             raise ValueError(f"`y` must be one of {self._order}, got {y!r}")
-        if self._asked is not None:
-            self._look()
+        if self._job is not None:
+            self._poll_worker()
         score = self._score(x, {})
         if y not in self._ranks:
-            self._meet(y)
+            self._add_label(y)
         rank = self._ranks[y]
         target = y if self.labels is None and isinstance(y, int | np.integer | np.bool_) else rank
         if kwargs or w != 1.0:
@@ -363,13 +361,13 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self.regressor.learn_one(x, float(target), **kwargs)
 
         self._samples.append((x.copy(), y, score, w))
-        self._n_learned += 1
-        if self._layer is not None:
-            self._layer.learn_one(score, rank, w)
+        self._n_samples += 1
+        if self._score_model is not None:
+            self._score_model.learn_one(score, rank, w)
         elif len(self._order) > 1:
-            self._rebuild()
-        if self._due is not None and self._n_learned >= self._due:
-            self._resolve()
+            self._refit()
+        if self._due is not None and self._n_samples >= self._due:
+            self._rescore_window()
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label of least task loss; None while no label is known.
@@ -377,11 +375,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         Raises
         ------
         ValueError
-            If the regressor answers with something not finite.
+            If the regressor predicts a value that is not finite.
         """
-        if self._layer is None:
+        if self._score_model is None:
             return self._samples[-1][1] if self._samples else None
-        label = self._layer.thresholds.predict_one(self._score(x, kwargs))
+        label = self._score_model.thresholds.predict_one(self._score(x, kwargs))
         return None if label is None else self._order[label - 1]
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
@@ -390,14 +388,14 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         Raises
         ------
         ValueError
-            If the regressor answers with something not finite.
+            If the regressor predicts a value that is not finite.
         """
-        if self._layer is None:
+        if self._score_model is None:
             return {self._samples[-1][1]: 1.0} if self._samples else {}
         score = self._score(x, kwargs)
         answer: dict[ClfTarget, float] = {}
-        above = 1.0  # the probability of this label and all above it
-        for label, staircase in zip(self._order[:-1], self._layer.stairs, strict=True):
+        above = 1.0  # the probability of this label and all higher ones
+        for label, staircase in zip(self._order[:-1], self._score_model.stairs, strict=True):
             beyond = min(staircase.predict_one(score), above)
             answer[label] = above - beyond
             above = beyond
@@ -408,13 +406,13 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         routed = self._route("predict_one", kwargs) if kwargs else kwargs
         score = float(self.regressor.predict_one(x, **routed))
         if not -np.inf < score < np.inf:
-            raise ValueError(f"`regressor` must answer with a finite number, got {score}")
+            raise ValueError(f"`regressor` must predict finite numbers, got {score}")
         return score
 
-    # Labels that are not stated ---------------------------------------------------------------
+    # Labels that are not given ---------------------------------------------------------------
 
-    def _meet(self, y: ClfTarget) -> None:
-        """Put a new label into the order of those known."""
+    def _add_label(self, y: ClfTarget) -> None:
+        """Insert a new label into the order of the known ones."""
         try:
             order = sorted([*self._order, y])
         except TypeError:
@@ -424,60 +422,62 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             ) from None
         self._order = order
         self._ranks = {label: rank for rank, label in enumerate(order)}
-        if self._layer is not None:
-            self._rebuild()
+        if self._score_model is not None:
+            self._refit()
 
     # Solving ----------------------------------------------------------------------------------
 
-    def _rebuild(self) -> None:
-        """Put thresholds and staircases on the recorded scores."""
+    def _refit(self) -> None:
+        """Fit thresholds and calibrators to the recorded scores."""
         _, labels, scores, w = zip(*self._samples, strict=True)
         ranks = np.array([self._ranks[label] for label in labels])
-        self._layer = _Layer(
+        self._score_model = _ScoreModel(
             np.array(scores), ranks, np.array(w), len(self._order), self.loss, self.window
         )
 
-    def _resolve(self) -> None:
-        """Score the window again and solve, or have it done."""
+    def _rescore_window(self) -> None:
+        """Score the window again and solve, in this process or in the background."""
         assert self.every is not None
-        if self._layer is None:
-            self._due = self._n_learned + self.every
+        if self._score_model is None:
+            self._due = self._n_samples + self.every
             return
         if self._worker is not None:
-            if self._asked is not None or not self._worker.ready():
-                self._due = self._n_learned + _RETRY
+            if self._job is not None or not self._worker.ready():
+                self._due = self._n_samples + _RETRY_SAMPLES
                 return
         features, labels, _, w = zip(*self._samples, strict=True)
         ranks = np.array([self._ranks[label] for label in labels])
         data = (features, ranks, np.array(w), len(self._order), self.loss, self.window, self.n_jobs)
         if self._worker is None:
-            scores, layer = _solve_again(self.regressor, *data)
-            self._swap_in(scores, layer, 0)
-        elif self._worker.submit(_packed(self.regressor), _packed(data)):
-            self._asked = (self._n_learned, len(self._order))
-        self._due = self._n_learned + self.every
+            scores, layer = _score_and_solve(self.regressor, *data)
+            self._replace_score_model(scores, layer, 0)
+        elif self._worker.submit(_pickle_if_possible(self.regressor), _pickle_if_possible(data)):
+            self._job = (self._n_samples, len(self._order))
+        self._due = self._n_samples + self.every
 
-    def _look(self) -> None:
-        """Swap in what the background process has solved, if it is ready."""
+    def _poll_worker(self) -> None:
+        """Take over the result of the background process, if it is ready."""
         assert self._worker is not None
-        assert self._asked is not None
-        asked, n_labels = self._asked
+        assert self._job is not None
+        asked, n_labels = self._job
         try:
             result = self._worker.poll()
         except Exception:
-            self._asked = None
+            self._job = None
             raise
         if result is not None:
-            self._asked = None
-            if n_labels == len(self._order):  # else a new label came meanwhile: next time
+            self._job = None
+            if n_labels == len(self._order):  # else there is a new label: the next job has it
                 scores, layer = pickle.loads(result)
-                self._swap_in(scores, layer, self._n_learned - asked)
-        elif self._n_learned % _RETRY == 0 and not self._worker.busy:  # it was killed
-            self._asked = None
-            self._due = self._n_learned
+                self._replace_score_model(scores, layer, self._n_samples - asked)
+        elif self._n_samples % _RETRY_SAMPLES == 0 and not self._worker.busy:  # it was killed
+            self._job = None
+            self._due = self._n_samples
 
-    def _swap_in(self, scores: NDArray[np.float64], layer: _Layer, n_since: int) -> None:
-        """Replace what stands on the old scores; ``n_since`` samples have come since."""
+    def _replace_score_model(
+        self, scores: NDArray[np.float64], model: _ScoreModel, n_since: int
+    ) -> None:
+        """Replace thresholds and scores; add the ``n_since`` samples learned in the meantime."""
         n_old = len(self._samples) - n_since
         since = list(islice(self._samples, max(n_old, 0), None))
         fresh = scores[len(scores) - n_old :].tolist() if n_old > 0 else []
@@ -486,12 +486,12 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             for (x, y, _, w), score in zip(islice(self._samples, len(fresh)), fresh, strict=True)
         ]
         for _, y, score, w in since:
-            layer.learn_one(score, self._ranks[y], w)
+            model.learn_one(score, self._ranks[y], w)
         self._samples = deque([*again, *since], maxlen=self.window)
-        self._layer, self._solution = layer, layer.solution
+        self._score_model, self._solution = model, model.solution
 
 
-def _solve_again(
+def _score_and_solve(
     regressor: base.Regressor,
     features: Sequence[Features],
     ranks: NDArray[np.int64],
@@ -500,19 +500,19 @@ def _solve_again(
     loss: str | TaskLoss,
     window: int,
     n_jobs: int,
-) -> tuple[NDArray[np.float64], _Layer]:
-    """Score samples with a regressor and solve; what the background process computes."""
+) -> tuple[NDArray[np.float64], _ScoreModel]:
+    """Score samples with a regressor and solve; the background process runs this too."""
     scores = np.array([regressor.predict_one(x) for x in features], dtype=np.float64)
     if not np.isfinite(scores).all():
         bad = scores[~np.isfinite(scores)][0]
-        raise ValueError(f"`regressor` must answer with a finite number, got {bad}")
-    return scores, _Layer(scores, ranks, w, n_labels, loss, window, n_jobs)
+        raise ValueError(f"`regressor` must predict finite numbers, got {bad}")
+    return scores, _ScoreModel(scores, ranks, w, n_labels, loss, window, n_jobs)
 
 
-def _packed(thing: Any) -> Any:
-    """Return bytes, which the worker's own way of pickling passes on; it takes far longer itself.
+def _pickle_if_possible(thing: Any) -> Any:
+    """Return an object as bytes, or itself if pickle can't, such as a pipeline with a lambda.
 
-    What pickle refuses, such as a pipeline with a lambda, is left to that.
+    The worker then pickles it with dill, which takes far longer.
     """
     try:
         return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
@@ -520,13 +520,13 @@ def _packed(thing: Any) -> Any:
         return thing
 
 
-def _solve_packed(regressor: Any, data: Any) -> bytes:
-    """Do a job of the background process."""
+def _run_job(regressor: Any, data: Any) -> bytes:
+    """Run a job in the background process."""
     if isinstance(regressor, bytes):
         regressor = pickle.loads(regressor)
     if isinstance(data, bytes):
         data = pickle.loads(data)
-    return pickle.dumps(_solve_again(regressor, *data), pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps(_score_and_solve(regressor, *data), pickle.HIGHEST_PROTOCOL)
 
 
 def _check_regressor(regressor: Any) -> None:
@@ -537,7 +537,7 @@ def _check_regressor(regressor: Any) -> None:
 
 
 def _check_labels(labels: Any) -> list[ClfTarget]:
-    """Return stated labels as a list, or raise unless they are two or more different ones."""
+    """Return the given labels as a list; raise unless they are two or more different ones."""
     if isinstance(labels, str):
         raise TypeError(f"`labels` must be a sequence of labels, got {labels!r}")
     order = list(labels)

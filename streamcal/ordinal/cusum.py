@@ -1,18 +1,18 @@
 """Linear online learners of ordinal labels: CuSum Rank, its passive-aggressive form, and PRank.
 
-Between K ranks there are K − 1 boundaries, each with weights w_k; w_k · x says how much stands for
-rank k or more rather than less. *CuSum Rank* adds these up: the score of rank r is the sum of
-w_k · x over the boundaries below r, and the rank with the highest score is predicted. Being wrong
-about one boundary can be made good by being sure about the next, where counting the boundaries that
-are passed could not. Learning is a structured perceptron: after a mistake the boundaries between
-the true and the predicted rank move towards the sample or away from it.
+Between K ranks there are K − 1 boundaries, each with weights w_k; w_k · x is the evidence for rank
+k or more against lower ranks. *CuSum Rank* adds it up: the score of rank r is the sum of w_k · x
+over the boundaries below r, and the rank with the highest score is predicted. Strong evidence at
+one boundary can outweigh an error at the next, which counting the boundaries that are passed does
+not allow. Learning is a structured perceptron: after a mistake the boundaries between the true and
+the predicted rank move towards the sample or away from it.
 
     CuSumRank     perceptron steps; a direction for each boundary
-    PACuSumRank   steps just long enough for a known margin
+    PACuSumRank   steps just long enough for a given margin
     PRank         perceptron steps; all boundaries share one direction (Crammer & Singer)
 
-The rank loss they sum up is bounded on separable data, whatever the order, see `mistake_bound`.
-All arithmetic is in `streamcal.kernels.cusum`; here are the parameters, and data frames.
+On separable data their total rank loss is bounded for any order of samples, see `mistake_bound`.
+`streamcal.kernels.cusum` does all arithmetic; this module has parameters and data frames.
 """
 
 from collections.abc import Sequence
@@ -44,11 +44,11 @@ from streamcal.losses._task import check_n_labels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features, check_frame
 
 _RULES = {"PA": PA, "PA-I": PA_I, "PA-II": PA_II}
-_ODD = (TypeError, ValueError, OverflowError)  # what a sample raises that has to be looked at
+_BAD_INPUT = (TypeError, ValueError, OverflowError)  # from the kernel: then check the sample
 
 
 def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) -> float:
-    """Return the most rank loss Σ |y − ŷ| that separable data can cost, in any order.
+    """Return the greatest total rank loss Σ |y − ŷ| on separable data, in any order.
 
     R² / δ² for `CuSumRank` and `PACuSumRank`, and ((K − 1) R² + 1) / δ² for `PRank`.
 
@@ -95,7 +95,7 @@ def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) 
 
 
 class _LinearRanker(RankLearner, base.MiniBatchClassifier):
-    """From dicts and frames of features to weights and back."""
+    """A learner of ranks with weights for each feature, from dicts and data frames."""
 
     def __init__(
         self,
@@ -122,9 +122,9 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
     @property
     def weights(self) -> dict[FeatureName, NDArray[np.float64]]:
-        """What predictions are made from: for each feature its weights, shape ``(n_labels − 1,)``.
+        """For each feature the weights that predict, shape ``(n_labels − 1,)``.
 
-        Under ``averaging`` the averaged ones; shape ``(1,)`` where boundaries share a direction.
+        With ``averaging`` these are averages. If boundaries share a direction the shape is (1,).
         """
         features, _, weights = self._cusum.served_weights()
         return dict(zip(features, weights, strict=True))
@@ -137,17 +137,17 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
     # One sample ----------------------------------------------------------------------------------
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0) -> None:
-        """Learn a sample, in time proportional to its features times the boundaries.
+        """Learn a sample; O(features · boundaries).
 
         Parameters
         ----------
         x : dict
-            The features: numbers up to 1e60 in size. One that is missing counts as 0.
+            The features: numbers up to 1e60 in absolute value. A missing feature counts as 0.
         y : bool, int or str
             The label.
         w : float
-            Weight of the sample, from 1e-60 to 1e60: a factor of a perceptron step and of ``C``,
-            and of the sample's share in averages and probabilities.
+            Weight of the sample, from 1e-60 to 1e60. It multiplies perceptron steps, ``C``, and
+            the share of the sample in averages and probabilities.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         try:
             if self._cusum.learn(x, y, weight):
                 return
-        except _ODD:
+        except _BAD_INPUT:
             pass
         values = check_features(x)
         self._check_label(y)
@@ -174,18 +174,18 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         """
         try:
             label: ClfTarget | None = self._cusum.predict(x)
-        except _ODD:
+        except _BAD_INPUT:
             label = self._cusum.predict(check_features(x))
         return label
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label, in their order.
 
-        Isotonic calibrators say how often the margins that were served to the last ``window``
-        samples were followed by a label above each boundary. Their answers are made to fall from
-        boundary to boundary; the differences are the labels' probabilities. The label that is
-        decoded by `predict_one` need not be the most probable one. Before anything is learned all
-        labels are equally probable.
+        For each boundary an isotonic calibrator gives the probability of a label above it, learned
+        from the margins of the last ``window`` samples before they were learned. These
+        probabilities are made non-increasing; their differences are the probabilities of the
+        labels. The label of `predict_one` need not be the most probable one. Before anything is
+        learned all labels are equally probable.
 
         Returns
         -------
@@ -199,18 +199,18 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         """
         try:
             return self._cusum.probabilities(x)
-        except _ODD:
+        except _BAD_INPUT:
             return self._cusum.probabilities(check_features(x))
 
     # Many samples --------------------------------------------------------------------------------
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = 1.0) -> None:
-        """Learn the rows of a frame in order, as `learn_one` would: one compiled loop.
+        """Learn the rows of a frame in order, as `learn_one` does, in one compiled loop.
 
         Parameters
         ----------
         X : data frame of shape (n_samples, n_features)
-            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+            Of any eager library that narwhals supports: pandas, polars, pyarrow, …
         y : series of shape (n_samples,)
             The labels.
         w : float, series or array of shape (n_samples,)
@@ -236,7 +236,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
             self._cusum.learn_many(frame.columns, matrix, labels, weights)
 
     def _check_many_labels(self, labels: list[Any]) -> None:
-        """Raise unless a batch has labels that are known or may be learned."""
+        """Raise unless the labels of a batch are known or may be learned."""
         seen: set[Any] = set()
         for at, label in enumerate(labels):
             try:
@@ -252,7 +252,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
             self._check_number_of_labels(len(self._cusum.labels) + len(seen))
 
     def predict_many(self, X: IntoDataFrame) -> IntoSeries:
-        """Return the decoded label of each row, None while no label is known."""
+        """Return the predicted label of each row, None while no label is known."""
         frame, matrix = check_frame(X)
         labels = self._cusum.predict_many(frame.columns, matrix)
         return to_native_series(labels, name=self._y_name, like=frame)
@@ -265,29 +265,28 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
 
 class CuSumRank(_LinearRanker):
-    """Cumulative sum ranking: a perceptron with a direction of its own for each boundary.
+    """Cumulative sum ranking: a perceptron with a separate direction for each boundary.
 
     Parameters
     ----------
     labels : sequence of labels, optional
-        All labels, lowest first; any other is refused. None: they are learned as they come and
-        ranked in their sorted order, which is what integers want. Strings are ranked by the
-        alphabet, so give them here unless that is their order.
+        All labels, lowest first; others raise an error. None: labels are added when they first
+        occur, and ranked in sorted order. That suits integers; strings are sorted by the alphabet,
+        so give them here unless that is their order.
     loss : str or TaskLoss
         The task loss ℓ of margin re-scaling; see `streamcal.losses.get_task`.
     margin : float
-        What a rank loss of 1 must be worth: while learning, the rank that maximises s(x, r) +
-        margin · ℓ(r, y) is decoded and learned from. 0: learn from mistakes only.
+        The margin for a loss of 1: learning predicts the rank that maximises s(x, r) +
+        margin · ℓ(r, y) and corrects it. 0: learn only from mistakes.
     averaging : None, "uniform" or float
-        Predict from the average of the weights after every sample, which is steadier than the last
-        ones; or from an average in which samples count half for every so many that follow.
+        Predict from the uniform average of the weights after each sample, which varies less than
+        the last weights; or from an average with this half-life in samples. None: no average.
     intercept : bool
-        Whether samples have a constant attribute of 1.
+        Whether to add a constant feature of 1.
     l2 : float
-        How much all weights shrink with every sample: by the factor 1 − l2. The intercept is a
-        weight like any other.
+        With every sample all weights, that of the intercept included, are multiplied by 1 − l2.
     window : int
-        How many of the last samples `predict_proba_one` is calibrated on.
+        `predict_proba_one` is calibrated on this many of the last samples.
 
     Raises
     ------
@@ -296,12 +295,12 @@ class CuSumRank(_LinearRanker):
 
     Notes
     -----
-    Steps are not scaled: without ``margin``, predictions do not depend on the scale of the weights.
-    Features should be of comparable size, so put a ``StandardScaler`` in front.
+    There is no learning rate: without ``margin``, predictions do not depend on the scale of the
+    weights. Features should be of comparable size, so put a ``StandardScaler`` in front.
 
-    A label that is learned between two others halves the boundary that parted them, one at an end
-    begins a boundary at zero. Time is O(features · labels) a sample, whatever the options; a
-    feature, once learned, keeps its row of weights.
+    A new label between two others gets half of the weights of the boundary between them on either
+    side; a new label at an end gets a boundary of zeros. A sample takes O(features · labels) with
+    all options. A feature keeps its weights once it is learned.
 
     References
     ----------
@@ -338,25 +337,25 @@ class CuSumRank(_LinearRanker):
 class PACuSumRank(_LinearRanker):
     """Passive-aggressive cumulative sum ranking: the shortest step that leaves a margin.
 
-    After a mistake the boundaries between the true rank y and the decoded rank ŷ move just as far
-    as it takes for s(x, y) − s(x, ŷ) = δ · ℓ(ŷ, y), with ℓ = |ŷ − y| by default.
+    After a mistake the boundaries between the true rank y and the predicted rank ŷ move as little
+    as possible such that s(x, y) − s(x, ŷ) = δ · ℓ(ŷ, y), with ℓ = |ŷ − y| by default.
 
     Parameters
     ----------
     labels : sequence of labels, optional
         As in `CuSumRank`.
     delta : float
-        δ, the margin to leave. From zero weights without ``margin`` it only scales them: what
-        `predict_one` answers does not depend on it (with mode "PA").
+        δ, the margin after a step. With mode "PA", weights that start at zero and no ``margin``,
+        it scales the weights and does not change what `predict_one` returns.
     mode : {"PA", "PA-I", "PA-II"}
-        The full step; one of at most ``C``; or one that is shortened smoothly, by 1 / (2 C) added
-        to its denominator. Take one of the latter where labels are noisy.
+        "PA": the full step. "PA-I": a step of at most ``C``. "PA-II": a step with 1 / (2 C) added
+        to its denominator. Use one of the latter two if labels are noisy.
     C : float
         The aggressiveness of "PA-I" and "PA-II", positive.
     loss : str or TaskLoss
         The task loss ℓ, of the step and of margin re-scaling.
     margin : float
-        As in `CuSumRank`; with ``margin=delta`` a sample is learned whenever it lacks its margin.
+        As in `CuSumRank`; with ``margin=delta`` every sample within its margin is learned.
     averaging, intercept, l2, window
         As in `CuSumRank`.
 
@@ -408,18 +407,17 @@ class PACuSumRank(_LinearRanker):
 class PRank(_LinearRanker):
     """Ranking by projecting: perceptron steps on one direction and a threshold for each boundary.
 
-    The special case of `CuSumRank` in which all boundaries share their direction. It has far fewer
-    weights and wins where samples are few; but ranks that lie in different directions it cannot
-    tell apart.
+    This is `CuSumRank` with one direction for all boundaries. It has far fewer weights and is more
+    accurate for few samples, but can't separate ranks that lie in different directions.
 
     Parameters
     ----------
     labels : sequence of labels, optional
         As in `CuSumRank`.
     ties : {"published", "strict"}
-        What moves after a mistake: with "published" also thresholds below the true rank that the
-        projection meets exactly; with "strict" only those between the true and the predicted rank,
-        as in `CuSumRank`. From zero weights the two differ.
+        Which thresholds move after a mistake. "strict": those between the true and the predicted
+        rank, as in `CuSumRank`. "published": also thresholds below the true rank that equal the
+        projection. The two differ from the first sample, with weights of zero.
     loss, margin, averaging, l2, window
         As in `CuSumRank`.
 
@@ -430,8 +428,8 @@ class PRank(_LinearRanker):
 
     Notes
     -----
-    Of equal scores the last is predicted, as published. Thresholds stay sorted without ``margin``;
-    with it they need not, and the argmax that is decoded does without.
+    Of ranks with equal scores the highest is predicted, as published. Without ``margin`` thresholds
+    stay sorted; with it they may not, but the prediction, an argmax, does not need that.
 
     References
     ----------

@@ -1,14 +1,14 @@
-"""The neural view: a layer of cumulative sums at the end of a JAX network.
+"""Cumulative sum ranking as the last layer of a JAX network.
 
-Where a network for unordered classes ends in K logits and a softmax, one for ordered classes ends
-in K − 1 *boundary logits* z_k, of rank k or more against less. Their cumulative sums are the scores
-of the ranks, and the argmax is the answer (*Cumulative Sum Ranking*, section 3). Two losses train
-it: the margin loss, max_r [s(r) + margin · ℓ(r, y)] − s(y), whose subgradient is the perceptron
-step of `CuSumRank`; and the likelihood, log Σ_r exp s(r) − s(y), for which the z_k are the log-odds
-of neighbouring ranks, log p(k) / p(k − 1).
+A network for unordered classes ends in K logits and a softmax. A network for ordered classes ends
+in K − 1 *boundary logits* z_k, for rank k or more against lower ranks. Their cumulative sums are
+the scores of the ranks, and the rank of the highest score is predicted (*Cumulative Sum Ranking*,
+section 3). Two losses train it: the margin loss, max_r [s(r) + margin · ℓ(r, y)] − s(y), whose
+subgradient is the perceptron step of `CuSumRank`; and the likelihood, log Σ_r exp s(r) − s(y), for
+which the z_k are the log-odds of neighbouring ranks, log p(k) / p(k − 1).
 
-All functions are pure, of any leading shape, and safe under ``jit``, ``grad`` and ``vmap``. They
-compute in the precision of the logits and leave JAX's settings alone. Ranks count from 0.
+All functions are pure, take any leading shape, and work under ``jit``, ``grad`` and ``vmap``. They
+compute in the precision of the logits and do not change JAX's settings. Ranks count from 0.
 
 >>> import jax.numpy as jnp
 >>> from streamcal.ordinal import cusum_layer
@@ -112,7 +112,7 @@ def likelihood_loss(logits: jax.Array, y: jax.Array) -> jax.Array:
     logits : array of shape (..., n_labels - 1)
         One for each boundary.
     y : array of ints of shape (...)
-        The ranks, from 0 to n_labels − 1. Ranks outside are not noticed.
+        The ranks, from 0 to n_labels − 1. Others are not detected.
 
     Examples
     --------

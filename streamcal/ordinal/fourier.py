@@ -1,12 +1,11 @@
 """Random Fourier features: a Gaussian kernel as a fixed number of ordinary features.
 
-With directions ω drawn from a normal distribution of variance 2 gamma and phases b uniform on
-[0, 2π), the features √(2 / D) cos(ω · x + b) have products that estimate exp(−gamma ‖x − y‖²)
-without bias, with an error of the order 1 / √D. A linear model on them is a kernel model whose cost
-does not grow with the stream.
+Directions ω are drawn from a normal distribution of variance 2 gamma, phases b uniformly from
+[0, 2π). The products of the features √(2 / D) cos(ω · x + b) are unbiased estimates of
+exp(−gamma ‖x − y‖²), with an error of order 1 / √D. A linear model on them is a kernel model whose
+cost does not grow with the stream.
 
-A feature's directions are drawn from its name and the seed when it is first met, so they depend
-neither on the order of features nor on what else there is, and are the same in every process.
+The directions of a feature depend only on its name and the seed, and are the same in every process.
 """
 
 import hashlib
@@ -32,11 +31,11 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
     Parameters
     ----------
     n_components : int
-        D, how many features come out.
+        D, the number of features returned.
     gamma : float
-        Of the kernel exp(−gamma ‖x − y‖²), positive.
+        Parameter of the kernel exp(−gamma ‖x − y‖²), positive.
     seed : int
-        Of directions and phases, non-negative: the same seed, the same features.
+        Seed of directions and phases, non-negative.
 
     Raises
     ------
@@ -45,8 +44,8 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
 
     Notes
     -----
-    Nothing is learned. Features should be scaled; one that is missing counts as 0, and one never
-    met before gets its directions then. O(n_components) for each feature of a sample.
+    Nothing is learned. Features should be scaled. A missing feature counts as 0; a new feature gets
+    its directions when it first occurs. O(n_components) for each feature of a sample.
 
     References
     ----------
@@ -73,15 +72,15 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
         self.n_components = n_components
         self.gamma = gamma
         self.seed = seed
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        """Drop what can be drawn again."""
+    def _reset(self) -> None:
+        """Remove the directions; they are drawn again when needed."""
         self._directions: dict[FeatureName, NDArray[np.float64]] = {}
-        self._plan: tuple[FeatureName, ...] = ()
+        self._matrix_features: tuple[FeatureName, ...] = ()
         self._matrix = np.zeros((0, self.n_components))
         self._names = [f"rff{i}" for i in range(self.n_components)]
-        self._phases = self._draw("phase", "").uniform(0.0, math.tau, self.n_components)
+        self._phases = self._make_generator("phase", "").uniform(0.0, math.tau, self.n_components)
         self._scale = math.sqrt(2.0 / self.n_components)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,9 +88,9 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._reset()
 
-    def _draw(self, what: str, name: str) -> np.random.Generator:
+    def _make_generator(self, what: str, name: str) -> np.random.Generator:
         digest = hashlib.blake2b(
             f"{int(self.seed)}/{what}/{name}".encode(), digest_size=32
         ).digest()
@@ -99,16 +98,16 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
 
     def _directions_of(self, features: tuple[FeatureName, ...]) -> NDArray[np.float64]:
         """Return ω, shape ``(n_features, n_components)``."""
-        if features != self._plan:
+        if features != self._matrix_features:
             for feature in features:
                 if feature not in self._directions:
-                    draw = self._draw("direction", repr(feature))
+                    draw = self._make_generator("direction", repr(feature))
                     self._directions[feature] = draw.normal(
                         0.0, math.sqrt(2.0 * self.gamma), self.n_components
                     )
             rows = [self._directions[feature] for feature in features]
             self._matrix = np.array(rows).reshape(len(features), self.n_components)
-            self._plan = features
+            self._matrix_features = features
         return self._matrix
 
     def transform_one(self, x: Features) -> dict[FeatureName, float]:

@@ -1,13 +1,13 @@
-"""CuSum Rank in its dual form: samples that were mistaken vote through a kernel.
+"""CuSum Rank in its dual form, with a kernel.
 
-The weights of a boundary are a sum of the samples that moved it, each counted with the number of
-times it did so, up or down. So the score of a new sample needs products with those samples only,
-and any kernel may take the place of the product (*Cumulative Sum Ranking*, figure 5). With the
-samples kept for features, the products for their values and the counts for weights it is the
-learner of `streamcal.kernels.cusum`, but that a mistake adds to a sample's counts instead of adding
-the sample.
+The weights of a boundary are a sum of the samples that moved it, each times the number of times it
+did so, with a sign. So the score of a new sample needs only its products with those samples, and a
+kernel can replace the product (*Cumulative Sum Ranking*, figure 5). This is the learner of
+`streamcal.kernels.cusum` in which kept samples are the features, kernel values the values of
+features, and counts the weights. A mistake adds to the counts of one sample instead of adding the
+sample to the weights.
 
-Every mistake may keep a sample, so a stream needs a budget.
+Every mistake may add a sample, so a stream needs a budget.
 """
 
 import copy
@@ -32,7 +32,7 @@ from streamcal._validation import (
 )
 from streamcal.ordinal._ranks import Features, RankLearner, check_features
 
-MOST_DEGREE = 100  # powers of more leave the range of floats for ordinary samples
+MAX_DEGREE = 100  # greater powers overflow for ordinary samples
 KERNELS = ("linear", "rbf", "polynomial")
 DROPS = ("oldest", "smallest")
 
@@ -40,11 +40,11 @@ Vector = NDArray[np.float64]
 Kernel = Callable[[Vector, Vector], Vector]
 Key = frozenset[tuple[FeatureName, float]]
 
-_FIRST_ROOM = 8  # rows, and columns, of samples
+_INITIAL_SIZE = 8  # rows and columns of the array of samples
 
 
 class KernelCuSumRank(RankLearner):
-    """Cumulative sum ranking by a kernel, on a budget of samples.
+    """Cumulative sum ranking with a kernel and a budget of samples.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ class KernelCuSumRank(RankLearner):
         As in `CuSumRank`.
     kernel : {"linear", "rbf", "polynomial"} or callable
         κ(a, b) = a · b, exp(−gamma ‖a − b‖²) or (gamma a · b + coef0)^degree. A callable gets the
-        samples that are kept, shape ``(n_kept, n_features)``, and one sample, shape
-        ``(n_features,)``, and returns the ``n_kept`` values. Columns are features in the order in
-        which they were first kept; one that is missing is 0.
+        kept samples, shape ``(n_kept, n_features)``, and one sample, shape ``(n_features,)``, and
+        returns ``n_kept`` values. Columns are features in the order in which they were first kept;
+        a missing feature is 0.
     gamma, coef0 : float
         Parameters of the kernel; ``gamma`` positive.
     degree : int
         The degree of the polynomial, from 1 to 100.
     budget : int, optional
-        The most samples that are kept; None: all that were ever mistaken.
+        The greatest number of kept samples; None: all that were mistakes.
     drop : {"oldest", "smallest"}
-        Which sample makes room: the one kept longest, or the one whose counts have the smallest
-        norm; of equal ones the one kept longest.
+        Which sample is dropped if there are too many: the oldest, or the one whose counts have
+        the smallest norm (of equal ones the oldest).
     loss, margin, averaging, intercept, window
         As in `CuSumRank`.
 
@@ -74,9 +74,9 @@ class KernelCuSumRank(RankLearner):
 
     Notes
     -----
-    A sample that comes again, feature by feature the same, is kept once. Learning and predicting
-    cost one evaluation of the kernel with every sample kept; `RandomFourierFeatures` in front of
-    `CuSumRank` costs the same for every sample, however long the stream.
+    A sample with the same features as a kept one is not kept again. Learning and predicting
+    evaluate the kernel with each kept sample. The cost of `RandomFourierFeatures` in front of
+    `CuSumRank` does not grow with the stream.
 
     References
     ----------
@@ -113,8 +113,8 @@ class KernelCuSumRank(RankLearner):
         if not as_score(gamma, "gamma") > 0.0:
             raise ValueError(f"`gamma` must be a positive number, got {gamma}")
         as_score(coef0, "coef0")
-        if not as_number(degree, "degree").is_integer() or not 1 <= degree <= MOST_DEGREE:
-            raise ValueError(f"`degree` must be an int from 1 to {MOST_DEGREE}, got {degree}")
+        if not as_number(degree, "degree").is_integer() or not 1 <= degree <= MAX_DEGREE:
+            raise ValueError(f"`degree` must be an int from 1 to {MAX_DEGREE}, got {degree}")
         check_window(budget, "budget")
         check_choice(drop, "drop", DROPS)
         rule = {"biased": bool(intercept), "largest": sys.float_info.max}
@@ -127,9 +127,9 @@ class KernelCuSumRank(RankLearner):
         self.drop = drop
         self.intercept = intercept
         self._columns: dict[FeatureName, int] = {}
-        self._samples = np.zeros((_FIRST_ROOM, _FIRST_ROOM))
+        self._samples = np.zeros((_INITIAL_SIZE, _INITIAL_SIZE))
         self._kept: dict[Key, int] = {}  # rows, oldest first
-        self._free = list(range(_FIRST_ROOM))[::-1]
+        self._free = list(range(_INITIAL_SIZE))[::-1]
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,24 +172,24 @@ class KernelCuSumRank(RankLearner):
 
     @property
     def n_kept(self) -> int:
-        """How many samples are kept."""
+        """Number of kept samples."""
         return len(self._kept)
 
     @property
     def counts(self) -> NDArray[np.float64]:
-        """How often, by weight, each boundary was moved by each sample kept, oldest first.
+        """The signed weight with which each kept sample has moved each boundary, oldest first.
 
-        Shape ``(n_kept, n_labels − 1)``; under ``averaging`` the averaged counts.
+        Shape ``(n_kept, n_labels − 1)``; with ``averaging`` these are averages.
         """
         return self._cusum.served_weights()[2]
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0) -> None:
-        """Learn a sample; ``n_kept`` kernel values.
+        """Learn a sample; it takes ``n_kept`` kernel values.
 
         Parameters
         ----------
         x : dict
-            The features: numbers up to 1e60 in size. One that is missing counts as 0.
+            The features: numbers up to 1e60 in absolute value. A missing feature counts as 0.
         y : bool, int or str
             The label.
         w : float
@@ -207,7 +207,7 @@ class KernelCuSumRank(RankLearner):
             products = self._products(values)
             key: Key = frozenset((f, v) for f, v in values.items() if v)
             if self._cusum.learn_atom(products, y, weight, key) and key not in self._kept:
-                self._keep(key)
+                self._add_sample(key)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label whose cumulative score is highest, None while no label is known.
@@ -228,28 +228,28 @@ class KernelCuSumRank(RankLearner):
         with self._lock:
             return self._cusum.probabilities(self._products(values))
 
-    # Samples that are kept -----------------------------------------------------------------------
+    # Kept samples -------------------------------------------------------------------------------
 
     def _products(self, x: dict[FeatureName, float]) -> dict[Key, float]:
-        """Return the products with the samples kept, or raise unless they are finite."""
+        """Return the kernel values with the kept samples; raise unless they are finite."""
         dense = np.zeros(self._samples.shape[1])
-        strangers = 0.0  # squares of features that no sample kept has
+        unknown = 0.0  # squares of features that no kept sample has
         more: list[float] = []
         for feature, value in x.items():
             column = self._columns.get(feature)
             if column is None:
-                strangers += value * value
+                unknown += value * value
                 more.append(value)
             else:
                 dense[column] = value
         if not self._kept:
             return {}
-        products = self._evaluate(list(self._kept.values()), dense, strangers, more)
+        products = self._evaluate(list(self._kept.values()), dense, unknown, more)
         if not np.isfinite(products).all():
-            raise ValueError("`kernel` must have finite values, got others for this sample")
+            raise ValueError("`kernel` must return finite values, got others for this sample")
         return dict(zip(self._kept, products.tolist(), strict=True))
 
-    def _evaluate(self, rows: list[int], dense: Vector, strangers: float, more: Any) -> Vector:
+    def _evaluate(self, rows: list[int], dense: Vector, unknown: float, more: Any) -> Vector:
         samples = self._samples[rows]
         if callable(self.kernel):
             n, d = len(rows), len(self._columns)
@@ -261,16 +261,16 @@ class KernelCuSumRank(RankLearner):
             return values
         with np.errstate(over="ignore", invalid="ignore"):
             if self.kernel == "rbf":
-                apart = np.square(samples - dense).sum(axis=1) + strangers
+                apart = np.square(samples - dense).sum(axis=1) + unknown
                 return np.asarray(np.exp(-self.gamma * apart))
             products: Vector = samples @ dense
             if self.kernel == "linear":
                 return products
             return np.asarray((self.gamma * products + self.coef0) ** self.degree)
 
-    def _keep(self, key: Key) -> None:
+    def _add_sample(self, key: Key) -> None:
         new = [feature for feature, _ in key if feature not in self._columns]
-        # A set has no order of its own that would be the same in another process.
+        # The order of a set differs between processes.
         for feature in sorted(new, key=repr):
             self._columns[feature] = len(self._columns)
         self._make_room()
@@ -280,10 +280,10 @@ class KernelCuSumRank(RankLearner):
             self._samples[row, self._columns[feature]] = value
         self._kept[key] = row
         if self.budget is not None and len(self._kept) > self.budget:
-            self._drop_one()
+            self._drop_sample()
 
     def _make_room(self) -> None:
-        """Have a row that is free, and all columns; and half as many again."""
+        """Make sure of a free row and of all columns; grow by half if there are too few."""
         n_rows, n_columns = self._samples.shape
         rows = 0 if self._free else 1 + (n_rows + 1) // 2
         columns = max(0, len(self._columns) - n_columns)
@@ -292,8 +292,8 @@ class KernelCuSumRank(RankLearner):
             self._samples = np.pad(self._samples, ((0, rows), (0, columns)))
             self._free[:0] = range(n_rows + rows - 1, n_rows - 1, -1)
 
-    def _drop_one(self) -> None:
-        """Forget a sample, but not the one just kept."""
+    def _drop_sample(self) -> None:
+        """Drop a sample, but not the last one."""
         keys = list(self._kept)[:-1] or list(self._kept)
         victim = keys[0]
         if self.drop == "smallest":

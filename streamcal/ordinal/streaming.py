@@ -1,4 +1,4 @@
-"""Optimal thresholds of a stream, exact after every sample that comes or goes."""
+"""Optimal thresholds of a stream, exact after every sample that is learned or unlearned."""
 
 from typing import Any, NamedTuple
 
@@ -26,11 +26,11 @@ from streamcal.losses import TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal.thresholds import Samples, Thresholds, as_ranks, find_cuts
 
-_MANY_LABELS = 500  # whose costs are no memory to speak of
+_LABELS_OF_SMALL_TABLES = 500  # costs of so many labels take two megabytes
 
 
-class _Answer(NamedTuple):
-    """How many distinct scores there are, their thresholds, and what these cost."""
+class _Optimum(NamedTuple):
+    """The number of distinct scores, the best thresholds and their summed loss."""
 
     n_scores: int
     thresholds: NDArray[np.float64]
@@ -40,12 +40,12 @@ class _Answer(NamedTuple):
 class StreamingThresholds(Stateful, Cloned):
     """The thresholds that cut a stream of scores into ordinal labels at the least cost.
 
-    After every sample learned or taken back they are what `optimal_thresholds` would find from
-    scratch on the samples at hand. Learning costs O(K log n) in the number n of distinct scores;
-    nothing is solved again.
+    After every sample learned or unlearned they are those that `optimal_thresholds` would find from
+    scratch on the samples held. Learning costs O(K log n) for n distinct scores; nothing is solved
+    again.
 
-    The scores must mean the same all the time. Where the model that gives them learns as well, old
-    scores go stale: `ThresholdClassifier` scores its window again from time to time.
+    The meaning of a score must not change. If the model that gives the scores keeps learning, old
+    scores become outdated: `ThresholdClassifier` scores its window again from time to time.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class StreamingThresholds(Stateful, Cloned):
     loss : str or TaskLoss
         What to minimise: "absolute", "squared", "zero-one", "asymmetric" or a `TaskLoss`.
     window : int, optional
-        Keep the last so many samples only.
+        Keep only this many of the last samples.
     half_life : float, optional
-        Halve the weight of all samples with every so many that follow, at least 0.1. With a window
-        both hold.
+        After how many samples the weight of a sample is halved, at least 0.1. It can be combined
+        with a window.
 
     Raises
     ------
@@ -68,18 +68,17 @@ class StreamingThresholds(Stateful, Cloned):
 
     Notes
     -----
-    A loss that is convex in its answer keeps prefix extrema in the tree, as described in
-    `streamcal.kernels.prefix_extrema`. Another loss keeps the least costs between any two labels
-    (`streamcal.kernels.min_plus`), up to 8 labels: K times the work. Beyond that it keeps prefix
-    extrema as well, which are optimal whenever they are sorted, and solves anew when they are not
-    and somebody asks.
+    For a loss that is convex in the predicted label, the nodes of a tree hold prefix extrema, as
+    described in `streamcal.kernels.prefix_extrema`. For other losses and up to 8 labels they hold
+    the least costs between any two labels (`streamcal.kernels.min_plus`), which is K times the
+    work. For other losses and more labels they hold prefix extrema, whose thresholds are optimal if
+    they are sorted; if not, the problem is solved from scratch when the thresholds are read. The
+    same happens when rounding errors unsort the thresholds of a convex loss.
 
-    Where rounding alone unsorts the extrema of a convex loss, it is solved anew as well.
+    Any thread may call any method at any time: calls run one after the other.
 
-    Any thread may call any method at any time: each call happens as a whole, in some order.
-
-    Integer weights and losses give exact sums. Other sums are added up along a balanced tree, never
-    subtracted, so they are right to a few units in the last place.
+    Integer weights and losses give exact sums. Other sums are added along a balanced tree and never
+    subtracted, so they are accurate to a few units in the last place.
 
     References
     ----------
@@ -123,35 +122,35 @@ class StreamingThresholds(Stateful, Cloned):
             window=window or 0,
             rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
         )
-        # What was solved anew, and after which change.
-        self._solved: tuple[int, _Answer] | None = None
+        # The last solution from scratch, and the number of changes before it.
+        self._last_solve: tuple[int, _Optimum] | None = None
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"n_labels": 3}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_solved": None}
+        return {**self.__dict__, "_last_solve": None}
 
     @property
     def n_samples(self) -> int:
-        """How many samples the thresholds rest on now."""
+        """Number of samples held."""
         return self._index.n_samples
 
     @property
     def n_scores(self) -> int:
-        """How many distinct scores they have."""
+        """Number of distinct scores held."""
         return self._index.n_scores
 
-    def learn_one(self, score: float, label: int, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: int, w: float = 1.0) -> None:
         """Learn a sample; O(K log n_scores).
 
         Parameters
         ----------
         score : float
             Any finite number.
-        label : int
-            From 1 to ``n_labels``.
+        y : int
+            The label, from 1 to ``n_labels``.
         w : float
             The weight, from 1e-60 to 1e60.
 
@@ -163,49 +162,48 @@ class StreamingThresholds(Stateful, Cloned):
             If an argument is not a number; nothing is learned.
         """
         try:
-            learned = self._index.learn(score, label - 1.0, w)
+            learned = self._index.learn(score, y - 1.0, w)
         except (TypeError, OverflowError):
             learned = False
-        if not learned:  # a number of another kind, or none
-            self._index.learn(*self._checked(score, label, w))
+        if not learned:  # not plain floats: convert or raise
+            self._index.learn(*self._as_sample(score, y, w))
 
-    def unlearn_one(self, score: float, label: int, w: float = 1.0) -> None:
-        """Take back a sample that was learned with the same arguments; O(K log n_scores).
+    def unlearn_one(self, score: float, y: int, w: float = 1.0) -> None:
+        """Remove a sample that was learned with the same arguments; O(K log n_scores).
 
         Raises
         ------
         ValueError
-            If no such sample can be among those learned, or an argument is out of range; nothing
-            changes. With a window it is looked up among the samples in it, in O(window), and its
-            place stays taken until it would have been forgotten. With a half-life, ``w`` is the
-            weight as it stands now.
+            If no such sample has been learned, or an argument is out of range; nothing changes.
+            With a window, the sample is searched in it, in O(window), and its slot stays occupied
+            until the sample would have left the window. With a half-life, ``w`` is the present
+            weight.
         TypeError
             If an argument is not a number; nothing changes.
 
         Notes
         -----
-        Without a window the samples of a score are known by their sums alone. What a sample weighs
-        is lost there beside one that weighs 10¹⁷ times as much, and it does not come back when the
-        heavy one is taken back. A window still knows it.
+        Without a window only the sums of a score's samples are stored. A sample that weighs 10⁻¹⁷
+        of another one is lost in their sum, and stays lost when the heavy one is removed. With a
+        window it is kept.
         """
-        if not self._index.unlearn(*self._checked(score, label, w)):
+        if not self._index.unlearn(*self._as_sample(score, y, w)):
             raise ValueError(
-                "`score`, `label` and `w` must have been learned together,"
-                f" got {score}, {label} and {w}"
+                f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
             )
 
-    def _checked(self, score: Any, label: Any, w: Any) -> tuple[float, float, float]:
-        """Return a sample as floats, with its label from 0, or raise."""
+    def _as_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
+        """Return a sample as floats, with labels that count from 0; or raise."""
         number, weight = as_score(score), as_weight(w)
-        rank = as_number(label, "label")
+        rank = as_number(y, "y")
         if not (1.0 <= rank <= self.n_labels and rank.is_integer()):
-            raise ValueError(f"`label` must be an int from 1 to {self.n_labels}, got {label}")
+            raise ValueError(f"`y` must be an int from 1 to {self.n_labels}, got {y}")
         return number, rank - 1.0, weight
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given; arrays of shape ``(n_samples,)``.
 
-        Summaries are made once, at the end: O(n_samples log n_scores + K n_scores).
+        O(n_samples log n_scores + K n_scores).
 
         Raises
         ------
@@ -213,8 +211,8 @@ class StreamingThresholds(Stateful, Cloned):
             As `learn_one`; nothing is learned.
         """
         vector = as_vector(scores, "scores")
-        ranks, _ = as_ranks(labels, self.n_labels)
-        check_same_length(ranks, len(vector), "labels")
+        ranks, _ = as_ranks(y, self.n_labels)
+        check_same_length(ranks, len(vector), "y")
         weights = as_weights(w, len(vector))
         self._index.learn_many(vector, ranks.astype(np.float64), weights)
 
@@ -234,7 +232,7 @@ class StreamingThresholds(Stateful, Cloned):
             return None
         if label >= 0:
             return 1 + label
-        found = self._solve()
+        found = self._solve_from_scratch()
         if not found.n_scores:
             return None
         return 1 + int(np.searchsorted(found.thresholds, number, side="right"))
@@ -258,12 +256,12 @@ class StreamingThresholds(Stateful, Cloned):
         ValueError
             If nothing has been learned.
         """
-        return self._known(self._answer(with_risk=False)).thresholds.copy()
+        return self._check_learned(self._optimum(with_risk=False)).thresholds.copy()
 
     @property
     def risk(self) -> float:
         """The summed task loss of the samples at hand; O(n_scores)."""
-        return self._answer(with_risk=True).risk
+        return self._optimum(with_risk=True).risk
 
     def result(self) -> Thresholds:
         """Return thresholds and risk as `optimal_thresholds` does; O(n_scores).
@@ -273,29 +271,33 @@ class StreamingThresholds(Stateful, Cloned):
         ValueError
             If nothing has been learned.
         """
-        _, thresholds, risk = self._known(self._answer(with_risk=True))
+        _, thresholds, risk = self._check_learned(self._optimum(with_risk=True))
         return Thresholds(thresholds.copy(), risk, "streaming", True)
 
-    def _answer(self, with_risk: bool) -> _Answer:
-        """Return the optimum, solved anew where the tree alone cannot tell."""
+    def _optimum(self, with_risk: bool) -> _Optimum:
+        """Return the optimum, solved from scratch if the tree does not give it."""
         n_scores, thresholds, risk = self._index.answer(with_risk)
-        return self._solve() if thresholds is None else _Answer(n_scores, thresholds, risk)
+        return (
+            self._solve_from_scratch()
+            if thresholds is None
+            else _Optimum(n_scores, thresholds, risk)
+        )
 
     @staticmethod
-    def _known(answer: _Answer) -> _Answer:
-        """Return an answer that rests on samples, or raise."""
-        if not answer.n_scores:
+    def _check_learned(found: _Optimum) -> _Optimum:
+        """Return an optimum that rests on samples, or raise."""
+        if not found.n_scores:
             raise ValueError("`thresholds` need at least one learned sample, got none")
-        return answer
+        return found
 
-    def _solve(self) -> _Answer:
-        """Return the optimum from scratch, or what that was if nothing has changed since."""
-        solved = self._solved
+    def _solve_from_scratch(self) -> _Optimum:
+        """Solve from scratch, unless nothing has changed since the last time."""
+        solved = self._last_solve
         if solved is not None and solved[0] == self._index.n_changes:
             return solved[1]
         n_changes, growth, scores, weights = self._index.samples()
         if not len(scores):
-            return _Answer(0, np.empty(0), 0.0)
+            return _Optimum(0, np.empty(0), 0.0)
         at, ranks = np.nonzero(weights)
         samples = Samples.sorted(
             scores[at],
@@ -308,24 +310,24 @@ class StreamingThresholds(Stateful, Cloned):
         table = self._index.table()
         thresholds = samples.thresholds(find_cuts(samples, table, method))
         answers = np.searchsorted(thresholds, scores, side="right")
-        # Added up in order, as the index does.
+        # Summed in the order of the index, for the same rounding.
         risk = float(np.cumsum(weights * table[answers])[-1]) / growth
-        found = _Answer(len(scores), thresholds, risk)
-        self._solved = n_changes, found
+        found = _Optimum(len(scores), thresholds, risk)
+        self._last_solve = n_changes, found
         return found
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._index.state()
-        if self.n_labels > _MANY_LABELS:
+        if self.n_labels > _LABELS_OF_SMALL_TABLES:
             arrays["table"] = self._index.table()
         return fields, arrays
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
-        # The square of this number is what memory is made for. Where that is much the table of
-        # costs is in the bytes, so that nobody gets much memory for few bytes.
+        # Memory grows with the square of this number. States of many labels hold the table of
+        # costs, so that few bytes can't make the constructor allocate much memory.
         n_labels = parameters.get("n_labels", 0)
-        if not isinstance(n_labels, int) or n_labels > _MANY_LABELS:
+        if not isinstance(n_labels, int) or n_labels > _LABELS_OF_SMALL_TABLES:
             array_of(arrays, "table", n_labels, n_labels)
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:

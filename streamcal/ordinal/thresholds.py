@@ -5,21 +5,20 @@ sorted thresholds t_1 ≤ … ≤ t_{K−1} that minimise the summed task loss a
 between neighbouring scores, −inf and inf (Yamasaki & Tanaka, *Parallel Algorithm for Optimal
 Threshold Labeling of Ordinal Regression Methods*):
 
-* ``"dp"``, their Algorithm 2 (Lin & Li 2006), for any loss: O(N K), one sample after the other;
-* ``"io"``, their Algorithm 3: each threshold alone. What comes out *sorted* is optimal for any loss
-  (Theorem 1), and for a loss that is convex in its answer it always does (Theorem 2). The K − 1
-  problems are independent, so they run as jobs in several processes;
-* ``"blocked-io"``, their appendix A: the samples are cut into blocks as well, whose summaries
-  combine associatively;
-* ``"divide"``, for convex losses: the middle threshold on all samples, then the thresholds below
-  it on the samples below it, and so on: O(N log K). Not in the paper;
-* ``"subsequence"``, for the zero-one loss: what is labelled right is a non-decreasing subsequence
-  of the labels in score order, so the heaviest such subsequence is kept as prefix maxima.
+* ``"dp"``, their Algorithm 2 (Lin & Li 2006), for any loss: O(N K), sample by sample;
+* ``"io"``, their Algorithm 3: each threshold by itself. If the thresholds are *sorted*, they are
+  optimal for any loss (Theorem 1); for a loss that is convex in the predicted label they always are
+  (Theorem 2). The K − 1 problems are independent, so they can run in several processes;
+* ``"blocked-io"``, their appendix A: as ``"io"``, with the samples divided into blocks too;
+* ``"divide"``, for convex losses: the middle threshold on all samples, then the lower thresholds on
+  the samples below it and the higher ones on the rest, and so on: O(N log K). Not in the paper;
+* ``"subsequence"``, for the zero-one loss: the correctly labelled samples are a non-decreasing
+  subsequence of the labels in score order; the heaviest such subsequence is found by prefix maxima.
 
-Quadratic weighted kappa, 1 − Σ(h − y)² / Σ e(h) with e(k) = Σ_j (k − j)² n_j / n, is no sum of
-losses but a quotient of two. Dinkelbach's method minimises Σ[(h − y)² − λ e(h)], a convex problem
-for every λ ≤ 1, from λ = 1 on; λ becomes the quotient of what was found, until it stays. That takes
-some five solves and ends in the optimum.
+Quadratic weighted kappa, 1 − Σ(h − y)² / Σ e(h) with e(k) = Σ_j (k − j)² n_j / n, is not a sum of
+losses but a quotient of two sums. Dinkelbach's method starts from λ = 1, minimises
+Σ[(h − y)² − λ e(h)], which is convex for every λ ≤ 1, sets λ to the quotient at the minimum, and
+repeats until λ no longer changes. That takes about five solves and ends in the optimum.
 """
 
 from collections.abc import Sequence
@@ -39,34 +38,34 @@ from streamcal._validation import (
 )
 from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
-from streamcal.ordinal import jobs
-from streamcal.ordinal.jobs import Where
+from streamcal.ordinal import _jobs
+from streamcal.ordinal._jobs import JobOptions
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 KAPPA = "quadratic-kappa"
 """The name of the objective that is not a task loss: 1 − quadratic weighted kappa."""
 
-_BLOCK = 16_384
-_UNIT: NDArray[np.float64] = np.empty(0)
+_BLOCK_SAMPLES = 16_384
+_NO_WEIGHTS: NDArray[np.float64] = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Thresholds that label scores, and what they cost on the samples they were found on.
+    """Thresholds that label scores, and their loss on the samples that they were found on.
 
-    Called with scores they answer with labels 1..K; a NaN score has no label and is refused.
+    Call it with scores to get labels 1..K.
 
     Attributes
     ----------
     thresholds : ndarray of shape (n_labels - 1,)
-        Non-decreasing, −inf and inf included: a label may be given to no score at all.
+        Non-decreasing; −inf, inf and equal thresholds mean that some labels are never given.
     risk : float
         The summed task loss, samples times weights; for quadratic weighted kappa 1 − kappa.
     method : str
-        What found them: "dp", "io", "blocked-io", "divide" or "subsequence".
+        The method that found them: "dp", "io", "blocked-io", "divide" or "subsequence".
     certified : bool
-        Whether they are known to be optimal. Only "io" and "blocked-io" on a loss that is not
-        convex may come out unsorted; the thresholds are then sorted and merely a good guess.
+        Whether they are known to be optimal. Only "io" and "blocked-io" with a loss that is not
+        convex may find unsorted thresholds; these are then sorted and need not be optimal.
 
     Examples
     --------
@@ -84,7 +83,7 @@ class Thresholds:
 
     @property
     def n_labels(self) -> int:
-        """How many labels there are, K."""
+        """The number of labels, K."""
         return len(self.thresholds) + 1
 
     def __call__(self, scores: ArrayLike) -> Any:
@@ -108,7 +107,7 @@ class Thresholds:
 
 def optimal_thresholds(
     scores: ArrayLike,
-    labels: ArrayLike,
+    y: ArrayLike,
     n_labels: int | None = None,
     *,
     loss: str | TaskLoss = "absolute",
@@ -125,34 +124,33 @@ def optimal_thresholds(
     ----------
     scores : array-like of shape (n_samples,)
         Finite. Equal scores get equal labels.
-    labels : array-like of shape (n_samples,)
-        Ints from 1 to ``n_labels``.
+    y : array-like of shape (n_samples,)
+        Labels, ints from 1 to ``n_labels``.
     n_labels : int, optional
-        How many labels there are, K; at least 2. By default the greatest one that occurs.
+        The number of labels, K; at least 2. By default the greatest label in ``y``.
     loss : str or TaskLoss
         What to minimise: "absolute", "squared", "zero-one", "asymmetric", a `TaskLoss` such as
         ``losses.CostTable(...)``, or "quadratic-kappa" to maximise quadratic weighted kappa.
     w : array-like of shape (n_samples,), optional
         Weights of samples, from 1e-60 to 1e60.
     class_weight : "balanced" or array-like of shape (n_labels,), optional
-        Weights of labels, which multiply those of samples. "balanced" is Σ w over (labels that
-        occur × Σ w of the label): the risk over Σ w is then exactly the macro-averaged loss.
+        Weights of labels, multiplied with those of samples. "balanced" is Σ w / (number of labels
+        that occur × Σ w of the label), so that risk / Σ w is the macro-averaged loss.
     method : str
-        "auto" takes the fastest that is certain to be optimal: "divide" for convex losses and
-        kappa, "subsequence" for zero-one loss, else "io", and "dp" if that comes out unsorted. Or
-        "dp", "io", "blocked-io", "divide" or "subsequence" itself, see `streamcal.ordinal`.
+        "auto" takes the fastest method that is certain to be optimal: "divide" for convex losses
+        and kappa, "subsequence" for zero-one loss, else "io", and "dp" if "io" finds unsorted
+        thresholds. Or "dp", "io", "blocked-io", "divide" or "subsequence", see the module.
     n_jobs : int
-        With more than 1, "io" and "blocked-io" run in so many processes, which stay for the next
-        call; scores and labels reach them through shared memory. "auto" then takes "io" for convex
-        losses. The processes are worth it from some 10^8 cells (samples times labels) on.
+        If more than 1, "io" and "blocked-io" run in this many processes, which stay for the next
+        call and share memory; "auto" then takes "io" for convex losses. This is faster from about
+        10^8 cells (samples times labels).
     block : int, optional
-        How many samples "blocked-io" takes at a time, and jobs of "io"; by default 16,384 for
-        "blocked-io" in one process, all samples otherwise.
-
+        The number of samples in a block of "blocked-io" or a job of "io"; by default 16,384 for
+        "blocked-io" in one process, else all samples divided by the number of processes.
     pool : object with ``map``, optional
-        Where "io" and "blocked-io" run instead of in processes of their own: a
-        `multiprocess.Pool`, ``ray.util.multiprocessing.Pool``, an executor, on this machine or on
-        many. Each block goes there once; by default there is one for each process.
+        Runs "io" and "blocked-io" in place of own processes: a `multiprocess.Pool`,
+        ``ray.util.multiprocessing.Pool`` or an executor, on one machine or on many. Each block is
+        sent once; by default there is one block for each process.
 
     Returns
     -------
@@ -161,26 +159,26 @@ def optimal_thresholds(
     Raises
     ------
     ValueError
-        If there are no samples, an argument is out of range, or ``method`` does not go with the
-        loss: "divide" needs a convex one, "subsequence" zero-one, kappa one that takes convex ones.
+        If there are no samples, an argument is out of range, or ``method`` does not fit the loss:
+        "divide" needs a convex loss, "subsequence" the zero-one loss; kappa excludes "subsequence".
     TypeError
         If scores or labels are not numbers, or the loss is not one.
 
     Notes
     -----
-    Sums of integers, as those of absolute error without weights, are exact. Otherwise two methods
-    may prefer different thresholds whose risks are equal up to rounding.
+    Sums of integers are exact, such as absolute errors without weights. Otherwise two methods may
+    find different thresholds whose risks are equal up to rounding.
 
     Examples
     --------
     >>> scores = [0.2, 0.4, 0.5, 0.6, 0.7, 0.9]
-    >>> labels = [1, 2, 1, 2, 3, 3]
-    >>> found = optimal_thresholds(scores, labels)
+    >>> y = [1, 2, 1, 2, 3, 3]
+    >>> found = optimal_thresholds(scores, y)
     >>> found.thresholds, found.risk, found.method
     (array([0.3 , 0.65]), 1.0, 'divide')
-    >>> optimal_thresholds(scores, labels, loss="zero-one").method
+    >>> optimal_thresholds(scores, y, loss="zero-one").method
     'subsequence'
-    >>> kappa = 1.0 - optimal_thresholds(scores, labels, loss="quadratic-kappa").risk
+    >>> kappa = 1.0 - optimal_thresholds(scores, y, loss="quadratic-kappa").risk
     >>> round(kappa, 3)
     0.889
     """
@@ -192,30 +190,32 @@ def optimal_thresholds(
         raise ValueError("`n_jobs` must be a positive int, got None")
     if pool is not None and n_jobs != 1:
         raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
-    where = Where(n_jobs, block, pool)
-    samples = Samples.of(scores, labels, n_labels, w, class_weight)
+    options = JobOptions(n_jobs, block, pool)
+    samples = Samples.of(scores, y, n_labels, w, class_weight)
     if isinstance(loss, str) and loss == KAPPA:
-        return _maximise_kappa(samples, method, where)
+        return _maximise_kappa(samples, method, options)
     task = get_task(loss)
     table = task.table(samples.n_labels)
     convex = task.is_convex(samples.n_labels)
     zero_one = isinstance(task, ZeroOneError)
     if method == "divide" and not convex:
-        raise ValueError(f"`method` 'divide' needs a loss that is convex in its answer, got {task}")
+        raise ValueError(
+            f"`method` 'divide' needs a loss that is convex in the predicted label, got {task}"
+        )
     if method == "subsequence" and not zero_one:
         raise ValueError(f"`method` 'subsequence' needs the zero-one loss, got {task}")
     if method == "auto":
         if zero_one:
             method = "subsequence"
         else:
-            method = "divide" if convex and where.alone else "io"
-        cuts = find_cuts(samples, table, method, where)
+            method = "divide" if convex and options.in_process else "io"
+        cuts = find_cuts(samples, table, method, options)
         if (np.diff(cuts) < 0).any() and not convex:
             method = "dp"
-            cuts = find_cuts(samples, table, method, where)
+            cuts = find_cuts(samples, table, method, options)
     else:
-        cuts = find_cuts(samples, table, method, where)
-    # With a convex loss rounding alone can unsort them, and sorting costs no more than that.
+        cuts = find_cuts(samples, table, method, options)
+    # With a convex loss only rounding unsorts them; sorting changes the risk no more than rounding.
     certified = convex or not (np.diff(cuts) < 0).any()
     cuts.sort()
     return Thresholds(samples.thresholds(cuts), samples.risk(table, cuts), method, certified)
@@ -223,7 +223,7 @@ def optimal_thresholds(
 
 @dataclass(frozen=True)
 class Samples:
-    """Scores in order, with labels from 0 and signed weights as the kernels want them."""
+    """Sorted scores, with labels that count from 0 and signed weights as kernels take them."""
 
     scores: NDArray[np.float64]
     labels: NDArray[np.uint16]
@@ -233,19 +233,17 @@ class Samples:
     """The weight of each label."""
 
     @classmethod
-    def of(
-        cls, scores: Any, labels: Any, n_labels: int | None, w: Any, class_weight: Any
-    ) -> "Samples":
-        """Check samples as `optimal_thresholds` gets them, and put them in order."""
+    def of(cls, scores: Any, y: Any, n_labels: int | None, w: Any, class_weight: Any) -> "Samples":
+        """Check the arguments of `optimal_thresholds`, and sort the samples."""
         vector = as_vector(scores, "scores")
         if not len(vector):
             raise ValueError("`scores` must hold at least one sample, got none")
-        ranks, n_labels = as_ranks(labels, n_labels)
-        check_same_length(ranks, len(vector), "labels")
-        weights = _UNIT if w is None else as_weights(w, len(vector))
+        ranks, n_labels = as_ranks(y, n_labels)
+        check_same_length(ranks, len(vector), "y")
+        weights = _NO_WEIGHTS if w is None else as_weights(w, len(vector))
         totals = np.bincount(ranks, weights if len(weights) else None, n_labels).astype(np.float64)
         if class_weight is not None:
-            by_label = _class_weights(class_weight, totals)
+            by_label = _weights_by_label(class_weight, totals)
             weights = (weights if len(weights) else 1.0) * by_label[ranks]
             totals = totals * by_label
         return cls.sorted(vector, ranks, weights, n_labels, totals)
@@ -259,7 +257,7 @@ class Samples:
         n_labels: int,
         totals: NDArray[np.float64],
     ) -> "Samples":
-        """Put samples in order; ``weights`` may be empty for ones."""
+        """Sort samples; ``weights`` may be empty, which means ones."""
         from streamcal.kernels import thresholds as kernels
         from streamcal.kernels.pav import INCREASING, SORTED, order_of
 
@@ -275,14 +273,14 @@ class Samples:
             return cls(scores, ranks, weights, n_labels, totals)
         if kind == SORTED:  # descending labels within a score
             order = np.lexsort((-ranks.astype(np.int32), scores))
-        signed = _UNIT
+        signed = _NO_WEIGHTS
         if kind == SORTED or len(weights):
             signed = np.empty(len(scores))
             kernels.prepare(scores, weights, order, signed)
         return cls(scores[order], ranks[order], signed, n_labels, totals)
 
     def thresholds(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the threshold of each cut: a midpoint, -inf before and inf behind all samples."""
+        """Return the threshold of each cut: a midpoint, -inf before and inf after all samples."""
         return midpoints(
             np.where(cuts > 0, self.scores[np.maximum(cuts, 1) - 1], -np.inf),
             np.where(
@@ -293,7 +291,7 @@ class Samples:
         )
 
     def risk(self, table: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
-        """Return the summed cost of what sorted cuts answer."""
+        """Return the summed loss of the labels that sorted cuts give."""
         from streamcal.kernels import thresholds as kernels
 
         return kernels.risk(self.labels, self.w, np.ascontiguousarray(table.T), cuts)
@@ -306,7 +304,7 @@ def midpoints(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np
     return np.where(inside, middle, np.where(low == -np.inf, low, high))
 
 
-def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16], int]:
+def as_ranks(y: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16], int]:
     """Return labels 1..K as 0..K - 1, and K: the greatest label where ``n_labels`` is None.
 
     Raises
@@ -321,11 +319,11 @@ def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16
     >>> as_ranks([1, 3, 2], None)
     (array([0, 2, 1], dtype=uint16), 3)
     """
-    array = np.asarray(labels)
+    array = np.asarray(y)
     if array.dtype.kind not in "iu":
-        array = as_vector(array, "labels", finite=False)
+        array = as_vector(array, "y", finite=False)
     elif array.ndim != 1:
-        raise ValueError(f"`labels` must be one-dimensional, got shape {array.shape}")
+        raise ValueError(f"`y` must be one-dimensional, got shape {array.shape}")
     if n_labels is not None:
         check_n_labels(n_labels)
     most = 32_767 if n_labels is None else int(n_labels)
@@ -336,9 +334,7 @@ def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16
         if not whole:
             bad |= array != np.floor(array)
         at = int(np.argmax(bad))
-        raise ValueError(
-            f"`labels` must be ints from 1 to {most}, got {array[at]} at position {at}"
-        )
+        raise ValueError(f"`y` must be ints from 1 to {most}, got {array[at]} at position {at}")
     if n_labels is None:
         n_labels = int(high)
         if n_labels < 2:
@@ -346,8 +342,8 @@ def as_ranks(labels: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16
     return (array - 1).astype(np.uint16), int(n_labels)
 
 
-def _class_weights(class_weight: Any, totals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weight of each label, which has the given total weight."""
+def _weights_by_label(class_weight: Any, totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weight of each label, from the total weight of its samples."""
     if isinstance(class_weight, str):
         check_choice(class_weight, "class_weight", ("balanced",))
         occurs = totals > 0.0
@@ -365,9 +361,9 @@ def find_cuts(
     samples: Samples,
     table: NDArray[np.float64],
     method: str,
-    where: Where = Where(),  # noqa: B008  (a tuple)
+    options: JobOptions = JobOptions(),  # noqa: B008  (a tuple)
 ) -> NDArray[np.int64]:
-    """Return the cut of each boundary that a method finds for a table of costs."""
+    """Return the cut of each boundary by a method, for a table of costs."""
     from streamcal.kernels import thresholds as kernels
 
     n, n_labels = len(samples.labels), samples.n_labels
@@ -382,26 +378,28 @@ def find_cuts(
         kernels.divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
     else:
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-        if method == "blocked-io" and where.block is None and where.pool is None:
-            where = where._replace(block=_BLOCK if where.alone else -(-n // where.n_jobs))
-        cuts = jobs.solve(samples.labels, samples.w, differences, where)
+        if method == "blocked-io" and options.block is None and options.pool is None:
+            options = options._replace(
+                block=_BLOCK_SAMPLES if options.in_process else -(-n // options.n_jobs)
+            )
+        cuts = _jobs.solve(samples.labels, samples.w, differences, options)
     return cuts
 
 
-def _maximise_kappa(samples: Samples, method: str, where: Where) -> Thresholds:
+def _maximise_kappa(samples: Samples, method: str, options: JobOptions) -> Thresholds:
     """Maximise quadratic weighted kappa by Dinkelbach's method."""
     if method == "auto":
-        method = "divide" if where.alone else "io"
+        method = "divide" if options.in_process else "io"
     check_choice(method, "method", ("dp", "io", "blocked-io", "divide"))
     error = SquaredError().table(samples.n_labels)
     expected = np.repeat((error @ (samples.totals / samples.totals.sum()))[:, None], len(error), 1)
-    # From a constant answer, whose quotient is 1.
+    # Start from one label for all samples, whose quotient is 1.
     quotient, cuts = 1.0, np.zeros(samples.n_labels - 1, np.int64)
-    if np.count_nonzero(samples.totals) == 1:  # 0/0: the one label that occurs is the answer
+    if np.count_nonzero(samples.totals) == 1:  # 0/0: predict the one label that occurs
         quotient = 0.0
         cuts[int(np.argmax(samples.totals)) :] = len(samples.labels)
     while quotient > 0.0:
-        better = np.sort(find_cuts(samples, error - quotient * expected, method, where))
+        better = np.sort(find_cuts(samples, error - quotient * expected, method, options))
         by_chance = samples.risk(expected, better)
         found = samples.risk(error, better) / by_chance if by_chance > 0.0 else quotient
         if not found < quotient:

@@ -1,4 +1,4 @@
-"""Pictures of calibration over time or not, hedges, thresholds and decisions; matplotlib on use."""
+"""Pictures of calibration, hedge weights, thresholds and decisions, with matplotlib."""
 
 from streamcal.plot.miscalibration import MiscalibrationDisplay
 from streamcal.plot.reliability import ReliabilityCurve, ReliabilityDisplay

@@ -1,4 +1,4 @@
-"""Miscalibration over time: when a model went wrong, and whether recalibration caught it."""
+"""Miscalibration over time: when a model became worse, and whether recalibration helped."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Self
 
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
+from streamcal.plot._axes import line_style, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-# Okabe and Ito's colours: told apart with any kind of colour vision, and dark enough on white.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_STYLES = ("-", "--", ":", "-.")
 _PARTS = {
     "mcb": "Miscalibration (MCB)",
     "dsc": "Discrimination (DSC)",
@@ -25,14 +23,14 @@ _PARTS = {
 
 
 class MiscalibrationDisplay:
-    """A part of the score of a sliding window as the stream runs, for one model or several.
+    """A part of the score of a sliding window over the stream, for one model or several.
 
     Make one with `from_metrics`; `plot` draws again elsewhere. Nothing is shown or saved.
 
     Parameters
     ----------
     histories : mapping from name to sequence of RollingPoint
-        What `streamcal.metrics.RollingCORP.history` answered.
+        The values of `streamcal.metrics.RollingCORP.history`.
     part
         ``"mcb"``, ``"dsc"``, ``"unc"`` or ``"mean_score"``.
 
@@ -83,7 +81,7 @@ class MiscalibrationDisplay:
         Parameters
         ----------
         metrics
-            A `RollingCORP`, or several by name: the raw model and the calibrated one, say.
+            A `RollingCORP`, or several by name, such as of raw and calibrated predictions.
         part
             ``"mcb"``, ``"dsc"``, ``"unc"`` or ``"mean_score"``.
         ax : matplotlib Axes, optional
@@ -101,28 +99,21 @@ class MiscalibrationDisplay:
         histories = {name: metric.history for name, metric in metrics.items()}
         return cls(histories, part=part).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on ``ax``, or on new axes, and return this object."""
         if ax is None:
-            try:
-                from matplotlib import pyplot as plt
-            except ImportError:
-                raise ImportError(
-                    "pictures need matplotlib: pip install '.[plot]' in the checkout"
-                ) from None
-            ax = plt.figure(figsize=(7.2, 3.2), layout="constrained").subplots()
+            ax = new_axes(7.2, 3.2)
         self.lines_ = []
         for i, (name, history) in enumerate(self.histories.items()):
             (line,) = ax.plot(
-                [point.n_seen for point in history],
+                [point.n_samples for point in history],
                 [getattr(point, self.part) for point in history],
-                color=_COLORS[i % len(_COLORS)],
-                linestyle=_STYLES[i // len(_COLORS) % len(_STYLES)],
+                **line_style(i),
                 linewidth=1.6,
                 label=name or None,
             )
             self.lines_.append(line)
-        ax.set(xlabel="Samples seen", ylabel=_PARTS[self.part], ylim=(0.0, None))
+        ax.set(xlabel="Samples", ylabel=_PARTS[self.part], ylim=(0.0, None))
         ax.spines[["top", "right"]].set_visible(False)
         if any(self.histories):
             ax.legend(frameon=False, fontsize="small")

@@ -1,12 +1,11 @@
 """Reliability diagrams without bins: observed frequency against predicted probability.
 
-The curve is the isotonic regression of the labels on the predictions (CORP), so it needs no choice
-of bins and its distance from the diagonal is the miscalibration MCB that the corner quotes. How far
-a curve may stray by chance is shown by a band, around the diagonal or around the curve; see
-`streamcal.metrics.bands`.
+The curve is the isotonic regression of the labels on the predictions (CORP), so there are no bins
+to choose, and its distance from the diagonal is the miscalibration MCB in the table. A band around
+the diagonal or the curve shows deviations by chance; see `streamcal.metrics.bands`.
 
-Scores are histogrammed under the diagonal, below the zero line of the same axes, so that a diagram
-fits into any axes of any layout.
+A histogram of the scores is drawn in the same axes, below the zero line, so a diagram needs only
+one axes.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
 from streamcal.metrics.corp import SCORES, mean_score_of
+from streamcal.plot._axes import COLORS, GRAY, line_style, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
     from matplotlib.offsetbox import AnchoredOffsetbox, OffsetBox
+    from matplotlib.patches import Rectangle
 
-# Okabe and Ito's colours: told apart with any kind of colour vision, and dark enough on white.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_STYLES = ("-", "--", ":", "-.")
-_GRAY = "#555555"
 _BINS = 50
-_MARKED_BLOCKS = 12  # at most so many blocks are drawn with dots
+_MARKED_BLOCKS = 12  # corners get dots up to this many blocks
 
 
 _Array = NDArray[np.float64]
@@ -47,7 +44,7 @@ _Path = tuple[_Array, _Array]  # x and y of corners
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
-    """What a diagram shows of one model; arrays are computed, nothing is drawn.
+    """The data of one model in a diagram; nothing is drawn.
 
     Attributes
     ----------
@@ -56,15 +53,15 @@ class ReliabilityCurve:
     name : str or None
         The name in the legend.
     mass : ndarray of shape (n_bins,)
-        Weight of the scores in each bin of the histogram.
+        The weight of the scores in each bin of the histogram.
     edges : ndarray of shape (n_bins + 1,)
-        The ends of these bins.
+        The edges of the bins.
     n_samples : int or None
-        Number of predictions; None where only a staircase is known.
+        The number of predictions; None if only a staircase is known.
     decomposition : Decomposition or None
-        ``mean_score``, ``mcb``, ``dsc``, ``unc``; None where only a staircase is known.
+        ``mean_score``, ``mcb``, ``dsc``, ``unc``; None if only a staircase is known.
     band : Band or None
-        Scores and the lower and upper end of the band there, as of `streamcal.metrics.CORP.band`.
+        The band, as `streamcal.metrics.CORP.band` returns it.
     """
 
     staircase: Staircase
@@ -90,7 +87,7 @@ class ReliabilityCurve:
         n_resamples: int = 500,
         seed: int = 0,
     ) -> Self:
-        """Compute what `ReliabilityDisplay.from_predictions` draws; parameters are its.
+        """Compute what `ReliabilityDisplay.from_predictions` draws; it has the same parameters.
 
         Examples
         --------
@@ -117,20 +114,17 @@ class ReliabilityCurve:
                 n_resamples=n_resamples,
                 seed=seed,
             )
-        (curve,) = _curves_of_predictions({name: (happened, p)}, score, found)
+        (curve,) = _fit_curves({name: (happened, p)}, score, found)
         return cls(**vars(curve))
 
     def points(self) -> _Path:
-        """Return the corners of the curve, over the scores that were learned.
-
-        Where the staircase reaches out to infinity the curve ends with the histogram.
-        """
+        """Return the corners of the curve within the range of the histogram."""
         stairs = self.staircase
         ends = np.concatenate([stairs.lower, stairs.upper])
         if stairs.interpolation == "centered":
             ends = np.concatenate([ends[[0, -1]], stairs.centers])
         x = np.unique(np.clip(ends, self.edges[0], self.edges[-1]))
-        if stairs.interpolation == "step":  # a block's value holds up to the start of the next
+        if stairs.interpolation == "step":  # the value of a block extends to the start of the next
             x = np.repeat(x, 2)[1:]
             y = np.asarray(stairs(x, outside="clip"))
             y[1::2] = y[:-1:2]
@@ -148,18 +142,18 @@ class HasStaircase(Protocol):
 class ReliabilityDisplay:
     """Reliability diagram with the CORP curve, a band for it and its score parts [1]_.
 
-    Make one with `from_predictions`, `from_models` or `from_calibrator`; as with scikit-learn's
-    displays, these compute and draw, and `plot` draws again elsewhere. Nothing is shown or saved:
-    use ``matplotlib.pyplot.show()`` or ``display.figure_.savefig(path)``.
+    Make one with `from_predictions`, `from_models` or `from_calibrator`. As in scikit-learn, these
+    compute and draw, and `plot` draws again on other axes. Nothing is shown or saved: use
+    ``matplotlib.pyplot.show()`` or ``display.figure_.savefig(path)``.
 
     Parameters
     ----------
     curves
-        What to draw, one entry for each model.
+        The curves, one for each model.
     score
-        The score in the corner, ``"brier"`` or ``"log"``.
+        The score in the table, ``"brier"`` or ``"log"``.
     level
-        The level of the curves' bands, for the legend.
+        The level of the bands, for the legend.
     band
         Their kind, ``"consistency"`` or ``"confidence"``, for the legend.
     xlabel, ylabel
@@ -168,7 +162,7 @@ class ReliabilityDisplay:
     Attributes
     ----------
     curves : tuple of ReliabilityCurve
-        What was computed.
+        The curves.
     ax_ : matplotlib Axes
         The axes drawn on.
     figure_ : matplotlib Figure
@@ -245,7 +239,7 @@ class ReliabilityDisplay:
         Parameters
         ----------
         y_true : array-like of shape (n_samples,)
-            The labels that came true, at most two different ones.
+            The true labels, at most two different ones.
         y_prob : array-like of shape (n_samples,)
             The predicted probability of the positive label, in [0, 1].
         pos_val
@@ -253,17 +247,17 @@ class ReliabilityDisplay:
         name
             The name in the legend.
         score
-            The score to split in the corner: ``"brier"`` or ``"log"``.
+            The score that the table splits: ``"brier"`` or ``"log"``.
         band
             ``"consistency"``: around the diagonal, where the curves of calibrated predictions lie;
             ``"confidence"``: around the curve, where the true frequencies lie.
         method
-            How the band is found, ``"resampling"`` or ``"asymptotic"``; see
+            The method for the band, ``"resampling"`` or ``"asymptotic"``; see
             `streamcal.metrics.bands`.
         level
             The level of the pointwise band, in (0, 1); None for no band.
         n_resamples, seed
-            Label sets that are drawn where resampling, and the seed.
+            The number of resampled sets of labels, and the seed.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
 
@@ -274,7 +268,7 @@ class ReliabilityDisplay:
         Raises
         ------
         ValueError
-            If the arrays are empty, differ in length, or hold what is no probability or label.
+            If the arrays are empty, differ in length, or hold other than probabilities and labels.
         ImportError
             If matplotlib is not installed.
         """
@@ -301,13 +295,13 @@ class ReliabilityDisplay:
         score: str = "brier",
         ax: Axes | None = None,
     ) -> Self:
-        """Draw several models into one diagram, without bands.
+        """Draw several models in one diagram, without bands.
 
         Parameters
         ----------
         models
-            ``{name: (y_true, y_prob)}``, each pair as in `from_predictions`. Models may have been
-            scored on different samples (one of them may have started later, say).
+            ``{name: (y_true, y_prob)}``, each pair as in `from_predictions`. The samples of models
+            may differ, for example if one of them started later.
         pos_val, score, ax
             As in `from_predictions`.
 
@@ -334,19 +328,19 @@ class ReliabilityDisplay:
             except (TypeError, ValueError):
                 raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
             checked[str(name)] = as_events(y_true, y_prob, pos_val)
-        return cls(_curves_of_predictions(checked, score, None), score=score).plot(ax=ax)
+        return cls(_fit_curves(checked, score, None), score=score).plot(ax=ax)
 
     @classmethod
     def from_calibrator(
         cls, calibrator: HasStaircase, *, name: str | None = None, ax: Axes | None = None
     ) -> Self:
-        """Draw what a calibrator has learned: its staircase and where its weight lies.
+        """Draw the staircase of a calibrator, and the distribution of its weight.
 
         Parameters
         ----------
         calibrator
-            An `IsotonicCalibrator`, or anything with a ``staircase()``. The curve is drawn as the
-            staircase interpolates; below it, each block's weight is spread over its scores.
+            An `IsotonicCalibrator`, or any object with a ``staircase()``. The curve interpolates as
+            the staircase does; in the histogram the weight of a block is spread over its scores.
         name
             The name in the legend.
         ax : matplotlib Axes, optional
@@ -376,70 +370,29 @@ class ReliabilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; a new figure by default. One diagram goes on one axes: use `from_models`
-            for several curves.
+            Where to draw; a new figure by default. An axes can hold only one diagram: use
+            `from_models` for several curves.
 
         Returns
         -------
         display : ReliabilityDisplay
-            The object itself, with the attributes that end in an underscore set anew.
+            This object; the attributes that end in an underscore are set.
 
         Raises
         ------
         ImportError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib import pyplot as plt
-        except ImportError:
-            raise ImportError(
-                "pictures need matplotlib: pip install '.[plot]' in the checkout"
-            ) from None
         if ax is None:
-            _, ax = plt.subplots(figsize=(5.6, 6.2), layout="constrained")
+            ax = new_axes(5.6, 6.2)
         self.ax_ = ax
         self.figure_ = ax.figure
-
         paths = [curve.points() for curve in self.curves]
         edges = self.curves[0].edges
         left, right = float(edges[0]), float(edges[-1])
-        y_all = np.concatenate([y for _, y in paths])
-        bottom, top = float(y_all.min()), float(y_all.max())
-        if _is_square(edges, y_all):
-            bottom, top = left, right
-            ends = [left, right]
-            ax.plot(ends, ends, color="0.6", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
-            ax.set_aspect("equal")
-        elif bottom >= 0.0 and top <= 1.0:
-            bottom, top = 0.0, 1.0
-        elif bottom == top:
-            bottom, top = bottom - 0.5, top + 0.5
-
-        band = self.curves[0].band if len(self.curves) == 1 else None
-        self.band_ = None
-        if band is not None:
-            x, low, high = band[0], np.clip(band[1], bottom, top), np.clip(band[2], bottom, top)
-            if len(x) == 1:  # a band needs a width to be seen
-                x = x + (right - left) * np.array([-0.005, 0.005])
-                low, high = np.repeat(low, 2), np.repeat(high, 2)
-            self.band_ = ax.fill_between(
-                x, low, high, color=_COLORS[0], alpha=0.18, linewidth=0, zorder=1
-            )
-        few = max(len(curve.staircase) for curve in self.curves) <= _MARKED_BLOCKS
-        self.lines_ = []
-        for i, (curve, path) in enumerate(zip(self.curves, paths, strict=True)):
-            (line,) = ax.plot(
-                *path,
-                color=_COLORS[i % len(_COLORS)],
-                linestyle=_STYLES[i // len(_COLORS) % len(_STYLES)],
-                linewidth=1.8,
-                marker="o" if few or len(path[0]) == 1 else None,
-                markersize=4,
-                label=curve.name,
-                solid_joinstyle="round",
-                zorder=3,
-            )
-            self.lines_.append(line)
+        bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
+        band = self._draw_band(ax, bottom, top)
+        self._draw_curves(ax, paths)
         floor = self._draw_histogram(ax, bottom, top)
 
         margin = 0.02 * (right - left)
@@ -451,13 +404,57 @@ class ReliabilityDisplay:
         ax.set_ylabel(self.ylabel)
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines["left"].set_bounds(bottom, top)
-        if band is not None:
-            paths += [(x, low), (x, high)]
-        self.text_ = self._draw_table(ax, paths, (bottom - floor) / (ax.get_ylim()[1] - floor))
+        strip = (bottom - floor) / (ax.get_ylim()[1] - floor)
+        self.text_ = self._draw_table(ax, [*paths, *band], strip)
         return self
 
+    def _draw_diagonal(self, ax: Axes, y: _Array) -> tuple[float, float]:
+        """Draw the diagonal if the diagram is a square, and return its range of values."""
+        edges = self.curves[0].edges
+        bottom, top = float(y.min()), float(y.max())
+        if _is_square(edges, y):
+            ends = [float(edges[0]), float(edges[-1])]
+            ax.plot(ends, ends, color="0.6", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+            ax.set_aspect("equal")
+            return ends[0], ends[1]
+        if bottom >= 0.0 and top <= 1.0:
+            return 0.0, 1.0
+        return (bottom, top) if bottom < top else (bottom - 0.5, top + 0.5)
+
+    def _draw_band(self, ax: Axes, bottom: float, top: float) -> list[_Path]:
+        """Draw the band of a single curve, and return its lower and upper end."""
+        band = self.curves[0].band if len(self.curves) == 1 else None
+        self.band_ = None
+        if band is None:
+            return []
+        x, low, high = band[0], np.clip(band[1], bottom, top), np.clip(band[2], bottom, top)
+        if len(x) == 1:  # without a width it would be invisible
+            edges = self.curves[0].edges
+            x = x + float(edges[-1] - edges[0]) * np.array([-0.005, 0.005])
+            low, high = np.repeat(low, 2), np.repeat(high, 2)
+        self.band_ = ax.fill_between(
+            x, low, high, color=COLORS[0], alpha=0.18, linewidth=0, zorder=1
+        )
+        return [(x, low), (x, high)]
+
+    def _draw_curves(self, ax: Axes, paths: Sequence[_Path]) -> None:
+        few = max(len(curve.staircase) for curve in self.curves) <= _MARKED_BLOCKS
+        self.lines_ = []
+        for i, (curve, path) in enumerate(zip(self.curves, paths, strict=True)):
+            (line,) = ax.plot(
+                *path,
+                **line_style(i),
+                linewidth=1.8,
+                marker="o" if few or len(path[0]) == 1 else None,
+                markersize=4,
+                label=curve.name,
+                solid_joinstyle="round",
+                zorder=3,
+            )
+            self.lines_.append(line)
+
     def _draw_histogram(self, ax: Axes, bottom: float, top: float) -> float:
-        """Draw the histograms under the zero line and return the y where they stand."""
+        """Draw the histograms below the zero line and return their base line."""
         height = top - bottom
         floor, tallest = bottom - 0.17 * height, 0.13 * height
         many = len(self.curves) > 1
@@ -477,7 +474,7 @@ class ReliabilityDisplay:
         return floor
 
     def _draw_table(self, ax: Axes, paths: Sequence[_Path], strip: float) -> AnchoredOffsetbox:
-        """Put names and numbers where they hide nothing: upper left, lower right or above."""
+        """Draw names and numbers where they hide nothing: upper left, lower right or above."""
         from matplotlib.offsetbox import AnchoredOffsetbox
 
         def add(corner: str, bottom: float, *, wide: bool) -> AnchoredOffsetbox:
@@ -494,76 +491,93 @@ class ReliabilityDisplay:
             ax.add_artist(box)
             return box
 
-        # Sizes in pixels are known once the figure has been laid out.
+        # Sizes in pixels are known only after layout.
         figure = ax.figure.canvas.figure
         box = add("upper left", strip, wide=len(self.curves) > 1)
         figure.draw_without_rendering()
-        points = ax.transData.transform(np.concatenate([_along(path) for path in paths]))
+        points = ax.transData.transform(np.concatenate([_points_along(path) for path in paths]))
         hidden = {}
         for corner in ("upper left", "lower right"):
             box.loc = AnchoredOffsetbox.codes[corner]
             hidden[corner] = box.get_window_extent().padded(4.0).count_contains(points)
         corner = min(hidden, key=hidden.__getitem__)
-        if hidden[corner] and figure.get_layout_engine() is not None:  # it makes room above
+        if hidden[corner] and figure.get_layout_engine() is not None:  # the layout makes room above
             box.remove()
             return add("lower left", 1.0, wide=True)
         box.loc = AnchoredOffsetbox.codes[corner]
         return box
 
     def _table(self, *, wide: bool) -> OffsetBox:
-        """Return keys and numbers: a row for each model where ``wide``, else one below another."""
-        from matplotlib.lines import Line2D
-        from matplotlib.offsetbox import DrawingArea, HPacker, TextArea, VPacker
-        from matplotlib.patches import Rectangle
-        from matplotlib.patheffects import withStroke
+        """Return keys and numbers: a row for each model if ``wide``, else one column."""
+        from matplotlib.offsetbox import HPacker, VPacker
 
-        halo = [withStroke(linewidth=2.5, foreground="white")]
-
-        def text(words: str, color: str = "black") -> Artist:
-            style = {"size": 8, "color": color, "path_effects": halo}
-            return TextArea(words, textprops=style)
-
-        def with_key(handle: Line2D | Rectangle, words: str, color: str = "black") -> Artist:
-            area = DrawingArea(18.0, 8.0)
-            area.add_artist(handle)
-            return HPacker(children=[area, text(words, color)], align="center", pad=0, sep=5)
-
-        def column(cells: Sequence[Artist], align: Literal["left", "right"]) -> Artist:
-            return VPacker(children=list(cells), align=align, pad=0, sep=3)
-
-        names: list[Artist] = []
-        if any(curve.name is not None for curve in self.curves):
-            for line, curve in zip(self.lines_, self.curves, strict=True):
-                key = Line2D(
-                    [0, 18],
-                    [4, 4],
-                    color=line.get_color(),
-                    linestyle=line.get_linestyle(),
-                    linewidth=line.get_linewidth(),
-                )
-                names.append(with_key(key, _shortened(curve.name or "")))
-        band: list[Artist] = []
-        if self.band_ is not None and self.level is not None:
-            patch = Rectangle((0, 0), 18, 8, color=_COLORS[0], alpha=0.18, linewidth=0)
-            band.append(with_key(patch, f"{100 * self.level:g}% {self.band} band", _GRAY))
-
-        rows = [_numbers(curve, self.score) for curve in self.curves]
+        names, band = self._name_keys(), self._band_key()
+        rows = [_table_row(curve, self.score) for curve in self.curves]
         if wide:
-            columns = [column([text(" "), *names], "left")] if names else []
+            columns = [_column([_text(" "), *names], "left")] if names else []
             for header in rows[0]:
-                cells = [text(row[header]) for row in rows]
-                columns.append(column([text(header, _GRAY), *cells], "right"))
+                cells = [_text(row[header]) for row in rows]
+                columns.append(_column([_text(header, GRAY), *cells], "right"))
             blocks = [HPacker(children=columns, align="top", pad=0, sep=7), *band]
         else:
-            headers = column([text(header, _GRAY) for header in rows[0]], "right")
-            values = column([text(cell) for cell in rows[0].values()], "right")
+            headers = _column([_text(header, GRAY) for header in rows[0]], "right")
+            values = _column([_text(cell) for cell in rows[0].values()], "right")
             numbers = HPacker(children=[headers, values], align="top", pad=0, sep=7)
             blocks = [*names, *band, numbers]
         return VPacker(children=blocks, align="left", pad=0, sep=5)
 
+    def _name_keys(self) -> list[Artist]:
+        """Return a key for each model; none if they have no names."""
+        from matplotlib.lines import Line2D
 
-def _numbers(curve: ReliabilityCurve, score: str) -> dict[str, str]:
-    """Return a row of the table: headers and cells."""
+        if all(curve.name is None for curve in self.curves):
+            return []
+        keys = []
+        for line, curve in zip(self.lines_, self.curves, strict=True):
+            key = Line2D(
+                [0, 18],
+                [4, 4],
+                color=line.get_color(),
+                linestyle=line.get_linestyle(),
+                linewidth=line.get_linewidth(),
+            )
+            keys.append(_with_key(key, _shorten(curve.name or "")))
+        return keys
+
+    def _band_key(self) -> list[Artist]:
+        """Return the key of the band, if there is one."""
+        from matplotlib.patches import Rectangle
+
+        if self.band_ is None or self.level is None:
+            return []
+        patch = Rectangle((0, 0), 18, 8, color=COLORS[0], alpha=0.18, linewidth=0)
+        return [_with_key(patch, f"{100 * self.level:g}% {self.band} band", GRAY)]
+
+
+def _text(words: str, color: str = "black") -> Artist:
+    from matplotlib.offsetbox import TextArea
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    return TextArea(words, textprops={"size": 8, "color": color, "path_effects": halo})
+
+
+def _with_key(key: Line2D | Rectangle, words: str, color: str = "black") -> Artist:
+    from matplotlib.offsetbox import DrawingArea, HPacker
+
+    area = DrawingArea(18.0, 8.0)
+    area.add_artist(key)
+    return HPacker(children=[area, _text(words, color)], align="center", pad=0, sep=5)
+
+
+def _column(cells: Sequence[Artist], align: Literal["left", "right"]) -> Artist:
+    from matplotlib.offsetbox import VPacker
+
+    return VPacker(children=list(cells), align=align, pad=0, sep=3)
+
+
+def _table_row(curve: ReliabilityCurve, score: str) -> dict[str, str]:
+    """Return a row of the table, as cells by header."""
     parts = curve.decomposition
     if parts is None:
         weights = curve.staircase.weights
@@ -573,18 +587,18 @@ def _numbers(curve: ReliabilityCurve, score: str) -> dict[str, str]:
     return {"n": f"{curve.n_samples:,}"} | dict(zip(headers, cells, strict=True))
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 24 else name[:23] + "…"
 
 
-def _curves_of_predictions(
+def _fit_curves(
     models: Mapping[str | None, tuple[_Array, _Array]], score: str, band: Band | None
 ) -> list[ReliabilityCurve]:
     fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
     edges = _edges(
         [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
         [stairs.values for stairs in fits.values()]
-        # Single samples at its ends let the band reach far: most of it is to be seen.
+        # At its ends, where samples are few, the band is wide: show most of it, not all.
         + ([] if band is None else [np.quantile(band[1], [0.1]), np.quantile(band[2], [0.9])]),
     )
     return [
@@ -604,8 +618,9 @@ def _curves_of_predictions(
 def _edges(ends: Sequence[_Array], values: Sequence[_Array]) -> _Array:
     """Return the edges of the histogram's bins, which span the diagram from left to right.
 
-    Probabilities of probabilities are drawn in a square, [0, 1], or one that reaches from 0 or 1 to
-    the data where these fill less than half of it (rare events). Other scores span their range.
+    If scores and values are probabilities, the diagram is a square over [0, 1], or over the part
+    from 0 or from 1 to the data if that is less than half (rare events). Otherwise it covers the
+    range of the scores.
     """
     x = np.concatenate(ends)
     x = x[np.isfinite(x)] if np.isfinite(x).any() else np.array([0.0, 1.0])
@@ -623,7 +638,7 @@ def _edges(ends: Sequence[_Array], values: Sequence[_Array]) -> _Array:
 
 
 def _spread_weights(stairs: Staircase, edges: _Array) -> _Array:
-    """Return the weight in each bin when each block's is spread evenly between its bounds."""
+    """Return the weight in each bin if that of a block is spread evenly between its bounds."""
     lower = np.clip(stairs.lower, edges[0], edges[-1])
     upper = np.clip(stairs.upper, edges[0], edges[-1])
     wide = upper > lower
@@ -635,12 +650,12 @@ def _spread_weights(stairs: Staircase, edges: _Array) -> _Array:
 
 
 def _is_square(edges: _Array, y: _Array) -> bool:
-    """Return whether scores and values are probabilities that share one square."""
+    """Return whether scores and values are probabilities in one square."""
     left, right = edges[0], edges[-1]
     return bool(left >= 0.0 and right <= 1.0 and left <= y.min() and y.max() <= right)
 
 
-def _along(path: _Path, n_points: int = 400) -> _Array:
+def _points_along(path: _Path, n_points: int = 400) -> _Array:
     """Return points all along a path, shape ``(n_points, 2)``, on its vertical parts too."""
     corners = np.column_stack(path)
     steps = np.abs(np.diff(corners, axis=0)) / np.maximum(np.ptp(corners, axis=0), 1e-300)

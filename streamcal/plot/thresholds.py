@@ -1,8 +1,8 @@
-"""Where thresholds cut: the densities of scores, label by label, with the thresholds drawn.
+"""The densities of scores for each label, and the thresholds.
 
-Densities are histograms over common bins, scaled so that each label's area is its share of the
-weight, so that where two of them cross is where the majority changes. Labels run from dark to light
-in a colour map that is ordered in grey as well.
+Densities are histograms over common bins, scaled such that the area of a label is its share of the
+weight: two of them cross where the majority changes. Colours go from dark to light with the labels,
+in grey too.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_vector, as_weights, check_same_length
 from streamcal.ordinal.thresholds import Thresholds, as_ranks
+from streamcal.plot._axes import new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
 _BINS = 60
-_NAMED = 12  # with more labels the legend names the first and the last
+_NAMED = 12  # with more labels the legend has only the first and the last
 _COLORMAP = "viridis"
 
 
 class ThresholdDisplay:
     """Score densities per label, and the thresholds between labels.
 
-    Make one with `from_predictions`; it computes and draws, and `plot` draws again elsewhere.
-    Nothing is shown or saved: use ``matplotlib.pyplot.show()`` or ``display.figure_.savefig``.
+    Make one with `from_predictions`; `plot` draws again on other axes. Nothing is shown or saved:
+    use ``matplotlib.pyplot.show()`` or ``display.figure_.savefig``.
 
     Parameters
     ----------
     densities : ndarray of shape (n_labels, n_bins)
-        The density of each label's scores times its share of the weight.
+        The density of the scores of each label, times its share of the weight.
     edges : ndarray of shape (n_bins + 1,)
         The ends of the bins.
     thresholds : ndarray of shape (n_labels - 1,)
-        Sorted; those that are infinite are left out.
+        Sorted; infinite ones are not drawn.
     names : sequence of str
         The labels' names, in order.
 
@@ -69,7 +70,7 @@ class ThresholdDisplay:
     def from_predictions(
         cls,
         scores: ArrayLike,
-        labels: ArrayLike,
+        y: ArrayLike,
         thresholds: Thresholds | ArrayLike,
         *,
         w: ArrayLike | None = None,
@@ -83,8 +84,8 @@ class ThresholdDisplay:
         ----------
         scores : array-like of shape (n_samples,)
             Finite.
-        labels : array-like of shape (n_samples,)
-            Ints from 1 to the number of thresholds plus 1.
+        y : array-like of shape (n_samples,)
+            Labels, ints from 1 to the number of thresholds plus 1.
         thresholds : Thresholds or array-like of shape (n_labels - 1,)
             As from `streamcal.optimal_thresholds`.
         w : array-like of shape (n_samples,), optional
@@ -92,9 +93,9 @@ class ThresholdDisplay:
         names : sequence of str, optional
             Names of the labels; by default their numbers.
         n_bins : int
-            How many bins there are between the least and the greatest score.
+            The number of bins between the least and the greatest score.
         ax : matplotlib Axes, optional
-            Where to draw; by default on axes of its own.
+            Where to draw; new axes by default.
 
         Raises
         ------
@@ -104,9 +105,9 @@ class ThresholdDisplay:
         Examples
         --------
         >>> from streamcal import optimal_thresholds
-        >>> scores, labels = [0.1, 0.2, 0.6, 0.5, 0.9], [1, 1, 2, 2, 3]
-        >>> found = optimal_thresholds(scores, labels)
-        >>> display = ThresholdDisplay.from_predictions(scores, labels, found)
+        >>> scores, y = [0.1, 0.2, 0.6, 0.5, 0.9], [1, 1, 2, 2, 3]
+        >>> found = optimal_thresholds(scores, y)
+        >>> display = ThresholdDisplay.from_predictions(scores, y, found)
         >>> display.thresholds
         array([0.35, 0.75])
         """
@@ -120,8 +121,8 @@ class ThresholdDisplay:
         )
         if not len(cuts) or not (cuts[1:] >= cuts[:-1]).all() or np.isnan(cuts).any():
             raise ValueError(f"`thresholds` must be one or more sorted numbers, got {cuts}")
-        ranks, n_labels = as_ranks(labels, len(cuts) + 1)
-        check_same_length(ranks, len(vector), "labels")
+        ranks, n_labels = as_ranks(y, len(cuts) + 1)
+        check_same_length(ranks, len(vector), "y")
         weights = as_weights(w, len(vector))
         if names is None:
             names = [str(1 + k) for k in range(n_labels)]
@@ -138,12 +139,11 @@ class ThresholdDisplay:
         return cls(densities, edges, cuts, names).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the picture on ``ax``, or on axes of its own."""
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-
+        """Draw on ``ax``, or on new axes, and return this object."""
         if ax is None:
-            ax = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+            ax = new_axes(6.4, 4.0)
+        import matplotlib as mpl
+
         n_labels = len(self.names)
         colors: Any = mpl.colormaps[_COLORMAP](np.linspace(0.0, 0.9, n_labels))
         for k, (density, name) in enumerate(zip(self.densities, self.names, strict=True)):

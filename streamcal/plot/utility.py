@@ -1,7 +1,7 @@
 """The curve of expected utility over the number of samples labelled 1, with the number chosen.
 
-How flat it is around the maximum tells how little the exact cutoff matters. A second line shows the
-probability of the last sample labelled 1, which is the threshold that the cutoff amounts to.
+If it is flat around the maximum, the exact number matters little. A second line shows the
+probability of the last sample labelled 1, which is the threshold for that number.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal.decision.goals import Metric, get_metric
 from streamcal.decision.maximize import Decision, maximize, utility_curve
-from streamcal.decision.metrics import Metric, get_metric
+from streamcal.plot._axes import COLORS, GRAY, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-_CURVE, _CHOSEN, _GRAY = "#0072B2", "#D55E00", "#555555"
-_DRAWN = 2_000  # points of a curve that a picture can show
+_CURVE, _CHOSEN = COLORS[:2]
+_MAX_POINTS = 2_000  # more points of a curve can't be told apart
 
 
 class UtilityCurveDisplay:
@@ -33,9 +34,9 @@ class UtilityCurveDisplay:
     utilities : ndarray of shape (n_samples + 1,)
         Ψ_0..Ψ_n.
     probabilities : ndarray of shape (n_samples,)
-        In descending order: what the cutoff would have as its threshold.
+        In descending order; entry k - 1 is the threshold at k.
     decision : Decision
-        What was decided.
+        The best decision.
     name : str
         The metric's name, for the axis.
 
@@ -81,7 +82,7 @@ class UtilityCurveDisplay:
         history: Any = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Decide for probabilities, and draw the curve that was decided on.
+        """Decide for probabilities, and draw the curve of expected utility.
 
         Parameters
         ----------
@@ -111,15 +112,9 @@ class UtilityCurveDisplay:
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curve; a new figure by default."""
         if ax is None:
-            try:
-                from matplotlib import pyplot as plt
-            except ImportError:
-                raise ImportError(
-                    "pictures need matplotlib: pip install '.[plot]' in the checkout"
-                ) from None
-            ax = plt.figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+            ax = new_axes(6.4, 4.0)
         n = len(self.probabilities)
-        shown = np.unique(np.linspace(0, n, min(n + 1, _DRAWN)).astype(np.int64))
+        shown = np.unique(np.linspace(0, n, min(n + 1, _MAX_POINTS)).astype(np.int64))
         shown = np.union1d(shown, [self.decision.k])
         (curve,) = ax.plot(
             shown, self.utilities[shown], color=_CURVE, label=f"expected {self.name}"
@@ -128,7 +123,7 @@ class UtilityCurveDisplay:
         (levels,) = ax.plot(
             below,
             self.probabilities[below - 1],
-            color=_GRAY,
+            color=GRAY,
             linestyle=":",
             label="probability of the last one labelled 1",
         )

@@ -9,25 +9,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_vector, check_same_length
+from streamcal.plot._axes import new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure, SubFigure
 
-# Told apart by readers with any colour vision, and in grey (Okabe & Ito).
+# Okabe and Ito's colours in an order in which neighbouring areas differ in grey too.
 _COLORS = ("#BBBBBB", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#F0E442")
 
 
 class HedgeWeightsDisplay:
-    """The weight of each calibrator of a `streamcal.HedgedCalibrator` as the stream runs.
+    """The weight of each calibrator of a `streamcal.HedgedCalibrator` over the stream.
 
     Make one with `from_history`; `plot` draws again elsewhere. Nothing is shown or saved.
 
     Parameters
     ----------
     times : ndarray of shape (n_times,)
-        When the weights were read, ascending: samples learned by then, say.
+        When the weights were read, ascending; for example the number of samples learned.
     weights : ndarray of shape (n_times, n_calibrators)
         The weights; each row sums to 1.
     names : sequence of str
@@ -74,14 +75,14 @@ class HedgeWeightsDisplay:
         times: ArrayLike | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw what `HedgedCalibrator.weights` has answered over time.
+        """Draw values of `HedgedCalibrator.weights` over time.
 
         Parameters
         ----------
         history : sequence of mapping from name to weight
             At least one, all of the same names.
         times : array of shape (n_times,), optional
-            When each was read; 1, 2, … by default.
+            When each was read; by default 1, 2, …
         ax : matplotlib Axes, optional
             Where to draw; new axes by default.
 
@@ -108,16 +109,10 @@ class HedgeWeightsDisplay:
             raise ValueError("`history` must hold no negative weights and no NaN")
         return cls(moments, rows, names).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on ``ax``, or on new axes, and return this object."""
         if ax is None:
-            try:
-                from matplotlib import pyplot as plt
-            except ImportError:
-                raise ImportError(
-                    "pictures need matplotlib: pip install '.[plot]' in the checkout"
-                ) from None
-            ax = plt.figure(figsize=(7.2, 3.6), layout="constrained").subplots()
+            ax = new_axes(7.2, 3.6)
         colors = [_COLORS[i % len(_COLORS)] for i in range(len(self.names))]
         self.areas_ = ax.stackplot(
             self.times, self.weights.T, labels=self.names, colors=colors, linewidth=0
@@ -128,7 +123,7 @@ class HedgeWeightsDisplay:
             ylim=(0.0, 1.0),
             xlim=(self.times[0], self.times[-1]) if len(self.times) > 1 else None,
         )
-        # The legend reads as the areas lie.
+        # The legend has the order of the areas, from above.
         handles, labels = ax.get_legend_handles_labels()
         ax.legend(
             handles[::-1],

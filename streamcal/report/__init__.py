@@ -1,5 +1,5 @@
-"""One page about a calibrated stream: a file that needs nothing else, or served while it runs.
+"""A report about a calibrated stream: one HTML file, or a page served while the stream runs.
 
-`streamcal.report.sections` computes, `content` says what a report consists of, `charts` draws with
-Bokeh, `page` makes the HTML, and `watch` serves it. Needs the extra ``cli``.
+`sections` computes the numbers, `content` defines the parts of a report, `charts` draws with Bokeh,
+`page` makes the HTML, and `watch` serves it. It needs the extra ``cli``.
 """

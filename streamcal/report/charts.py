@@ -1,8 +1,8 @@
-"""Charts as Bokeh figures, described as JSON that the page's own copy of BokehJS draws.
+"""Charts as Bokeh figures, in JSON that the copy of BokehJS in the page draws.
 
-Nothing of a user's goes into a figure: legends, names and choosers are HTML around it, escaped by
-the template. Colours are names of the page's palette (tags such as ``c0``), which a script of the
-page turns into those of the light, the dark or the printed page.
+A figure has no text from users: legends, names and choosers are HTML outside of it, escaped by the
+template. Colours are tags such as ``c0``; a script of the page replaces them by the colours for a
+light, dark or printed page.
 """
 
 from functools import cache
@@ -32,7 +32,7 @@ HEIGHT = 340
 
 @cache
 def library() -> str:
-    """Return the plotting library's script, as it stands in every report."""
+    """Return the script of the plotting library, which every report contains."""
     resources = Resources(mode="inline", components=["bokeh"], minified=True)
     return "\n".join(resources.js_raw)
 
@@ -51,19 +51,19 @@ def describe(chart: Chart) -> dict[str, Any]:
 
 
 def data(chart: Chart) -> list[dict[str, list[float]]]:
-    """Return the numbers of a chart, for a page that shows an older state of it."""
+    """Return the numbers of a chart, to update a page that shows older ones."""
     return [
-        {name: _plain(column) for name, column in _columns(series).items()}
+        {name: _as_floats(column) for name, column in _finite_columns(series).items()}
         for series in chart.series
     ]
 
 
-def _plain(column: Any) -> list[float]:
+def _as_floats(column: Any) -> list[float]:
     return [float(value) for value in column]
 
 
-def _columns(series: Series) -> dict[str, Any]:
-    """Return the columns of a series, none of them infinite: JSON can't hold that."""
+def _finite_columns(series: Series) -> dict[str, Any]:
+    """Return the columns of a series without infinite values, which JSON does not have."""
     finite = np.all([np.isfinite(column) for column in series.columns.values()], axis=0)
     return {name: column[finite] for name, column in series.columns.items()}
 
@@ -78,7 +78,7 @@ def _draw(chart: Chart) -> Any:
         y_axis_label=chart.y,
         tools=[PanTool(), BoxZoomTool(), WheelZoomTool(), SaveTool(), ResetTool()],
         toolbar_location="above",
-        # On a phone a finger on a chart scrolls the page, until a tool is chosen.
+        # On a phone, swiping over a chart scrolls the page until a tool is chosen.
         active_drag=None,
         active_scroll=None,
         output_backend="svg",  # sharp in print
@@ -94,27 +94,26 @@ def _draw(chart: Chart) -> Any:
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
     plot.xaxis.ticker.desired_num_ticks = 5
     plot.yaxis.ticker.desired_num_ticks = 5
-    told: dict[str, list[Any]] = {}
+    renderers_by_kind: dict[str, list[Any]] = {}
     for i, series in enumerate(chart.series):
-        source = ColumnDataSource(_columns(series), name=f"{chart.id}:{i}")
-        renderer = _add(plot, series, source)
+        source = ColumnDataSource(_finite_columns(series), name=f"{chart.id}:{i}")
+        renderer = _draw_series(plot, series, source)
         renderer.tags = [series.color, series.choice]
         first = chart.choices[:1] or ("",)
         renderer.visible = series.choice in ("", *first)
         if series.color != "muted":
-            told.setdefault(series.kind, []).append(renderer)
-    for kind, renderers in told.items():
-        axes = _TOLD.get(kind)
-        if axes:
+            renderers_by_kind.setdefault(series.kind, []).append(renderer)
+    for kind, renderers in renderers_by_kind.items():
+        if kind in _TOOLTIPS:
             tips = [
-                (getattr(chart, axis), f"@{name}{{{form}}}") for axis, name, form in _TOLD[kind]
+                (getattr(chart, axis), f"@{name}{{{form}}}") for axis, name, form in _TOOLTIPS[kind]
             ]
             plot.add_tools(HoverTool(renderers=renderers, tooltips=tips, visible=False))
     return plot
 
 
-# What is told of what the pointer is on: the axis, the column, the format.
-_TOLD = {
+# By kind of series, the entries of a tooltip: axis, column and format.
+_TOOLTIPS = {
     "line": [("x", "x", "0,0.[000]"), ("y", "y", "0,0.[00000]")],
     "points": [("x", "x", "0,0.[000]"), ("y", "y", "0,0.[00000]")],
     "bars": [("x", "left", "0,0.[000]"), ("y", "top", "0,0.[00000]")],
@@ -127,8 +126,8 @@ def _range(ends: tuple[float, float] | None) -> Any:
     return Range1d(start=ends[0], end=ends[1])
 
 
-def _add(plot: Any, series: Series, source: Any) -> Any:
-    """Add a series; the colours given here are those of a page without its script."""
+def _draw_series(plot: Any, series: Series, source: Any) -> Any:
+    """Draw a series; its colour is only used if the script of the page does not run."""
     color = "#808080"
     if series.kind == "line":
         return plot.line(

@@ -1,8 +1,8 @@
-"""What a report consists of: sections of text, tables of numbers, and charts of series.
+"""The parts of a report: sections of text, tables of numbers, and charts of series.
 
-Everything here is plain data: `streamcal.report.sections` computes it, `streamcal.report.charts`
-hands the charts to the plotting library, and `streamcal.report.page` puts all of it on a page. So a
-test can compare what a browser shows with what the library computed.
+They are plain data: `streamcal.report.sections` computes them, `streamcal.report.charts` passes the
+charts to the plotting library, and `streamcal.report.page` makes a page of all. So a test can
+compare what a browser shows with what the library computed.
 """
 
 import math
@@ -13,29 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 COLUMNS = 400
-"""A line is drawn with at most four points in each of so many columns: a screen has no more."""
+"""Lines get at most four points in each of this many columns, enough for a screen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One thing that is drawn.
+    """A line, band, histogram or the like in a chart.
 
     Attributes
     ----------
     name : str
-        What the legend calls it.
+        The name in the legend.
     kind : {"line", "points", "band", "bars", "rules"}
-        Which says what the columns must be: ``x, y`` for lines and points, ``x, low, high`` for
-        bands, ``left, right, top`` for bars that stand on 0, ``x`` for vertical rules.
+        It determines the columns: ``x, y`` for lines and points, ``x, low, high`` for bands,
+        ``left, right, top`` for bars that start at 0, ``x`` for vertical rules.
     columns : dict of str to ndarray
         The numbers.
     color : str
-        ``"c0"`` to ``"c6"``, or ``"muted"``: a colour of the page, which has them for a light and a
-        dark ground.
+        ``"c0"`` to ``"c6"``, or ``"muted"``: a colour of the page, which defines each for light and
+        dark mode.
     dash : str
         ``"solid"``, ``"dashed"`` or ``"dotted"``.
     choice : str
-        Where a chart has a chooser: shown when this is chosen. "" is always shown.
+        In a chart with a chooser, the choice that shows it; "" is always shown.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Axes with series on them; ``summary`` says in words what there is to see."""
+    """Axes with series; ``summary`` describes the chart in words."""
 
     id: str
     title: str
@@ -61,12 +61,12 @@ class Chart:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What can be chosen, if anything."""
+        """The choices of the chooser; empty without one."""
         return tuple(dict.fromkeys(s.choice for s in self.series if s.choice))
 
     @property
     def legend(self) -> tuple[Series, ...]:
-        """The series to be named, bands last: one of each name and colour, none that is chosen."""
+        """The series in the legend, bands last: one for each name and colour, without choices."""
         named = [s for s in self.series if s.name and s.name != s.choice]
         named.sort(key=lambda s: s.kind == "band")
         return tuple({(s.name, s.color): s for s in named}.values())
@@ -77,9 +77,9 @@ Cells = tuple[str | float | int, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers and words under headers.
+    """Rows of numbers and words with headers.
 
-    ``bars`` is the number of a column whose values, in [0, 1], are shown as bars as well.
+    ``bars`` is the index of a column whose values, in [0, 1], are also shown as bars.
     """
 
     id: str
@@ -91,7 +91,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page under a heading."""
+    """A part of the page with a heading."""
 
     id: str
     title: str
@@ -102,7 +102,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A page: where its numbers are from, and its sections."""
+    """A page: its title, the source of its numbers, and its sections."""
 
     title: str
     source: str
@@ -115,7 +115,7 @@ class Report:
 
 
 def shown(cell: str | float) -> str:
-    """Return a cell of a table as it is read.
+    """Return the text of a cell of a table.
 
     Examples
     --------
@@ -137,10 +137,10 @@ def shown(cell: str | float) -> str:
 def thin(
     x: NDArray[np.float64], y: NDArray[np.float64], n_columns: int = COLUMNS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the points that a picture of so many columns can tell apart; ``x`` is sorted.
+    """Return enough points for a picture with this many columns of pixels; ``x`` is sorted.
 
-    Of each column the first, the last, the lowest and the highest point stay, so that the line
-    looks as that of all points.
+    In each column the first, the last, the lowest and the highest point are kept, so the line looks
+    the same as with all points.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def bars(
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them.
+    """Return names joined by commas and "and".
 
     Examples
     --------

@@ -64,19 +64,19 @@
     try {
       const answer = await fetch("data.json?after=" + encodeURIComponent(root.dataset.version));
       if (!answer.ok) throw new Error(answer.statusText);
-      const news = await answer.json();
+      const update = await answer.json();
       status.textContent = "live";
       status.classList.remove("lost");
-      if (news.version === root.dataset.version) return;
-      if (news.structure !== root.dataset.structure) {
+      if (update.version === root.dataset.version) return;
+      if (update.structure !== root.dataset.structure) {
         location.reload();
         return;
       }
-      for (const [id, html] of Object.entries(news.html)) document.getElementById(id).innerHTML = html;
-      for (const [id, all] of Object.entries(news.charts)) {
+      for (const [id, html] of Object.entries(update.html)) document.getElementById(id).innerHTML = html;
+      for (const [id, all] of Object.entries(update.charts)) {
         plots[id].renderers.forEach((renderer, i) => { renderer.data_source.data = all[i]; });
       }
-      root.dataset.version = news.version;
+      root.dataset.version = update.version;
     } catch (error) {
       status.textContent = "not connected: these are the last numbers";
       status.classList.add("lost");

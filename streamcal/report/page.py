@@ -1,8 +1,8 @@
-"""The report as one HTML file: a template, a style sheet, a short script, and the charts' library.
+"""The report as one HTML file with style sheet, script and the plotting library.
 
-All that comes from data or from a user (names of columns, keys, paths) is escaped by the template;
-what the script reads as JSON has no ``<`` in it. The page's content security policy forbids it to
-load anything from anywhere; a served page may ask its own server for news.
+The template escapes all text from data and users, such as names of columns, keys and paths; JSON
+for the script contains no ``<``. The content security policy forbids the page to load anything. A
+page that is served may request updates from its own server.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ def render(report: Report, *, live: bool = False) -> str:
     ----------
     report : Report
     live : bool
-        Whether the page asks its server for news (see `streamcal.report.watch`).
+        Whether the page requests updates from its server (see `streamcal.report.watch`).
 
     Returns
     -------
     html : str
-        All of it: nothing is loaded from elsewhere.
+        The whole page; it loads nothing.
 
     Examples
     --------
@@ -50,22 +50,22 @@ def render(report: Report, *, live: bool = False) -> str:
         policy=_POLICY + ("'self'" if live else "'none'"),
         structure=structure(report),
         version=version(report),
-        style=_ours("page.css"),
-        script=_ours("page.js"),
+        style=_own_file("page.css"),
+        script=_own_file("page.js"),
         library=Markup(charts.library()),
         charts=Markup(_json(described)),
     )
     return html
 
 
-def news(report: Report) -> dict[str, Any]:
-    """Return what a live page needs to show this report in place of an older one.
+def update(report: Report) -> dict[str, Any]:
+    """Return what a page needs to show this report in place of an older one.
 
     Returns
     -------
-    news : dict
-        ``version`` and ``structure`` of the report; ``html`` by the id of the element that it goes
-        into; ``charts``: the numbers of each, by its id.
+    update : dict
+        ``version`` and ``structure`` of the report; ``html`` by the id of the element; ``charts``,
+        the numbers of charts by their ids.
     """
     body = _template("table.html").module.table_body
     html = {table.id: str(body(table)) for part in report.sections for table in part.tables}
@@ -81,7 +81,7 @@ def news(report: Report) -> dict[str, Any]:
 
 
 def structure(report: Report) -> str:
-    """Return a digest of all but the numbers: pages of one structure differ in numbers alone."""
+    """Return a digest of everything but numbers: pages of one structure differ only in numbers."""
     parts = [
         (
             part.id,
@@ -108,18 +108,18 @@ def _digest(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that may stand in a script element."""
+    """Return JSON that is safe in a script element."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _ours(name: str) -> Markup:
+def _own_file(name: str) -> Markup:
     return Markup(files("streamcal.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 @cache
 def _template(name: str) -> Any:
     environment = Environment(
-        loader=FunctionLoader(_ours), autoescape=True, undefined=StrictUndefined
+        loader=FunctionLoader(_own_file), autoescape=True, undefined=StrictUndefined
     )
     environment.filters["shown"] = shown
     return environment.get_template(name)

@@ -1,14 +1,14 @@
-"""The sections of a report, computed: of a calibrated table, and of a store of states.
+"""The sections of a report about a calibrated table, and of one about a store of states.
 
-All rows count, once each. What is drawn is thinned to what a screen can show, what is computed is
-not. The decompositions are those of `streamcal.metrics.CORP`, the curves and bands those of
-`streamcal.plot.ReliabilityDisplay`.
+Numbers are computed from all rows, each with weight 1; drawings have only as many points as a
+screen can show. The decompositions are those of `streamcal.metrics.CORP`, the curves and bands
+those of `streamcal.plot.ReliabilityDisplay`.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +26,14 @@ from streamcal.plot.reliability import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
 from streamcal.wrappers import CalibratedClassifier
 
-MOST_STATES = 12
-"""Of more states the largest are shown."""
+MAX_STATES = 12
+"""If there are more states, the largest are shown."""
 
 LEVEL = 0.9
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 _BINS = 50
-_MOST_WINDOWS, _LEAST_WINDOW = 50, 200
-_DRAWS = 8  # label sets drawn per window to tell what chance alone would do
+_MAX_WINDOWS, _MIN_WINDOW_ROWS = 50, 200
+_DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
 _RESAMPLES = 200
 
 Vector = NDArray[np.float64]
@@ -43,7 +43,7 @@ _SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
 class Scored(NamedTuple):
     """The labelled rows of a calibrated table, in order: arrays of shape ``(n_rows,)``.
 
-    ``raw`` are the scores, ``calibrated`` probabilities, ``labels`` 0 or 1, ``rows`` the numbers of
+    ``raw`` has the scores, ``calibrated`` probabilities, ``labels`` 0 or 1, ``rows`` the numbers of
     the rows, from 1.
     """
 
@@ -62,16 +62,16 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     Parameters
     ----------
     scored : Scored
-        Its rows; at least one.
+        The rows; at least one.
     score, column : str
         The names of the columns before and after.
     seed : int
-        Of the resampling behind bands and chance levels.
+        Seed of the resampling for bands and chance levels.
 
     Raises
     ------
     ValueError
-        If there are no rows, or they are no probabilities and labels.
+        If there are no rows, or they hold other than probabilities and labels.
     """
     probabilities = bool(((scored.raw >= 0.0) & (scored.raw <= 1.0)).all())
     before = {score: scored.raw} if probabilities else {}
@@ -92,7 +92,7 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
 def _scores(
     scored: Scored, curves: Mapping[str, ReliabilityCurve]
 ) -> dict[tuple[str, str], Decomposition]:
-    """Return the decompositions by score and column; a staircase is the same for all scores."""
+    """Return the decompositions by score and column."""
     columns = [scored.raw, scored.calibrated][-len(curves) :]
     return {
         (kind, name): decompose(curve.staircase, _mean_score(scored.labels, p, kind), kind)
@@ -118,13 +118,13 @@ def _score_section(
     header = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
     n, positive = len(scored.labels), float(scored.labels.mean())
     text = (
-        f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean score"
-        " is its miscalibration (MCB, what the best recalibration would gain) less discrimination"
-        " (DSC) plus the uncertainty of the labels themselves (UNC). Less is better."
-        f" In the log loss {RULE}."
+        f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean"
+        " score is the miscalibration (MCB, the gain by the best recalibration) minus the"
+        " discrimination (DSC) plus the uncertainty of the labels (UNC). Less is better."
+        f" In the log loss, {RULE}."
     )
     if left_out is not None:
-        text += f" Some values of {left_out} are no probabilities, so there is nothing to compare."
+        text += f" {left_out} has values outside [0, 1], so it is not compared."
     return Section(
         "scores", "Scores", text, (), (Table("score-numbers", "Scores", header, tuple(rows)),)
     )
@@ -135,38 +135,28 @@ def _reliability(
 ) -> Section:
     left = min(float(curve.edges[0]) for curve in curves.values())
     right = max(float(curve.edges[-1]) for curve in curves.values())
-    ends = np.array([left, right])
-    series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
-    masses = []
-    edges = np.linspace(left, right, _BINS + 1)
-    for i, (name, curve) in enumerate(curves.items()):
-        color = _color(i, len(curves))
-        if curve.band is not None:
-            x, low, high = _thin_band(*curve.band)
-            columns = {"x": x, "low": low, "high": high}
-            label = f"{name}: {100 * LEVEL:g} % band if calibrated"
-            series.append(Series(label, "band", columns, color))
-        x, y = thin(*curve.points())
-        series.append(Series(name, "line", {"x": x, "y": y}, color))
-        heights = _rebin(curve.mass / curve.mass.sum(), curve.edges, edges)
-        masses.append(Series(name, "bars", bars(heights, edges), color))
     margin = 0.02 * (right - left)
     square = (left - margin, right + margin)
-    told = listed([f"{name} {shown(scores['brier', name].mcb)}" for name in curves])
+    edges = np.linspace(left, right, _BINS + 1)
+    masses = []
+    for i, (name, curve) in enumerate(curves.items()):
+        heights = _rebin(curve.mass / curve.mass.sum(), curve.edges, edges)
+        masses.append(Series(name, "bars", bars(heights, edges), _color(i, len(curves))))
+    summary = listed([f"{name} {shown(scores['brier', name].mcb)}" for name in curves])
     charts = (
         Chart(
             "reliability",
             "Reliability",
             "predicted probability",
             "observed frequency",
-            tuple(series),
-            f"Isotonic regression of the labels on the predictions. Miscalibration: {told}.",
+            tuple(_reliability_series(curves, np.array([left, right]))),
+            f"Isotonic regression of the labels on the predictions. Miscalibration: {summary}.",
             square,
             square,
         ),
         Chart(
             "histogram",
-            "Where the predictions lie",
+            "Distribution of predictions",
             "predicted probability",
             "share of rows",
             tuple(masses),
@@ -174,27 +164,45 @@ def _reliability(
             square,
         ),
     )
-    points = np.linspace(0.0, 1.0, 11)
-    header = ("Predicted", *(f"observed at {name}" for name in curves))
-    rows: tuple[Cells, ...] = tuple(
-        (f"{at:.1f}", *(float(curve.staircase(at, outside="nan")) for curve in curves.values()))
-        for at in points.tolist()
-    )
-    table = Table("reliability-numbers", "The curves in numbers", header, rows)
     text = (
-        "Observed against predicted, without bins (CORP). On the diagonal predictions are right;"
-        " inside its band a curve strays no further than chance would take it."
+        "Observed against predicted, without bins (CORP). The diagonal is perfect calibration;"
+        " deviations inside the band can be by chance."
     )
+    table = _reliability_table(curves)
     return Section("reliability-before-after", "Reliability", text, charts, (table,))
 
 
+def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) -> list[Series]:
+    """Return the diagonal, and the band and the curve of each column."""
+    series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
+    for i, (name, curve) in enumerate(curves.items()):
+        color = _color(i, len(curves))
+        if curve.band is not None:
+            x, low, high = _limit_points(*curve.band)
+            columns = {"x": x, "low": low, "high": high}
+            label = f"{name}: {100 * LEVEL:g} % band if calibrated"
+            series.append(Series(label, "band", columns, color))
+        x, y = thin(*curve.points())
+        series.append(Series(name, "line", {"x": x, "y": y}, color))
+    return series
+
+
+def _reliability_table(curves: Mapping[str, ReliabilityCurve]) -> Table:
+    header = ("Predicted", *(f"observed at {name}" for name in curves))
+    rows: tuple[Cells, ...] = tuple(
+        (f"{at:.1f}", *(float(curve.staircase(at, outside="nan")) for curve in curves.values()))
+        for at in np.linspace(0.0, 1.0, 11).tolist()
+    )
+    return Table("reliability-numbers", "The curves in numbers", header, rows)
+
+
 def _color(i: int, n: int) -> str:
-    """Return the colour: what is calibrated has the second one, alone or not."""
+    """Return the colour of a column; calibrated values always have the second one."""
     return f"c{i + 2 - n}"
 
 
-def _thin_band(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return a band at no more points than a picture has columns."""
+def _limit_points(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return a band with at most 400 points."""
     if len(x) <= 400:
         return x, low, high
     at = np.linspace(0, len(x) - 1, 400).astype(np.int64)
@@ -202,45 +210,36 @@ def _thin_band(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Ve
 
 
 def _rebin(shares: Vector, edges: Vector, wanted: Vector) -> Vector:
-    """Return the shares in other bins, those of each bin spread evenly."""
+    """Return the shares in other bins; the share of a bin is spread evenly over it."""
     total = np.concatenate([[0.0], np.cumsum(shares)])
     return np.diff(np.interp(wanted, edges, total))
 
 
+class _Windows(NamedTuple):
+    """Numbers of consecutive windows of rows; a row of ``mcb`` and ``losses`` has all columns."""
+
+    ends: Vector
+    mcb: Vector
+    losses: Vector
+    chance: Vector
+
+
 def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
-    n = len(scored.labels)
-    n_windows = max(1, min(_MOST_WINDOWS, n // _LEAST_WINDOW))
-    bounds = np.linspace(0, n, n_windows + 1).astype(np.int64)
-    columns = [scored.raw, scored.calibrated][-len(names) :]
-    rng = np.random.default_rng(seed)
-    ends, mcb, losses, chance = [], [], [], []
-    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        y = scored.labels[start:stop]
-        ends.append(float(scored.rows[stop - 1]))
-        mcb.append([miscalibration(p[start:stop], y) for p in columns])
-        losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
-        chance.append(_by_chance(scored.calibrated[start:stop], rng))
-    x = np.array(ends)
-    series = [
-        Series(name, "line", {"x": x, "y": values}, _color(i, len(names)))
-        for i, (name, values) in enumerate(zip(names, np.array(mcb).T, strict=True))
-    ]
-    if len(x) == 1:
-        series = [Series(s.name, "points", s.columns, s.color) for s in series]
-    by_chance = {"x": x, "y": np.array(chance)}
-    series.append(Series("by chance, if calibrated", "line", by_chance, "muted", "dotted"))
-    loss_series = [
-        Series(name, series[0].kind, {"x": x, "y": values}, _color(i, len(names)))
-        for i, (name, values) in enumerate(zip(names, np.array(losses).T, strict=True))
-    ]
-    last = listed([f"{name} {shown(value)}" for name, value in zip(names, mcb[-1], strict=True)])
+    windows = _windows(scored, len(names), seed)
+    n_windows = len(windows.ends)
+    last = listed(
+        [f"{name} {shown(float(m))}" for name, m in zip(names, windows.mcb[-1], strict=True)]
+    )
+    mcb_lines = _window_lines(windows.ends, names, windows.mcb)
+    chance = {"x": windows.ends, "y": windows.chance}
+    mcb_lines.append(Series("by chance, if calibrated", "line", chance, "muted", "dotted"))
     charts = (
         Chart(
             "mcb-over-time",
             "Miscalibration over time",
             "row",
             "MCB (Brier)",
-            tuple(series),
+            tuple(mcb_lines),
             f"Miscalibration in {n_windows} windows; in the last one {last}.",
         ),
         Chart(
@@ -248,26 +247,54 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             "Log loss over time",
             "row",
             "log loss",
-            tuple(loss_series),
+            tuple(_window_lines(windows.ends, names, windows.losses)),
             f"Mean log loss in {n_windows} windows; {RULE}.",
         ),
     )
+    text = (
+        f"In windows of about {len(scored.labels) // n_windows:,} rows. Even calibrated predictions"
+        " have some miscalibration in a window by chance, shown by the dotted line."
+    )
+    table = _window_table(windows, names)
+    return Section("over-time", "Over time", text, charts, (table,))
+
+
+def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
+    """Return the numbers of at most 50 windows of at least 200 rows each."""
+    n = len(scored.labels)
+    n_windows = max(1, min(_MAX_WINDOWS, n // _MIN_WINDOW_ROWS))
+    bounds = np.linspace(0, n, n_windows + 1).astype(np.int64).tolist()
+    columns = [scored.raw, scored.calibrated][-n_columns:]
+    rng = np.random.default_rng(seed)
+    ends, mcb, losses, chance = [], [], [], []
+    for start, stop in pairwise(bounds):
+        y = scored.labels[start:stop]
+        ends.append(scored.rows[stop - 1])
+        mcb.append([miscalibration(p[start:stop], y) for p in columns])
+        losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+        chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
+    return _Windows(np.array(ends), np.array(mcb), np.array(losses), np.array(chance))
+
+
+def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
+    """Return a line for each column; points if there is only one window."""
+    kind = "line" if len(x) > 1 else "points"
+    return [
+        Series(name, kind, {"x": x, "y": y}, _color(i, len(names)))
+        for i, (name, y) in enumerate(zip(names, values.T, strict=True))
+    ]
+
+
+def _window_table(windows: _Windows, names: list[str]) -> Table:
     header = (
         "up to row",
         *(f"MCB of {name}" for name in names),
         "by chance",
         *(f"log loss of {name}" for name in names),
     )
-    rows = tuple(
-        (int(end), *(float(m) for m in ms), float(c), *(float(v) for v in ls))
-        for end, ms, c, ls in zip(ends, mcb, chance, losses, strict=True)
-    )
-    text = (
-        f"In windows of about {n // n_windows:,} rows. Even calibrated predictions have some"
-        " miscalibration in a window by chance; the dotted line says how much."
-    )
-    table = Table("over-time-numbers", "The windows in numbers", header, rows)
-    return Section("over-time", "Over time", text, charts, (table,))
+    columns = np.column_stack([windows.mcb, windows.chance, windows.losses]).tolist()
+    rows = tuple((int(end), *cells) for end, cells in zip(windows.ends, columns, strict=True))
+    return Table("over-time-numbers", "The windows in numbers", header, rows)
 
 
 def miscalibration(p: Vector, y: Vector) -> float:
@@ -281,8 +308,8 @@ def miscalibration(p: Vector, y: Vector) -> float:
     return decompose(isotonic_fit(p, y), mean_score_of(y, p, "brier"), "brier").mcb
 
 
-def _by_chance(p: Vector, rng: np.random.Generator) -> float:
-    """Return the mean MCB of labels drawn from the predictions themselves."""
+def _chance_miscalibration(p: Vector, rng: np.random.Generator) -> float:
+    """Return the mean MCB if labels are drawn from the predictions."""
     p = np.sort(p)  # once for all draws
     draws = [(rng.random(len(p)) < p).astype(np.float64) for _ in range(_DRAWS)]
     return float(np.mean([miscalibration(p, y) for y in draws]))
@@ -291,15 +318,15 @@ def _by_chance(p: Vector, rng: np.random.Generator) -> float:
 # --- of a store
 
 
-def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
-    """Return the sections of a store: its states by kind.
+def of_store(store: Store, max_states: int = MAX_STATES) -> list[Section]:
+    """Return the sections of a store, for each kind of states.
 
     Parameters
     ----------
     store : Store
-        One that can be read.
-    most : int
-        Of more states the ones that take most bytes are shown.
+        The store.
+    max_states : int
+        Only this many states are shown, the largest ones in bytes.
 
     Raises
     ------
@@ -307,24 +334,30 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
         If it is damaged.
     """
     sizes = store.sizes()
-    largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:most]
+    largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:max_states]
     states: dict[str, Any] = {}
     names: set[str] = set()
     rows: list[Cells] = []
     for key in largest:
-        name, data = _untaken(_readable(key), names), store.get_bytes(key)
+        name, data = _unique_name(_key_text(key), names), store.get_bytes(key)
         names.add(name)
         kind = decode(data).kind
-        state = _restored(data)
+        state = _restore_state(data)
         if state is not None:
-            states |= _parts(name, state)
+            states |= _learners_in(name, state)
         rows.append((name, kind, _n_samples(state), sizes[key]))
     header = ("Key", "Kind", "Samples", "Bytes")
-    which = f"the {most} largest of {len(sizes):,}" if len(sizes) > most else f"{len(sizes):,}"
+    which = (
+        f"the {max_states} largest of {len(sizes):,}"
+        if len(sizes) > max_states
+        else f"{len(sizes):,}"
+    )
     text = f"{store.offset:,} samples of the stream are learned. States: {which}."
-    if len(states) > most:
-        text += f" They hold {len(states):,} learners, of which the first {most} are shown below."
-        states = dict(islice(states.items(), most))
+    if len(states) > max_states:
+        text += (
+            f" They hold {len(states):,} learners, of which the first {max_states} are shown below."
+        )
+        states = dict(islice(states.items(), max_states))
     found = [
         Section("states", "States", text, (), (Table("sizes", "States", header, tuple(rows)),))
     ]
@@ -335,16 +368,16 @@ def of_store(store: Store, most: int = MOST_STATES) -> list[Section]:
     return found
 
 
-def _parts(name: str, state: Any) -> dict[str, Any]:
-    """Return the learners to be shown of a state: the calibrators that a classifier wraps."""
+def _learners_in(name: str, state: Any) -> dict[str, Any]:
+    """Return the learners in a state: the calibrators of a wrapper, or the learner itself."""
     if not isinstance(state, CalibratedClassifier):
         return {name: state}
     parts = state.calibrators
     return {name if len(parts) == 1 else f"{name}: {label}": part for label, part in parts.items()}
 
 
-def _readable(key: str) -> str:
-    """Return the key of a state as its user knows it."""
+def _key_text(key: str) -> str:
+    """Return the key of a state as text for users."""
     if not key.startswith(PREFIX):
         return key
     try:
@@ -354,10 +387,10 @@ def _readable(key: str) -> str:
     return "all" if plain is None else str(plain)
 
 
-def _untaken(name: str, taken: set[str]) -> str:
-    """Return a name as long as a legend can bear, numbered where keys read alike: 1 and "1"."""
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[: _LONGEST_NAME - 1]}…"
+def _unique_name(name: str, taken: set[str]) -> str:
+    """Return a short name, with a number if it is taken: the keys 1 and "1" have the same text."""
+    if len(name) > _MAX_NAME_LENGTH:
+        name = f"{name[: _MAX_NAME_LENGTH - 1]}…"
     free, number = name, 1
     while free in taken:
         number += 1
@@ -365,16 +398,16 @@ def _untaken(name: str, taken: set[str]) -> str:
     return free
 
 
-def _restored(data: bytes) -> Any:
-    """Return the learner, a stand-in for its model; None where that is not enough."""
+def _restore_state(data: bytes) -> Any:
+    """Return the learner in a state, with a placeholder for its model; None if that fails."""
     from river import dummy, stats
 
-    stand_ins: tuple[dict[str, Any], ...] = (
+    placeholders: tuple[dict[str, Any], ...] = (
         {},
         {"classifier": dummy.NoChangeClassifier()},
         {"regressor": dummy.StatisticRegressor(stats.Mean())},
     )
-    for given in stand_ins:
+    for given in placeholders:
         try:
             return restore(data, **given)
         except (TypeError, ValueError):
@@ -383,8 +416,8 @@ def _restored(data: bytes) -> Any:
 
 
 def _n_samples(state: Any) -> int | float:
-    """Return what a learner says it rests on; NaN if it doesn't say."""
-    for name in ("n_samples", "n_learned", "n_waiting"):
+    """Return how many samples a learner has, or holds until their labels come; NaN if unknown."""
+    for name in ("n_samples", "n_waiting"):
         found = getattr(state, name, None)
         if found is not None:
             return int(found)
@@ -403,7 +436,7 @@ def _staircases(states: Mapping[str, Any]) -> Section | None:
             continue
         stairs = state.staircase() if hasattr(state, "staircase") else None
         if stairs is not None:
-            x, y = ReliabilityCurve(stairs, name, np.empty(0), _ends(stairs)).points()
+            x, y = ReliabilityCurve(stairs, name, np.empty(0), _finite_range(stairs)).points()
             n_blocks = len(stairs)
         else:
             x = np.linspace(0.0, 1.0, 201)
@@ -425,17 +458,17 @@ def _staircases(states: Mapping[str, Any]) -> Section | None:
         series.insert(0, Series("the score itself", "line", diagonal, "muted", "dashed"))
     square = (-0.02, 1.02) if inside else None
     names = list(maps) if len(maps) < 5 else [*list(maps)[:3], f"{len(maps) - 3} more"]
-    summary = f"What a score is calibrated to, for {listed(names)}."
+    summary = f"The calibrated value of each score, for {listed(names)}."
     chart = Chart(
         "staircase", "The map", "score", "calibrated value", tuple(series), summary, square, square
     )
     header = ("Key", "Blocks", "Scores from", "to", "Values from", "to")
     table = Table("staircases", "The maps in numbers", header, tuple(rows))
-    text = "What each calibrator answers now to any score."
+    text = "The calibrated value that each calibrator gives now to any score."
     return Section("maps", "Calibration maps", text, (chart,), (table,))
 
 
-def _ends(stairs: Any) -> Vector:
+def _finite_range(stairs: Any) -> Vector:
     """Return the least and the greatest finite score of a staircase."""
     ends = np.concatenate([stairs.lower, stairs.upper])
     ends = ends[np.isfinite(ends)]
@@ -459,7 +492,7 @@ def _weights(states: Mapping[str, Any]) -> Section | None:
     tables = [Table("weights", "Weights of the hedge", ("Key", "Calibrator", "Weight"), rows, 2)]
     if len(hedges) > 1:
         tables.insert(0, _mean_weights(list(hedges.values())))
-    text = "How much each calibrator counts in what is served now."
+    text = "The weight of each calibrator in the present mixture."
     return Section("hedge", "Hedge weights", text, (), tuple(tables))
 
 
@@ -480,7 +513,7 @@ def _thresholds(states: Mapping[str, Any]) -> Section | None:
     """Return the thresholds between ordinal labels."""
     found: dict[str, Any] = {}
     for name, state in states.items():
-        cuts = getattr(state, "thresholds", None) if _has(state, "thresholds") else None
+        cuts = getattr(state, "thresholds", None) if _has_attribute(state, "thresholds") else None
         if cuts is not None:
             found[name] = np.asarray(cuts, dtype=np.float64)
     if not found:
@@ -508,16 +541,16 @@ def _thresholds(states: Mapping[str, Any]) -> Section | None:
             "score",
             "label",
             tuple(series),
-            f"Which label a score is given, for {listed(list(found)[:3])}.",
+            f"The label of each score, for {listed(list(found)[:3])}.",
         ),
     )
     table = Table("threshold-numbers", "Thresholds", ("Key", "Between", "Threshold"), tuple(rows))
-    text = "Where scores are cut into ordinal labels."
+    text = "Thresholds that cut scores into ordinal labels."
     return Section("ordinal", "Ordinal thresholds", text, charts if series else (), (table,))
 
 
-def _has(state: Any, name: str) -> bool:
-    """Return whether an attribute can be asked for; a property may need a sample first."""
+def _has_attribute(state: Any, name: str) -> bool:
+    """Return whether a state has an attribute; a property may raise before the first sample."""
     try:
         return hasattr(state, name)
     except ValueError:
@@ -546,7 +579,7 @@ def _decisions(states: Mapping[str, Any]) -> Section | None:
     if not best and not counts:
         return None
     charts, tables = [], []
-    told = [f"{row[0]} {shown(row[3])} from {shown(row[2])} up" for row in best[:3]]
+    reached_at = [f"{row[0]} {shown(row[3])} from {shown(row[2])} up" for row in best[:3]]
     if series:
         charts.append(
             Chart(
@@ -555,7 +588,7 @@ def _decisions(states: Mapping[str, Any]) -> Section | None:
                 "threshold",
                 "metric on past samples",
                 tuple(series),
-                f"Best: {listed(told)}.",
+                f"Best: {listed(reached_at)}.",
             )
         )
     if best:
@@ -564,7 +597,7 @@ def _decisions(states: Mapping[str, Any]) -> Section | None:
     if counts:
         header = ("Key", "Metric", "TP", "FP", "FN", "TN", "Claim gap")
         tables.append(Table("counts", "Confusion counts carried", header, tuple(counts)))
-    text = "What threshold, or what counts, the next decision rests on."
+    text = "The thresholds or counts that determine the next decision."
     return Section("decisions-made", "Decisions", text, tuple(charts), tuple(tables))
 
 

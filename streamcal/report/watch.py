@@ -1,11 +1,11 @@
-"""A report that keeps up with a running stream, served to this machine's own browsers.
+"""A report of a running stream, served to browsers on this machine.
 
-The server listens on the loopback interface. That keeps other machines out, but not other sites
-that a browser on this machine has open: they could have their own name resolved to 127.0.0.1. So a
-request must name this server (``Host``), once, or it is refused.
+The server listens on the loopback interface, which other machines can't reach. But another site in
+a browser on this machine could resolve its name to 127.0.0.1. So a request must have exactly one
+``Host`` header with the name of this server, or it is refused.
 
-A report is computed when a page asks and something has been saved since, but never for more than a
-sixth of the time, however large the table has become.
+A report is computed again when a page requests it and something has been saved since. This takes at
+most a sixth of the time, for tables of any size.
 """
 
 import json
@@ -22,20 +22,20 @@ from streamcal.report import page
 from streamcal.report.content import Report
 
 HOST = "127.0.0.1"
-_REST = 5.0  # times what the last report took
+_PAUSE_FACTOR = 5.0  # pause between reports, as a multiple of the time of the last one
 
 
 class Source:
-    """The newest report, computed again when what it is from has changed.
+    """The newest report, computed again when its data have changed.
 
     Parameters
     ----------
     build : callable
         Computes the report.
     stamp : callable
-        Returns something cheap that changes when the report would.
+        Returns a value that changes when the report would; it must be fast.
     clock : callable
-        Seconds that pass.
+        Returns the time in seconds.
     """
 
     def __init__(
@@ -47,30 +47,30 @@ class Source:
         self._build, self._stamp, self._clock = build, stamp, clock
         self._mutex = threading.Lock()
         self._report: Report | None = None
-        self._of: Hashable = None
-        self._due = 0.0
+        self._report_stamp: Hashable = None
+        self._next_build = 0.0
 
     def report(self) -> Report:
-        """Return the newest report that may be had now."""
+        """Return the report; compute it again if data have changed and the pause is over."""
         with self._mutex:
             start = self._clock()
-            if self._report is None or start >= self._due:
+            if self._report is None or start >= self._next_build:
                 stamp = self._stamp()
-                if self._report is None or stamp != self._of:
-                    self._report, self._of = self._build(), stamp
+                if self._report is None or stamp != self._report_stamp:
+                    self._report, self._report_stamp = self._build(), stamp
                     end = self._clock()
-                    self._due = end + _REST * (end - start)
+                    self._next_build = end + _PAUSE_FACTOR * (end - start)
             return self._report
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page at ``/`` and its news at ``/data.json``, on the loopback interface only.
+    """Serves the page at ``/`` and updates at ``/data.json``, on the loopback interface only.
 
     Parameters
     ----------
     source : Source
     port : int
-        0 takes a free one; see ``server_port``.
+        0 chooses a free one; see ``server_port``.
 
     Raises
     ------
@@ -86,11 +86,11 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"http://{HOST}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where a browser has gone away in the middle of an answer."""
+        """Print nothing if a browser has closed the connection."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -102,29 +102,29 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         names = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         hosts = self.headers.get_all("Host", [])
-        # The parser stops at a line that is no header, and the body would hold the rest.
+        # The parser stops at a malformed header line; the rest becomes the body.
         broken = self.headers.defects or self.headers.get_payload()
         if broken or len(hosts) != 1 or hosts[0] not in names:
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
+            self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
             return
         path, _, query = self.path.partition("?")
         if path not in ("/", "/data.json"):
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here\n")
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here\n")
             return
         try:
             report = self.server.source.report()
         except (OSError, ValueError) as error:
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
         if path == "/":
-            self._answer(HTTPStatus.OK, "text/html", page.render(report, live=True))
+            self._send(HTTPStatus.OK, "text/html", page.render(report, live=True))
             return
         known = parse_qs(query).get("after")
         same = known == [page.version(report)]
-        told = {"version": known[0]} if known and same else page.news(report)
-        self._answer(HTTPStatus.OK, "application/json", json.dumps(told))
+        answer = {"version": known[0]} if known and same else page.update(report)
+        self._send(HTTPStatus.OK, "application/json", json.dumps(answer))
 
-    def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
+    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
@@ -136,4 +136,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: one page asks every two seconds."""
+        """Log nothing: each page sends a request every two seconds."""

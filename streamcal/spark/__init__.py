@@ -1,8 +1,7 @@
 """Calibration on Spark: streams with one calibrator per key, and isotonic fits of large frames.
 
-Spark owns sources, sinks, checkpoints and recovery; here is only what it runs between them. This
-package needs PySpark 4 and Java 17 or newer: ``pip install '.[spark]'`` in
-the checkout.
+Spark handles sources, sinks, checkpoints and recovery; this package has the step between them. It
+needs PySpark 4 and Java 17 or newer: ``pip install '.[spark]'`` in the checkout.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate", "isotonic_fit"]
 
-# Loaded when touched: Spark's processes that only bundle rows do without calibrators.
+# Loaded at the first access: processes of Spark that only bundle rows need no calibrators.
 _HOME = {"calibrate": "streamcal.spark.stream", "isotonic_fit": "streamcal.spark.fit"}
 
 __getattr__, __dir__ = attach(__name__, __all__, _HOME)

@@ -1,10 +1,10 @@
-"""Rows in bundles: what makes a stream of single rows quick on its way through Spark.
+"""Bundles of rows, which make it fast to pass a stream of rows through Spark.
 
-Spark hands rows that have a key and a state to Python one by one, which would take longer than all
-learning. Here each partition parts its rows by key and makes of those of one key one *bundle*, a
-binary value in Arrow's stream format; it comes with its partition and number, from which the order
-of the rows is known where bundles meet. Columns keep their types and values, since nothing turns
-them into anything but Arrow.
+Spark passes rows with a key and a state to Python one by one, which takes longer than learning
+them. So each partition groups its rows by key and makes one *bundle* of the rows of a key, a binary
+value in Arrow's stream format. Each bundle has the number of its partition and its own number,
+which determine the order of the rows when bundles are joined. Columns keep their types and values,
+since they are never converted from Arrow.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-ROWS = 1 << 18  # of a bundle at most; so many rows of a partition are in Python's memory at once
+ROWS = 1 << 18  # the greatest number of rows in a bundle, and of a partition in memory
 SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
@@ -82,16 +82,16 @@ def parts(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _as_bytes(keys: pa.Array) -> pa.Array:
-    """Return keys as the bytes of their text, which pandas, on the way to Python, can't mistake.
+    """Return keys as the bytes of their text, which Spark's conversion by pandas does not change.
 
-    It makes floats of whole numbers where one of them is null, and NaN of a null string.
+    pandas turns integers into floats if one of them is null, and a null string into NaN.
     """
     raw = pa.types.is_binary(keys.type) or pa.types.is_large_binary(keys.type)
     return (keys if raw else keys.cast(pa.string())).cast(pa.binary())
 
 
 def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield tables of `ROWS` rows or a batch more, none of them empty."""
+    """Yield tables of at least `ROWS` rows, at most a batch more; the last may be smaller."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

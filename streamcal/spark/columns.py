@@ -1,4 +1,4 @@
-"""Checks of columns by name and type, for both functions of this package."""
+"""Checks of the names and types of columns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ NUMBERS = "must be a column of numbers"
 
 
 def check_frame(df: Any, argument: str) -> None:
-    """Raise unless ``df`` is a frame of Spark's whose columns have names of their own."""
+    """Raise unless ``df`` is a data frame of Spark with unique column names."""
     if not isinstance(df, DataFrame):
         raise TypeError(f"`{argument}` must be a pyspark.sql.DataFrame, got {type(df).__name__}")
     names = df.schema.names
@@ -30,7 +30,7 @@ def check_samples(schema: StructType, score: Any, label: Any, weight: Any) -> No
 def check_column(
     schema: StructType, argument: str, name: Any, good: Callable[[DataType], bool], what: str
 ) -> None:
-    """Raise unless ``name`` is a column whose type is ``good``; ``what`` says which ones are."""
+    """Raise unless ``name`` is a column of a ``good`` type; ``what`` is the rule for the error."""
     if not isinstance(name, str):
         raise TypeError(f"`{argument}` must be the name of a column, got {name!r}")
     if name not in schema.names:
@@ -41,7 +41,7 @@ def check_column(
 
 
 def is_number(kind: DataType) -> bool:
-    """Return whether a type is one of numbers."""
+    """Return whether a type is numeric."""
     return isinstance(kind, NumericType)
 
 

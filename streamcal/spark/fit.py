@@ -1,8 +1,8 @@
 """An isotonic fit of a frame that is too large for one machine, exactly.
 
-Spark sorts the samples into ranges of scores, each range is fitted where it lies, and the blocks of
-all ranges, few as they are, are pooled on the driver. Why this is exact, and why parts that are no
-ranges would not do, says `streamcal.isotonic.blocks`.
+Spark sorts the samples into ranges of scores; a worker fits each range, and the driver pools the
+blocks of all ranges, which are few. `streamcal.isotonic.blocks` explains why this is exact, and
+why the parts must be ranges.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,21 +33,20 @@ def isotonic_fit(
 ) -> Staircase:
     """Return the non-decreasing map of scores that minimises the total loss over a frame.
 
-    It is that of `streamcal.isotonic_fit` on all rows: the same, bit for bit but for the centers of
-    blocks, where sums are exact (labels 0 and 1, weights that are integers), else up to rounding.
+    It is the result of `streamcal.isotonic_fit` on all rows, up to rounding. If sums are exact
+    (labels 0 and 1, integer weights), only the centers of blocks may differ in rounding.
 
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        A batch frame. Rows without a score, a label or a weight (null or NaN) are left out.
+        A batch frame. Rows with a missing score, label or weight (null or NaN) are left out.
     score, label, weight : str
-        Columns of numbers; labels may be booleans. All weights are 1 by default.
+        Names of columns of numbers; labels may be booleans. By default all weights are 1.
     loss, interpolation, outside
         As for `streamcal.isotonic_fit`.
     n_ranges : int, optional
-        In how many ranges of scores the rows are sorted, by default
-        ``spark.sql.shuffle.partitions``. The samples of a range are in one worker's memory, some
-        100 bytes each.
+        The number of ranges of scores, by default ``spark.sql.shuffle.partitions``. The samples of
+        a range must fit into the memory of a worker, at about 100 bytes each.
 
     Returns
     -------
@@ -56,9 +55,9 @@ def isotonic_fit(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it should be, or there are no samples.
+        If an argument is not as described, or there are no samples.
     pyspark.errors.PythonException
-        If `streamcal.isotonic_fit` would raise for a sample; its message is in it.
+        If a sample is not valid; it contains the message of `streamcal.isotonic_fit`.
     """
     check_frame(df, "df")
     if df.isStreaming:
@@ -87,12 +86,12 @@ def isotonic_fit(
 
 
 def _quoted(name: str) -> str:
-    """Return a column's name such that dots in it are no access to fields."""
+    """Return the name of a column in quotes: dots in it would mean fields."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _fit_range(loss: losses.MeanLoss) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what makes blocks of the samples of a range."""
+    """Return a function that fits the samples of a range and returns blocks."""
 
     def fit(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         parts = list(frames)

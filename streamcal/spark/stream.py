@@ -1,13 +1,13 @@
 """One calibrator per key on a stream of Spark Structured Streaming.
 
-Spark's `transformWithStateInPandas` keeps a value per key, here a calibrator as bytes, and commits
-all of them with the offsets of the micro-batch that they come from: whatever dies, a row is
-learned exactly once. A micro-batch takes three steps:
+Spark's `transformWithStateInPandas` stores a value per key, here a calibrator as bytes, and commits
+it with the offsets of the micro-batch. So each row is learned exactly once if processes die. A
+micro-batch takes three steps:
 
 1. Each partition makes bundles of its rows, see `streamcal.spark.bundles`.
-2. The bundles of a key meet where its calibrator is, and are joined in order. One
-   `predict_learn_many` answers and learns the rows; then the calibrator is stored.
-3. The bundles, now with calibrated values, become rows again.
+2. The bundles of a key are joined in order by the worker with its calibrator. One
+   `predict_learn_many` predicts and learns the rows; then the calibrator is stored.
+3. The bundles, which now have calibrated values, are split into rows again.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ _STATE = StructType([StructField("calibrator", BinaryType())])
 
 
 def calibrate(
-    stream_df: DataFrame,
+    df: DataFrame,
     *,
     key: str,
     score: str,
@@ -59,50 +59,49 @@ def calibrate(
     order: str | None = None,
     output: str = "calibrated",
 ) -> DataFrame:
-    """Return a stream with one column more: each row's score, calibrated from the rows before it.
+    """Return a stream with one more column: the score of each row, calibrated from earlier rows.
 
-    Every key has a calibrator of its own, made when the key is first seen. It answers each row and
-    then learns its label, in order, as ``predict_learn_many`` of one process would.
+    Every key has a calibrator, made when the key first occurs. It predicts each row and then learns
+    its label, in order, as ``predict_learn_many`` in one process.
 
     Parameters
     ----------
-    stream_df : pyspark.sql.DataFrame
+    df : pyspark.sql.DataFrame
         A streaming frame. Its session must keep state in RocksDB, see Notes.
     key : str
-        The column of keys: strings, whole numbers, decimals, booleans, dates or binary. Null is a
-        key, too.
+        The column of keys: strings, integers, decimals, booleans, dates or binary. Null is a key
+        too.
     score : str
         The column of scores, numbers.
     label : str
         The column of labels, numbers in the range of the calibrator's loss, or booleans.
     make : Calibrator or callable
-        A calibrator to start every key from (a clone of it, without what it has learned), or a
-        function without arguments that returns a new one. Its ``to_bytes`` must hold it, which
-        excludes losses of the user's own. A function is sent to the workers by value, a class of
-        an installed module by name.
+        A calibrator, of which each key gets a clone without state, or a function without arguments
+        that returns a new one. Calibrators must have ``to_bytes``, which excludes losses of the
+        user. A function is sent to the workers by value, a class of an installed module by name.
     weight : str, optional
         The column of weights, numbers from 1e-60 to 1e60; all 1 by default.
     order : str, optional
-        The column that says in which order the rows of a micro-batch come, such as the time of the
-        event; nulls come last. Rows with equal values, and all rows by default, have the order
-        of their partitions and within these that of the source.
+        The column that sorts the rows of a micro-batch, such as the time of the event; nulls are
+        last. Rows with equal values, and all rows by default, have the order of their partitions,
+        and within a partition that of the source.
     output : str
         The name of the new column, of doubles.
 
     Returns
     -------
     calibrated : pyspark.sql.DataFrame
-        A streaming frame with the columns of ``stream_df`` and ``output``; the rows of a key are
-        in the order in which they were learned. Its query must be in append mode.
+        A streaming frame with the columns of ``df`` and ``output``. The rows of a key have the
+        order in which they were learned. Its query must be in append mode.
 
     Raises
     ------
     TypeError
-        If ``stream_df`` is not a data frame, a column is not of a usable type, or ``make`` is
-        neither a calibrator nor a function that makes one, one that bytes hold.
+        If ``df`` is not a data frame, the type of a column is not supported, or ``make`` is neither
+        a calibrator nor a function that makes one, or the calibrator has no ``to_bytes``.
     ValueError
-        If ``stream_df`` is not a stream, a column is missing or ``output`` is there already, or the
-        session keeps its state elsewhere than in RocksDB.
+        If ``df`` is not a stream, a column is missing, ``output`` exists already, or the session
+        does not keep its state in RocksDB.
 
     Notes
     -----
@@ -111,23 +110,23 @@ def calibrate(
     ``spark.conf.set("spark.sql.streaming.stateStore.providerClass",
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")``
 
-    What is missing teaches nothing: a row whose label or weight is null or NaN gets a value only,
-    a row whose score is null or NaN gets null. What is wrong ends the query, with the key and the
-    value in the message: an infinite score, a label out of the loss's range, a weight that is not
-    from 1e-60 to 1e60. Nothing of that micro-batch is committed; filter such rows out before.
+    A row whose label or weight is null or NaN gets a value and is not learned; a row whose score is
+    null or NaN gets null. Invalid values end the query, with the key and the value in the message:
+    an infinite score, a label outside the range of the loss, a weight not from 1e-60 to 1e60.
+    Nothing of that micro-batch is committed; filter out such rows before.
 
-    A key keeps the parameters that its calibrator was made with: another ``make`` after a restart
-    holds for new keys only. Order between micro-batches is the source's; in a key that is read
-    from several partitions at once (of a topic, say), ``order`` sorts within a micro-batch only.
+    A key keeps the parameters of its calibrator: after a restart another ``make`` applies only to
+    new keys. The order of micro-batches is that of the source; if a key is read from several
+    partitions at once, ``order`` sorts only within a micro-batch.
     """
-    _check_stream(stream_df)
-    schema = stream_df.schema
+    _check_stream(df)
+    schema = df.schema
     check_column(schema, "key", key, _is_key, _KEYS)
     check_samples(schema, score, label, weight)
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
     _check_output(schema, output)
-    bundled = stream_df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
+    bundled = df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
     learned = bundled.groupBy("key").transformWithStateInPandas(
         _Learner(_maker(make), score, label, weight, order, output),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
@@ -139,18 +138,18 @@ def calibrate(
     )
 
 
-def _check_stream(stream_df: Any) -> None:
+def _check_stream(df: Any) -> None:
     """Raise unless this is a stream whose session keeps state in RocksDB."""
-    check_frame(stream_df, "stream_df")
-    if not stream_df.isStreaming:
+    check_frame(df, "df")
+    if not df.isStreaming:
         raise ValueError(
-            "`stream_df` must be a stream (of spark.readStream), got a batch frame;"
+            "`df` must be a stream (of spark.readStream), got a batch frame;"
             " `streamcal.spark.isotonic_fit` is for these"
         )
-    provider = stream_df.sparkSession.conf.get(_PROVIDER)
+    provider = df.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
         raise ValueError(
-            f'`stream_df` must be of a session with spark.conf.set("{_PROVIDER}", "{_ROCKSDB}"),'
+            f'`df` must be of a session with spark.conf.set("{_PROVIDER}", "{_ROCKSDB}"),'
             f" got {provider}"
         )
 
@@ -159,11 +158,11 @@ def _check_output(schema: StructType, output: Any) -> None:
     if not isinstance(output, str) or not output:
         raise TypeError(f"`output` must be the name of a column, got {output!r}")
     if output in schema.names:
-        raise ValueError(f"`output` must be a new column, got {output!r}, which is there")
+        raise ValueError(f"`output` must be a new column, got {output!r}, which exists")
 
 
 def _is_key(kind: DataType) -> bool:
-    """Return whether equal keys are equal bytes, which floats and collated strings are not."""
+    """Return whether equal keys have equal bytes, unlike floats and collated strings."""
     exact = IntegralType, DecimalType, BooleanType, DateType, BinaryType
     return isinstance(kind, exact) or kind == StringType()
 
@@ -174,7 +173,7 @@ def _is_order(kind: DataType) -> bool:
 
 
 def _maker(make: Any) -> Callable[[], Calibrator]:
-    """Return what makes new calibrators; raise unless they are, and bytes hold them."""
+    """Return a function that makes calibrators; raise unless they can be stored as bytes."""
     maker = make.clone().clone if isinstance(make, Calibrator) else make
     if not callable(maker):
         raise TypeError(f"`make` must be a Calibrator or a function that makes one, got {make!r}")
@@ -183,13 +182,13 @@ def _maker(make: Any) -> Callable[[], Calibrator]:
         raise TypeError(f"`make` must be a Calibrator or make one, got {type(first).__name__}")
     try:
         Calibrator.from_bytes(first.to_bytes())
-    except (TypeError, ValueError) as error:  # such as a loss of the user's own
-        raise TypeError(f"`make` must make calibrators that bytes hold: {error}") from error
+    except (TypeError, ValueError) as error:  # such as a loss of the user
+        raise TypeError(f"`make` must make calibrators with `to_bytes`: {error}") from error
     return maker
 
 
 class _Learner(StatefulProcessor):
-    """Step 2: the bundles of one key, answered and learned."""
+    """Step 2: predict and learn the bundles of one key."""
 
     def __init__(
         self,
@@ -214,7 +213,7 @@ class _Learner(StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[Any], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """Predict and learn what a micro-batch has of one key."""
+        """Predict and learn the rows of one key in a micro-batch."""
         table = self._join(list(rows))
         stored = self.state.get()
         calibrator = Calibrator.from_bytes(bytes(stored[0])) if stored else self.make()

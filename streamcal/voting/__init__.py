@@ -1,4 +1,4 @@
-"""Votes of rules: a small integer for each class instead of a distribution over classes."""
+"""Votes of rules and leaves: a small integer for each class in place of a probability."""
 
 from streamcal.voting.classifier import VoteClassifier
 from streamcal.voting.votes import (

@@ -1,9 +1,9 @@
-"""Votes of the leaves of river's trees, or of its rules, summed up and calibrated.
+"""Summed votes of the leaves of river's trees, or of its rules, with calibration.
 
 Each leaf of a tree, and each rule of a rule set, covers part of the samples. It votes a small
-integer for each class, by `optimal_votes` of the class weights that it has met; the votes of all
-the trees of an ensemble, or of all rules that fire, are summed. The sum is an integer between a few
-bounds, so the isotonic staircase over it is small and exact, with no interpolation to speak of.
+integer for each class, by `optimal_votes` of the class weights of its samples. The votes of all
+trees of an ensemble, or of all rules that cover the sample, are summed. The sum takes few distinct
+values, so isotonic regression on it is small and exact.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,11 +20,11 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.voting.votes import optimal_votes, two_class_votes
 
 Features = dict[FeatureName, Any]
-_WEIGHTS, _VOTES = "voting_weights", "voting_votes"
+_WEIGHTS_ATTRIBUTE, _VOTES_ATTRIBUTE = "voting_weights", "voting_votes"
 
 
-class _Kinds(NamedTuple):
-    """River's own classes that this module tells apart."""
+class _RiverClasses(NamedTuple):
+    """The classes of river that this module distinguishes."""
 
     rules: Any
     forest: Any
@@ -33,38 +33,37 @@ class _Kinds(NamedTuple):
 
 
 @cache
-def _kinds() -> _Kinds:
-    """Import them when the first model comes: river's trees bring pandas along."""
+def _river_classes() -> _RiverClasses:
+    """Import them for the first model, since river's trees import pandas."""
     from river.forest import ARFClassifier
     from river.rules import AMRules
     from river.tree.base import Branch
     from river.tree.hoeffding_tree import HoeffdingTree
 
-    return _Kinds(AMRules, ARFClassifier, HoeffdingTree, Branch)
+    return _RiverClasses(AMRules, ARFClassifier, HoeffdingTree, Branch)
 
 
 class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
-    """Classify by summed votes of leaves or rules, calibrated by an exact staircase.
+    """Classify by summed votes of leaves or rules, calibrated by isotonic regression.
 
-    It helps behind an adaptive random forest and two classes, where the log loss was lower than the
-    forest's own in each of three streams, calibrated or not. It does harm behind single trees,
-    behind bags of trees that split late (their leaves' naive Bayes models know more than class
-    weights do, and one leaf has one vote for everybody) and with many classes: see
-    ``docs/decisions.md`` for the numbers.
+    Use it with an adaptive random forest and two classes: there the log loss was lower than that of
+    the forest, calibrated or not, in each of three streams. Do not use it with single trees, with
+    bags of trees that split late (the naive Bayes models in their leaves tell samples apart, votes
+    do not) or with many classes. ``docs/decisions.md`` has the numbers.
 
     Parameters
     ----------
     model : river model
         A Hoeffding tree classifier of any kind, an ensemble of those (``forest.ARFClassifier``,
         ``ensemble.BaggingClassifier``, …), or ``rules.AMRules`` for the labels False and True. It
-        is used as it is, not copied.
+        is not copied.
     calibrator : Calibrator or None
         The prototype that is cloned for each class; None means ``IsotonicCalibrator()``.
 
     Raises
     ------
     TypeError
-        If ``model`` has no leaves or rules that can be found, or ``calibrator`` is no `Calibrator`.
+        If ``model`` has no known leaves or rules, or ``calibrator`` is not a `Calibrator`.
 
     Examples
     --------
@@ -100,7 +99,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
 
     @property
     def _multiclass(self) -> bool:
-        return not isinstance(self.model, _kinds().rules)
+        return not isinstance(self.model, _river_classes().rules)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -110,7 +109,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         yield {"model": forest.ARFClassifier(n_models=3, seed=1)}
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0, **kwargs: Any) -> None:
-        """Teach the calibrators what the votes for ``x`` are, then the model, then its leaves.
+        """Learn the votes for ``x`` with the calibrators, then the sample, then new votes.
 
         Parameters
         ----------
@@ -120,20 +119,20 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
             The label.
         w : float
             Weight of the sample for the calibrators and for the rules' class weights, from 1e-60 to
-            1e60; the model learns without it, since not every one of river's takes one.
+            1e60; the model learns without it, since not all river models take one.
         **kwargs
-            For the model, where its ``learn_one`` takes them.
+            The model gets those that its ``learn_one`` takes.
 
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None or NaN, or no truth value where the model has rules, or ``w`` not
-            positive and finite; nothing has been learned then.
+            If ``y`` is None or NaN, or neither False nor True for rules, or ``w`` not positive and
+            finite; nothing is learned.
         """
         if y != y or y is None:
             raise ValueError(f"`y` must be a label, got {y}")
         w = as_weight(w)
-        regresses = isinstance(self.model, _kinds().rules)
+        regresses = isinstance(self.model, _river_classes().rules)
         if regresses and y not in (False, True):
             raise ValueError(f"`y` must be False or True for rules, got {y!r}")
         scores = self.votes_one(x)
@@ -151,20 +150,20 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
             if y not in self._labels:
                 self._labels.append(y)
         for cover in _covers(self.model, x):
-            self._revote(cover, y, w)
+            self._update_votes(cover, y, w)
 
     def votes_one(self, x: Features) -> dict[ClfTarget, float]:
-        """Return the sum of the votes for each label: an integer between a few bounds.
+        """Return the sum of the votes for each label, an integer; empty before learning.
 
-        With two labels it is the difference to the other label's sum. Empty before learning.
+        With two labels it is the difference to the other label's sum.
         """
         totals = dict.fromkeys(self._labels, 0.0)
         if not totals:
             return totals
         for cover in _covers(self.model, x):
-            votes: Mapping[ClfTarget, float] = getattr(cover, _VOTES, None) or self._votes(
-                _class_weights(cover)
-            )
+            votes: Mapping[ClfTarget, float] = getattr(
+                cover, _VOTES_ATTRIBUTE, None
+            ) or self._best_votes(_class_weights(cover))
             for label in totals:
                 totals[label] += votes.get(label, -1.0)
         if len(totals) == 2:
@@ -173,7 +172,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         return totals
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
-        """Return calibrated probabilities of the labels met so far; empty before learning."""
+        """Return calibrated probabilities of the labels so far; empty before learning."""
         scores = self.votes_one(x)
         values = {
             label: self._calibrators[label].predict_one(score)
@@ -186,16 +185,16 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
             return dict.fromkeys(values, 1.0 / max(len(values), 1))
         return {label: value / total for label, value in values.items()}
 
-    def _revote(self, cover: Any, y: ClfTarget, w: float) -> None:
-        """Let a leaf or rule vote anew after it has met a sample."""
+    def _update_votes(self, cover: Any, y: ClfTarget, w: float) -> None:
+        """Compute the votes of a leaf or rule again after it has learned a sample."""
         weights = _class_weights(cover)
         if not isinstance(getattr(cover, "stats", None), dict):
             weights = {**weights, y: weights.get(y, 0.0) + w}
-            setattr(cover, _WEIGHTS, weights)
-        setattr(cover, _VOTES, self._votes(weights))
+            setattr(cover, _WEIGHTS_ATTRIBUTE, weights)
+        setattr(cover, _VOTES_ATTRIBUTE, self._best_votes(weights))
 
-    def _votes(self, weights: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
-        """Return the best votes for class weights; a label that was never met weighs nothing."""
+    def _best_votes(self, weights: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+        """Return the best votes for class weights; a label without samples has weight 0."""
         labels = self._labels
         if len(labels) < 2 or not any(weights.values()):
             return dict.fromkeys(labels, 0.0)
@@ -211,7 +210,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
 
 
 def _has_covers(model: Any) -> bool:
-    kinds = _kinds()
+    kinds = _river_classes()
     if isinstance(model, (kinds.rules, kinds.forest)):
         return True
     if isinstance(model, kinds.tree):
@@ -223,7 +222,7 @@ def _has_covers(model: Any) -> bool:
 
 def _covers(model: Any, x: Features) -> Iterable[Any]:
     """Yield the leaves or rules that cover a sample."""
-    kinds = _kinds()
+    kinds = _river_classes()
     if isinstance(model, kinds.rules):
         fired = [rule for rule in model._rules.values() if rule.covers(x)]
         yield from fired[: 1 if model.ordered_rule_set else None] or [model._default_rule]
@@ -231,7 +230,7 @@ def _covers(model: Any, x: Features) -> Iterable[Any]:
         root = model._root
         if isinstance(root, kinds.branch):
             reached = root.traverse(x, until_leaf=True)
-            # An adaptive tree grows alternatives, and answers with the leaves of all of them.
+            # An adaptive tree has alternative subtrees, and returns the leaves of all of them.
             yield from reached if isinstance(reached, list) else [reached]
         elif root is not None:
             yield root
@@ -241,9 +240,9 @@ def _covers(model: Any, x: Features) -> Iterable[Any]:
 
 
 def _class_weights(cover: Any) -> Mapping[ClfTarget, float]:
-    """Return the class weights of a leaf, which trees keep, or of a rule, which are kept here."""
+    """Return class weights: those of a leaf are in the tree, those of a rule are stored here."""
     stats = getattr(cover, "stats", None)
     if isinstance(stats, dict):
         return stats
-    kept: dict[ClfTarget, float] = getattr(cover, _WEIGHTS, {})
+    kept: dict[ClfTarget, float] = getattr(cover, _WEIGHTS_ATTRIBUTE, {})
     return kept

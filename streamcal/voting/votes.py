@@ -1,7 +1,8 @@
 """The votes of a rule that minimise its ranking loss.
 
-A rule covers examples; W_j is the weight of those of class j. It votes v_j for class j, out of a
-few values such as -1, 0 and 1, and pays for each pair of classes that the votes rank wrongly [1]_::
+A rule covers examples; W_j is the weight of those of class j. It votes v_j for class j, one of a
+few values such as -1, 0 and 1. Its loss sums over the pairs of classes, more if their order is
+wrong [1]_::
 
     Z = 1/(c - 1) Σ_{j ≠ k} W_j exp(-(v_j - v_k)/2)
       = 1/(c - 1) [ (Σ_j W_j exp(-v_j/2)) (Σ_k exp(v_k/2)) - Σ_j W_j ]
@@ -9,9 +10,9 @@ few values such as -1, 0 and 1, and pays for each pair of classes that the votes
 So Z is a product A·B of two sums over classes, less a constant. A product is least at a vertex of
 the lower hull of the points (A, B), and a vertex minimises A + λB for some λ > 0, class by class:
 class j takes the value nearest to log(W_j/λ). As λ falls from infinity, classes change from one
-value to the next at the breakpoints λ = W_j exp(-(v + v')/2): sorting them and summing up on the
-way visits all vertices in O(c log c). The paper's search through all monotone votes takes O(c²) for
-three values.
+value to the next at the breakpoints λ = W_j exp(-(v + v')/2). Sorting these and updating the sums
+at each one visits all vertices in O(c log c). The paper's search through all monotone votes takes
+O(c²) for three values.
 
 References
 ----------
@@ -31,11 +32,11 @@ from streamcal._validation import LARGEST, as_vector, as_weight
 
 Vector = NDArray[np.float64]
 _TIE = 1e-12
-_LARGEST_VALUE = 100.0
+_MAX_VALUE = 100.0
 
 
 class Votes(NamedTuple):
-    """What a rule votes.
+    """The votes of a rule.
 
     Attributes
     ----------
@@ -57,12 +58,12 @@ def optimal_votes(weights: ArrayLike, values: Sequence[float] = (-1, 0, 1)) -> V
     weights : array-like of shape (n_classes,)
         Weight of the covered examples of each class, from 0 to 1e60; at least 2 classes.
     values : sequence of floats
-        The values a vote may take, at least one.
+        The possible values of a vote, at least one.
 
     Returns
     -------
     Votes
-        Of equally good votes the smallest ones (in sum of absolute values).
+        Of equally good votes those with the least sum of absolute values.
 
     Raises
     ------
@@ -103,9 +104,9 @@ def optimal_votes(weights: ArrayLike, values: Sequence[float] = (-1, 0, 1)) -> V
 def search_votes(weights: ArrayLike, values: Sequence[float] = (-1, 0, 1)) -> Votes:
     """Return optimal votes by the paper's search: O(c^(l-1)) for l values, c² for three.
 
-    By its Lemma 1 some optimum is monotone in the weights, so after sorting it is enough to try
-    where one value ends and the next begins; prefix sums make each try O(l). Kept as the reference
-    for `optimal_votes`, whose parameters it has.
+    By its Lemma 1 some optimum is monotone in the weights. So the weights are sorted, and all
+    places where one value ends and the next begins are tried; prefix sums make each try O(l). It is
+    a reference for `optimal_votes` and has the same parameters.
 
     Examples
     --------
@@ -146,7 +147,7 @@ def votes_loss(weights: ArrayLike, votes: ArrayLike) -> float:
     if len(v) != len(W):
         raise ValueError(f"`votes` must have one value per class, got {len(v)} for {len(W)}")
     A, B = W * np.exp(-0.5 * v), np.exp(0.5 * v)
-    # A_j B_j = W_j is what the product has too much: leave it out rather than subtract it.
+    # Σ A_j B_j = Σ W_j is not part of the loss: leave it out, as subtracting it loses digits.
     return float((A * (B.sum() - B)).sum() / (len(W) - 1))
 
 
@@ -167,11 +168,11 @@ def two_class_votes(negative: float, positive: float) -> int:
 
 
 def multilabel_weights(examples: Iterable[tuple[Iterable[int], float]], n_classes: int) -> Vector:
-    """Return class weights for examples of several classes: each class gets its share.
+    """Return class weights for examples of several classes each.
 
-    An example of the classes S and the weight w is taken as |S| examples of one class and weight
-    w/|S| each. Optimal votes for these weights lose at most `multilabel_bound` times what the best
-    votes for the examples themselves do.
+    An example of the classes S with weight w counts as |S| examples of one class with weight w/|S|
+    each. The loss of optimal votes for these weights is at most `multilabel_bound` times the least
+    loss for the examples themselves.
 
     Parameters
     ----------
@@ -203,8 +204,15 @@ def multilabel_weights(examples: Iterable[tuple[Iterable[int], float]], n_classe
     return W
 
 
-def multilabel_bound(n_classes: int, most: int) -> float:
-    """Return 1 + e/(c - k): what the transformation may cost where no example has more classes.
+def multilabel_bound(n_classes: int, max_classes: int) -> float:
+    """Return 1 + e/(c - k), the bound on the loss ratio of `multilabel_weights`.
+
+    Parameters
+    ----------
+    n_classes : int
+        c, at least 2.
+    max_classes : int
+        k, from 1 to c - 1: no example has more classes.
 
     Examples
     --------
@@ -212,9 +220,9 @@ def multilabel_bound(n_classes: int, most: int) -> float:
     1.34
     """
     _check_n_classes(n_classes)
-    if not 0 < most < n_classes:
-        raise ValueError(f"`most` must be from 1 to {n_classes - 1}, got {most!r}")
-    return 1.0 + math.e / (n_classes - most)
+    if not 0 < max_classes < n_classes:
+        raise ValueError(f"`max_classes` must be from 1 to {n_classes - 1}, got {max_classes!r}")
+    return 1.0 + math.e / (n_classes - max_classes)
 
 
 def _check_n_classes(n_classes: Any) -> None:
@@ -237,6 +245,6 @@ def _as_values(values: Sequence[float]) -> Vector:
     steps = np.unique(as_vector(values, "values"))
     if not len(steps):
         raise ValueError("`values` must hold at least one vote, got none")
-    if np.abs(steps).max() > _LARGEST_VALUE:
+    if np.abs(steps).max() > _MAX_VALUE:
         raise ValueError(f"`values` must be from -100 to 100, got {list(values)}")
     return steps

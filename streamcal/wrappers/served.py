@@ -93,6 +93,6 @@ class Served:
 
 
 def _as_ticket(kept: Any) -> Ticket:
-    n_learned, answers = as_items(kept, "a count and answers in a ticket", 2)
+    n_samples, answers = as_items(kept, "a count and answers in a ticket", 2)
     shares = as_items(answers, "a list of answers in a ticket")
-    return Ticket(as_count(n_learned), tuple(as_share(p) for p in shares))
+    return Ticket(as_count(n_samples), tuple(as_share(p) for p in shares))

@@ -1,20 +1,19 @@
-"""Metrics of a confusion table as objects: what decisions are to maximise.
+"""Goals of decisions: metrics of a confusion table.
 
-A metric is a function of the counts (tp, fp, fn, tn). Given tp + fp and tp + fn it has to grow with
-tp, weakly at least: then exchanging two labels in favour of the likelier positive never does harm,
-and the best of all 2^n labellings labels the k likeliest samples 1, for some k (the *probability
-ranking principle*; Natarajan et al. [1]_, Theorem 6). Every metric here has that property, and a
-metric that is made from a function or from coefficients is checked for it.
+A metric is a function of the counts (tp, fp, fn, tn). It must not fall as tp grows with tp + fp and
+tp + fn fixed: then moving the label 1 to a likelier sample never lowers it, and the best of all 2^n
+labellings labels the k likeliest samples 1, for some k (the *probability ranking principle*;
+Natarajan et al. [1]_, Theorem 6). All metrics here have that property; a metric from a function or
+from coefficients is checked for it.
 
-0/0 needs a convention. ``zero_division`` is what a ratio of two zeros counts as; ``"present"``
-leaves a class that does not occur out of a mean over the two classes (as scikit-learn's and river's
-balanced accuracy do), and elsewhere means 0.
+``zero_division`` is the value of 0/0. ``"present"`` leaves a class that does not occur out of a
+mean over the two classes, as in balanced accuracy of scikit-learn and river; elsewhere it means 0.
 
 References
 ----------
 .. [1] Natarajan, N., Koyejo, O., Ravikumar, P. and Dhillon, I. S. Optimal Decision-Theoretic
    Classification Using Non-Decomposable Performance Metrics, sections 3 and 4, table 1. Misprints
-   of the table (F_β, AM, G-Mean, Q-Mean, SEC) and of Proposition 8 are put right here.
+   in the table (F_β, AM, G-Mean, Q-Mean, SEC) and in Proposition 8 are corrected here.
 """
 
 import math
@@ -39,7 +38,7 @@ ZeroDivision = float | Literal["present"]
 
 # Cells of the table by (u, v, p): where all samples are true positives, false positives, and so on.
 _CELLS = ((1.0, 1.0, 1.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0))
-_CHECKED_SIZE = 8  # a function is checked on all tables of up to so many samples
+_MAX_CHECKED_SIZE = 8  # a function is checked on all tables of up to this many samples
 _ROUNDING = 1e-12
 
 
@@ -50,20 +49,20 @@ class Metric(Stateful):
     ----------
     phi : callable
         Called with four float arrays of one shape (tp, fp, fn, tn); returns values of that shape,
-        NaN where it is undefined. Pickling a metric pickles it.
+        NaN where it is undefined. It is pickled with the metric.
     zero_division : {0, 1, "present"}
-        What NaN counts as; "present" means 0 here.
+        The value in place of NaN; "present" means 0 here.
     monotone : bool
-        The promise that the metric does not fall as tp grows with tp + fp and tp + fn fixed. It is
-        checked on all tables of up to 8 samples. Without the promise there are utilities and
-        curves, but no `maximize`: the best labelling need not follow the probabilities.
+        Whether the metric never falls as tp grows with tp + fp and tp + fn fixed. This is checked
+        on all tables of up to 8 samples. If False there are utilities and curves, but no
+        `maximize`: the best labelling may not be that of the k likeliest samples.
 
     Raises
     ------
     TypeError
-        If ``phi`` is not callable or does not answer with one number for each table.
+        If ``phi`` is not callable or does not return one number for each table.
     ValueError
-        If ``zero_division`` is something else or the promise is broken.
+        If ``zero_division`` is another value, or the metric is not monotone.
 
     Examples
     --------
@@ -73,9 +72,9 @@ class Metric(Stateful):
     """
 
     spec: Vector | None = None
-    """The coded formula for kernels; None where the formula is a Python function."""
+    """The formula for kernels, coded as numbers; None if it is a Python function."""
     largest: float | None = None
-    """A bound on its absolute value, where one is known."""
+    """A bound on the absolute value; None if unknown."""
     _hash: int | None = None
 
     def __init__(
@@ -120,7 +119,7 @@ class Metric(Stateful):
         return values
 
     def _arguments(self) -> dict[str, Any]:
-        """Return what the constructor was given, apart from what is its default."""
+        """Return the arguments of the constructor; ``monotone`` only if it is False."""
         arguments: dict[str, Any] = {"phi": self.phi, "zero_division": self.zero_division}
         return arguments if self.monotone else {**arguments, "monotone": False}
 
@@ -131,7 +130,7 @@ class Metric(Stateful):
         return {}, {}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        pass  # parameters are all there is
+        pass  # there is no state beyond the parameters
 
     def __repr__(self) -> str:
         given = dict(self._arguments())
@@ -150,7 +149,7 @@ class Metric(Stateful):
 
 
 class _Coded(Metric):
-    """A metric whose formula kernels know."""
+    """A metric with a formula in the kernels."""
 
     spec: Vector
     kind: int
@@ -160,7 +159,7 @@ class _Coded(Metric):
         _check_zero_division(zero_division)
         self.zero_division = zero_division
         self.monotone = True
-        self._own = parameters
+        self._own_arguments = parameters
         for name, value in parameters.items():
             setattr(self, name, value)
         self.spec = np.zeros(SPEC)
@@ -172,7 +171,7 @@ class _Coded(Metric):
             self.spec[confusion.ZERO] = math.nan
 
     def _arguments(self) -> dict[str, Any]:
-        return {**self._own, "zero_division": self.zero_division}
+        return {**self._own_arguments, "zero_division": self.zero_division}
 
     def _values(self, tables: Vector) -> Vector:
         return utilities(self.spec, np.ascontiguousarray(tables))
@@ -208,15 +207,14 @@ class FractionalLinear(_Fraction):
     c, d : sequence of 4 floats
         The coefficients.
     zero_division : {0, 1, "present"}
-        What 0/0 counts as; "present" means 0 here.
+        The value of 0/0; "present" means 0 here.
 
     Raises
     ------
     ValueError
-        If the denominator takes both signs or is 0 where the numerator is not, on some table, or if
-        the metric falls as TP grows: it must be that c₁·denominator >= d₁·numerator for all v and p
-        (the paper's Proposition 8 asks for c₁ > d₁, which neither implies this nor follows from
-        it).
+        If on some table the denominator has another sign, or is 0 while the numerator is not, or
+        the metric falls as TP grows: c₁·denominator >= d₁·numerator must hold for all v and p.
+        (The condition c₁ > d₁ of the paper's Proposition 8 is neither necessary nor sufficient.)
 
     Examples
     --------
@@ -243,7 +241,7 @@ class FractionalLinear(_Fraction):
         scale = max(1.0, *map(abs, above))
         if any(b == 0.0 and abs(a) > _ROUNDING * scale for a, b in zip(above, below, strict=True)):
             raise ValueError(
-                f"`c` must be 0 on the tables where the denominator is, got c={c}, d={d}"
+                f"`c` must be 0 on the tables where the denominator is 0, got c={c}, d={d}"
             )
         # c₁·denominator - d₁·numerator has no u in it, and is linear in v and p.
         for v, p in product((0.0, 1.0), repeat=2):
@@ -317,14 +315,14 @@ class Accuracy(_Fraction):
         super().__init__((1, 0, 0, 1), (1, 1, 1, 1), zero_division)
 
 
-class _Plain(_Coded):
+class _WithoutParameters(_Coded):
     """A coded metric without parameters."""
 
     def __init__(self, *, zero_division: ZeroDivision = 0) -> None:
         super().__init__(zero_division)
 
 
-class AM(_Plain):
+class AM(_WithoutParameters):
     """Arithmetic mean of TPR and TNR: balanced accuracy.
 
     Examples
@@ -336,7 +334,7 @@ class AM(_Plain):
     kind = confusion.AM
 
 
-class GMean(_Plain):
+class GMean(_WithoutParameters):
     """Geometric mean of TPR and TNR.
 
     Examples
@@ -348,7 +346,7 @@ class GMean(_Plain):
     kind = confusion.GMEAN
 
 
-class HMean(_Plain):
+class HMean(_WithoutParameters):
     """Harmonic mean of TPR and TNR; 0 where both are.
 
     Examples
@@ -360,7 +358,7 @@ class HMean(_Plain):
     kind = confusion.HMEAN
 
 
-class QMean(_Plain):
+class QMean(_WithoutParameters):
     """1 - ½ [(1 - TPR)² + (1 - TNR)²].
 
     Examples
@@ -372,10 +370,10 @@ class QMean(_Plain):
     kind = confusion.QMEAN
 
 
-class GTPPR(_Plain):
+class GTPPR(_WithoutParameters):
     """Geometric mean of TPR and precision: TP / √((TP + FN) (TP + FP)).
 
-    River's ``FowlkesMallows`` is another thing: it counts pairs of samples in clusterings.
+    River's ``FowlkesMallows`` is another metric: it counts pairs of samples in clusterings.
 
     Examples
     --------
@@ -386,7 +384,7 @@ class GTPPR(_Plain):
     kind = confusion.GTPPR
 
 
-class MCC(_Plain):
+class MCC(_WithoutParameters):
     """Matthews' correlation coefficient.
 
     Examples
@@ -398,7 +396,7 @@ class MCC(_Plain):
     kind = confusion.MCC
 
 
-class Kappa(_Plain):
+class Kappa(_WithoutParameters):
     """Cohen's κ.
 
     Examples
@@ -410,7 +408,7 @@ class Kappa(_Plain):
     kind = confusion.KAPPA
 
 
-class SEC(_Plain):
+class SEC(_WithoutParameters):
     """Squared error in counting, negated so that more is better: -((FN - FP)/n)².
 
     It does not depend on which samples are labelled 1, only on how many.
@@ -442,24 +440,24 @@ _NAMES: dict[str, Callable[[], Metric]] = {
     "accuracy": Accuracy,
 }
 METRIC_NAMES = tuple(_NAMES)
-"""The names that stand for a metric wherever one is asked for."""
+"""The names that can be given in place of a metric."""
 
 
 def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
-    """Return a metric from a name, a metric of river's, or itself.
+    """Return the metric of a name or of a river metric; a `Metric` is returned as it is.
 
     Parameters
     ----------
     metric : str, Metric or river metric
-        Names are in `METRIC_NAMES`. River's F1, FBeta, Precision, Recall, Jaccard,
-        BalancedAccuracy, MCC, CohenKappa and Accuracy, of the label True, are taken with river's
-        conventions for 0/0. All others are refused, among them ``FowlkesMallows`` (see `GTPPR`) and
-        ``GeometricMean``, whose value where a class is absent depends on what was predicted.
+        Names are in `METRIC_NAMES`. Of river's metrics F1, FBeta, Precision, Recall, Jaccard,
+        BalancedAccuracy, MCC, CohenKappa and Accuracy are supported, for the label True and with
+        river's conventions for 0/0. Others raise an error, among them ``FowlkesMallows`` (see
+        `GTPPR`) and ``GeometricMean``, whose value without one class depends on predictions.
 
     Raises
     ------
     ValueError
-        If the name is unknown or river's metric means something else.
+        If the name is unknown or the river metric is not supported.
     TypeError
         If it is none of the three.
 
@@ -474,27 +472,27 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        return _named(metric)
-    from river import metrics as river_metrics  # it takes its time, and names do without
+        return _metric_of_name(metric)
+    from river import metrics as river_metrics  # slow, and not needed for names
 
     if isinstance(metric, river_metrics.base.Metric):
-        return _from_river(metric)
-    raise TypeError(f"`metric` must be a name, a Metric or a metric of river's, got {metric!r}")
+        return _metric_of_river(metric)
+    raise TypeError(f"`metric` must be a name, a Metric or a river metric, got {metric!r}")
 
 
 def as_parameter(metric: Any) -> Any:
-    """Return a metric as bytes can hold it: river's as the same one of this library."""
+    """Return a metric that states can hold: for a river metric the one of this library."""
     return metric if isinstance(metric, str) else get_metric(metric)
 
 
 @cache
-def _named(name: str) -> Metric:
+def _metric_of_name(name: str) -> Metric:
     if name not in _NAMES:
         raise ValueError(f"`metric` must be one of {', '.join(_NAMES)}, got {name!r}")
     return _NAMES[name]()
 
 
-def _from_river(metric: Any) -> Metric:
+def _metric_of_river(metric: Any) -> Metric:
     from river import metrics as river_metrics
 
     recall = ((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
@@ -511,8 +509,8 @@ def _from_river(metric: Any) -> Metric:
     }
     if type(metric) not in same:
         raise ValueError(
-            f"`metric` must be one of river's {', '.join(kind.__name__ for kind in same)}, which "
-            f"mean the same here, got {type(metric).__name__}"
+            f"`metric` must be one of river's {', '.join(kind.__name__ for kind in same)}, "
+            f"got {type(metric).__name__}"
         )
     if getattr(metric, "pos_val", True) != True:  # noqa: E712 (1 is True as well)
         raise ValueError(f"`metric` must have True as its `pos_val`, got {metric.pos_val!r}")
@@ -520,7 +518,7 @@ def _from_river(metric: Any) -> Metric:
 
 
 def _check_zero_division(value: Any) -> None:
-    # True == 1, and it would print as such.
+    # True == 1, so exclude it.
     if isinstance(value, bool) or value not in (0, 1, "present"):
         raise ValueError(f"`zero_division` must be 0, 1 or 'present', got {value!r}")
 
@@ -541,8 +539,8 @@ def _as_coefficients(values: Sequence[float], name: str) -> tuple[float, ...]:
 
 
 def _check_monotone(metric: Metric) -> None:
-    """Evaluate a metric on all small tables; raise if it is promised to be monotone and is not."""
-    for n in range(1, _CHECKED_SIZE + 1):
+    """Evaluate a metric on all small tables; raise if it must be monotone and is not."""
+    for n in range(1, _MAX_CHECKED_SIZE + 1):
         v, p = (side.ravel() for side in np.mgrid[0 : n + 1, 0 : n + 1])
         least, most = np.maximum(0, v + p - n), np.minimum(v, p)
         before = None
@@ -559,7 +557,7 @@ def _check_monotone(metric: Metric) -> None:
                         for name, cell in zip(("tp", "fp", "fn", "tn"), tables[:, at], strict=True)
                     )
                     raise ValueError(
-                        "`phi` must not fall as tp grows with tp + fp and tp + fn fixed (or say "
+                        "`phi` must not fall as tp grows with tp + fp and tp + fn fixed (or pass "
                         f"`monotone=False`), got {values[at]:g} at {table}, "
                         f"{before[at]:g} with one true positive fewer"
                     )

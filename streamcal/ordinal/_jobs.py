@@ -1,15 +1,14 @@
 """Jobs over boundaries and blocks of samples, in this process or in several.
 
-A job takes a range of boundaries and a block of samples and returns its *summary*, three rows: for
-each boundary the sum of its differences, the least prefix sum, and where that ends. Summaries of
-neighbouring blocks combine associatively (`combine`), those of different boundaries stand side by
-side, so jobs can run anywhere and in any order: here in processes spawned by `multiprocess`, which
-find labels and weights in shared memory and stay for the next call, or in a pool of the caller's,
-to which each block is sent once.
+A job takes a range of boundaries and a block of samples and returns a *summary* of three rows: for
+each boundary the sum of its differences, the least prefix sum, and the end of that prefix.
+Summaries of neighbouring blocks combine associatively (`combine`); those of different boundaries
+are independent. So jobs can run anywhere and in any order: in processes of `multiprocess`, which
+read labels and weights from shared memory and stay for the next call, or in a pool of the caller,
+which gets each block once.
 
-In processes of its own nothing of the arrays is pickled. A worker that dies is replaced and its job
-done again; one that dies of the same job time and again is an error. Where no processes may be had,
-because this is a background process itself, jobs run in threads: kernels let go of the interpreter.
+If a process dies, it is replaced and its job repeated, three times at most. A background process
+can't start processes, so jobs run in threads there; the kernels release the interpreter's lock.
 """
 
 import atexit
@@ -28,7 +27,7 @@ Summary = NDArray[np.float64]
 """Sums, least prefix sums, and cuts, shape (3, n_boundaries)."""
 
 _ATTEMPTS = 3
-_PAUSE = 2e-4
+_POLL_SECONDS = 2e-4
 _LANES = 4  # boundaries that the kernel takes at once
 
 
@@ -73,7 +72,7 @@ def summarise(
 
 
 def combine(left: Summary, right: Summary) -> Summary:
-    """Combine the summaries of a block and of the one right behind it; associative.
+    """Combine the summaries of two neighbouring blocks; associative.
 
     Examples
     --------
@@ -90,16 +89,16 @@ def combine(left: Summary, right: Summary) -> Summary:
     )
 
 
-class Where(NamedTuple):
-    """Where jobs run, and how many samples each takes (None: as many as suits)."""
+class JobOptions(NamedTuple):
+    """Where jobs run, and how many samples each takes (None: a default)."""
 
     n_jobs: int = 1
     block: int | None = None
     pool: Pool | None = None
 
     @property
-    def alone(self) -> bool:
-        """Whether all is done in this process."""
+    def in_process(self) -> bool:
+        """Whether all jobs run in this process."""
         return self.n_jobs == 1 and self.pool is None
 
 
@@ -107,10 +106,10 @@ def solve(
     labels: NDArray[np.uint16],
     w: NDArray[np.float64],
     differences: NDArray[np.float64],
-    where: Where = Where(),  # noqa: B008  (a tuple)
+    options: JobOptions = JobOptions(),  # noqa: B008  (a tuple)
 ) -> NDArray[np.int64]:
-    """Return the best cut of each boundary alone, by jobs over boundaries and blocks."""
-    n_jobs, block, pool = where
+    """Return the best cut of each boundary by itself, by jobs over boundaries and blocks."""
+    n_jobs, block, pool = options
     if pool is not None and block is None:
         block = -(-len(labels) // size_of(pool))
     n, n_boundaries = len(labels), differences.shape[1]
@@ -126,7 +125,7 @@ def solve(
         step = -(-n_boundaries // (_LANES * n_jobs)) * _LANES
         ranges = [(k, min(n_boundaries, k + step)) for k in range(0, n_boundaries, step)]
         tasks = [(*boundaries, *samples) for boundaries in ranges for samples in blocks]
-        done = _run(labels, w, differences, tasks, n_jobs)
+        done = _run_tasks(labels, w, differences, tasks, n_jobs)
         parts = [done[i : i + len(blocks)] for i in range(0, len(done), len(blocks))]
     summaries = []
     for part in parts:
@@ -141,7 +140,7 @@ def solve(
 def _summarise_piece(
     piece: tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.float64]],
 ) -> Summary:
-    """Do a job of a caller's pool."""
+    """Run a job in a pool of the caller."""
     return summarise(*piece)
 
 
@@ -151,7 +150,7 @@ Task = tuple[int, int, int, int]
 """A range of boundaries and a range of samples."""
 
 
-def _run(
+def _run_tasks(
     labels: NDArray[np.uint16],
     w: NDArray[np.float64],
     differences: NDArray[np.float64],
@@ -170,17 +169,17 @@ def _run(
 
         with ThreadPoolExecutor(n_jobs) as threads:
             return list(threads.map(work, tasks))
-    return _pool(min(n_jobs, len(tasks))).run(labels, w, differences, tasks)
+    return _get_jobs(min(n_jobs, len(tasks))).run(labels, w, differences, tasks)
 
 
 Layout = tuple[int, int, int, int]
-"""How many labels, how many weights, and the shape of the differences."""
+"""Number of labels, number of weights, and the shape of the differences."""
 
 
-def _views(
+def _array_views(
     memory: Any, layout: Layout
 ) -> tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the arrays in shared memory; floats come first, to be aligned."""
+    """Return the arrays in shared memory; floats come first for alignment."""
     n, n_weights, rows, columns = layout
     w: NDArray[np.float64] = np.ndarray((n_weights,), np.float64, memory.buf)
     differences: NDArray[np.float64] = np.ndarray((rows, columns), np.float64, memory.buf, w.nbytes)
@@ -190,32 +189,32 @@ def _views(
     return labels, w, differences
 
 
-_attached: dict[str, Any] = {}  # in a worker: the memory it has used last
+_attached_memory: dict[str, Any] = {}  # in a worker: the memory used last
 
 
 def _summarise_shared(name: str, layout: Layout, task: Task) -> Summary:
-    """Do a job of a worker: look at the arrays in shared memory, return a summary."""
-    if name not in _attached:
+    """Run a job in a worker: summarise the arrays in shared memory."""
+    if name not in _attached_memory:
         from multiprocess.shared_memory import SharedMemory
 
-        for memory in _attached.values():
+        for memory in _attached_memory.values():
             memory.close()
-        _attached.clear()
-        # This notes the memory for removal a second time, in the one tracker of resources that
-        # workers share with their owner: once all the same.
-        _attached[name] = SharedMemory(name=name)
-    labels, w, differences = _views(_attached[name], layout)
+        _attached_memory.clear()
+        # This registers the memory a second time in the resource tracker, which workers share with
+        # their owner; that has no effect.
+        _attached_memory[name] = SharedMemory(name=name)
+    labels, w, differences = _array_views(_attached_memory[name], layout)
     low, high, first, stop = task
     return summarise(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
 
 
 class Jobs:
-    """Processes, and the memory they share, that stay between calls.
+    """Processes with shared memory, which stay between calls.
 
     Parameters
     ----------
     n_jobs : int
-        How many processes.
+        Number of processes.
 
     Examples
     --------
@@ -241,13 +240,13 @@ class Jobs:
         Raises
         ------
         RuntimeError
-            If the pool is closed, or a job has ended its process three times over.
+            If the pool is closed, or the process of a job has died three times.
         """
         if self.closed:
             raise RuntimeError("`run` needs a pool that is not closed")
         layout = (len(labels), len(w), *differences.shape)
         self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
-        views = _views(self._memory, layout)
+        views = _array_views(self._memory, layout)
         views[0][...], views[1][...], views[2][...] = labels, w, differences
 
         results: list[Any] = [None] * len(tasks)
@@ -265,7 +264,9 @@ class Jobs:
                         continue
                     elif attempt == _ATTEMPTS:
                         self.close()
-                        raise RuntimeError(f"job {tasks[i]} has ended its process {attempt} times")
+                        raise RuntimeError(
+                            f"the process of job {tasks[i]} has died {attempt} times"
+                        )
                     else:
                         waiting.appendleft((i, attempt + 1))
                     del running[at]
@@ -274,11 +275,11 @@ class Jobs:
                     running[at] = waiting.popleft()
                     moved = True
             if not moved:
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_SECONDS)
         return results
 
     def _reserve(self, size: int) -> None:
-        """Have at least so many bytes of shared memory."""
+        """Make sure of so many bytes of shared memory."""
         if self._memory is None or self._memory.size < size:
             from multiprocess.shared_memory import SharedMemory
 
@@ -292,7 +293,7 @@ class Jobs:
             self._memory = None
 
     def close(self) -> None:
-        """End the processes; a closed pool does not run again."""
+        """End the processes; `run` raises from now on."""
         self.closed = True
         for worker in self.workers:
             worker.close()
@@ -305,21 +306,21 @@ class Jobs:
         self.close()
 
 
-_kept: dict[str, Jobs] = {}
+_shared_jobs: dict[str, Jobs] = {}
 
 
-def _pool(n_jobs: int) -> Jobs:
-    """Return the pool of the last call if it is of that size, else a new one in its place."""
-    pool = _kept.get("pool")
+def _get_jobs(n_jobs: int) -> Jobs:
+    """Return the processes of the last call if their number is right, else start new ones."""
+    pool = _shared_jobs.get("pool")
     if pool is None or pool.closed or len(pool.workers) != n_jobs:
         close_jobs()
-        pool = _kept["pool"] = Jobs(n_jobs)
+        pool = _shared_jobs["pool"] = Jobs(n_jobs)
     return pool
 
 
 @atexit.register
 def close_jobs() -> None:
-    """End the processes that `optimal_thresholds` has kept; the next call starts others."""
-    pool = _kept.pop("pool", None)
+    """End the processes that `optimal_thresholds` has kept; the next call starts new ones."""
+    pool = _shared_jobs.pop("pool", None)
     if pool is not None:
         pool.close()

@@ -1,0 +1,42 @@
+r"""Tables of any length, read and written in chunks: CSV, NDJSON and Parquet.
+
+A `Reader` yields a `Chunk` of rows at a time; a `Writer` writes the rows of a chunk with one more
+column. Memory holds a few chunks, whatever the size of the file. pyarrow reads and writes CSV, each
+cell as text: the text is kept, quotes and line ends are pyarrow's. A line of NDJSON gets one more
+field at its end. Parquet keeps its schema and metadata.
+
+>>> import tempfile, pathlib
+>>> folder = tempfile.TemporaryDirectory()
+>>> path = pathlib.Path(folder.name, "scores.csv")
+>>> _ = path.write_text("id,p\na,0.50\nb,1\n")
+>>> with open_table(path, ["p"], new="q") as table, Output(path.with_name("out.csv")) as output:
+...     with table.writer(output) as writer:
+...         for chunk in table:
+...             values, _ = as_numbers(chunk.columns["p"])
+...             writer.write(chunk, values / 2)
+>>> print(path.with_name("out.csv").read_text().strip())
+id,p,q
+"a","0.50",0.25
+"b","1",0.5
+>>> folder.cleanup()
+"""
+
+from streamcal.tables.base import Chunk, Fault, Reader, TableError, Writer
+from streamcal.tables.numbers import as_numbers
+from streamcal.tables.open import format_of, open_table
+from streamcal.tables.output import Output, is_standard, standard_output, sync_folder
+
+__all__ = [
+    "Chunk",
+    "Fault",
+    "Output",
+    "Reader",
+    "TableError",
+    "Writer",
+    "as_numbers",
+    "format_of",
+    "is_standard",
+    "open_table",
+    "standard_output",
+    "sync_folder",
+]

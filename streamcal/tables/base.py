@@ -1,0 +1,154 @@
+"""What tables of all formats share: chunks of rows, readers, writers and errors."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamcal.tables.output import Output, is_standard, standard_input
+
+Column: TypeAlias = Any
+"""A column of a chunk: a pyarrow array (CSV: text; Parquet: its type) or, for NDJSON, a list."""
+
+
+class TableError(ValueError):
+    """A table that can't be read; the message says why and where, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row that can't be used: its number (1-based), a short reason and the full message."""
+
+    row: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some consecutive rows of a table.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows,)
+        The numbers of the rows that could be read. Rows of data count from 1, malformed ones too.
+    columns : mapping of str to Column
+        The columns that were asked for, each with ``n_rows`` values.
+    faults : list of Fault
+        The rows that could not be read, in order.
+    body : object
+        The rows as the writer of this table needs them.
+    """
+
+    rows: NDArray[np.int64]
+    columns: Mapping[str, Column]
+    faults: list[Fault]
+    body: Any
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def show(self, column: str, i: int) -> str:
+        """Return the value in row ``i`` of ``column`` as text for an error message."""
+        value = self.columns[column][i]
+        value = value.as_py() if isinstance(value, pa.Scalar) else value
+        text = "nothing" if value is None or value == "" else repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Writer(ABC):
+    """Writes the rows of a table with one more column; a context manager."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def write(
+        self, chunk: Chunk, values: NDArray[np.float64], keep: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Write the rows that ``keep`` marks (None: all), with ``values`` as the new column."""
+
+    def close(self) -> None:  # noqa: B027  (only Parquet has a footer)
+        """Write the footer of the format."""
+
+
+class Reader(ABC):
+    """A table that is open for reading: iterate over it once, in a ``with`` block.
+
+    Attributes
+    ----------
+    position, size : int and int or None
+        How much has been read, and how much there is (None: unknown), in ``unit``.
+    unit : {"bytes", "rows"}
+    """
+
+    unit = "bytes"
+    # Text is read in blocks of this size, and a longer row is refused. pyarrow reads 32 ahead.
+    _block_bytes = 1 << 20
+
+    def __init__(
+        self, path: Path, columns: Sequence[str], new: str | None, batch_rows: int
+    ) -> None:
+        self._columns, self._new, self._batch_rows = columns, new, batch_rows
+        self._standard = is_standard(path)
+        self._file: Any
+        if self._standard:
+            self._file = standard_input()
+        else:
+            self._file = open(path, "rb")  # noqa: SIM115
+        self.size = None if self._standard else os.fstat(self._file.fileno()).st_size or None
+        self.position = 0
+        try:
+            self._read_header()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._standard:
+            self._file.close()
+
+    @abstractmethod
+    def _read_header(self) -> None:
+        """Read what comes before the rows and check it."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield the rows in order."""
+
+    @abstractmethod
+    def writer(self, output: Output) -> Writer:
+        """Return a writer of rows of this table, with the new column, to ``output``."""
+
+    def _read_line(self, what: str) -> bytes:
+        """Return the next line, empty at the end of the file; ``what`` names it in the error."""
+        line: bytes = self._file.readline(self._block_bytes + 1)
+        if len(line) > self._block_bytes:
+            raise TableError(f"{what} is longer than {self._block_bytes:,} bytes")
+        self.position += len(line)
+        return line
+
+
+def check_names(names: Sequence[str], columns: Sequence[str], new: str | None) -> None:
+    """Raise `TableError` unless the names are unique, hold ``columns`` and leave ``new`` free."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise TableError(f"has two columns named `{repeated[0]}`")
+    for name in columns:
+        if name not in names:
+            listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            raise TableError(f"has no column `{name}`; its columns are {listed}")
+    if new in names:
+        raise TableError(f"already has a column `{new}`: choose another name for the new one")

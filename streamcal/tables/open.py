@@ -1,0 +1,91 @@
+"""Which format a table has, and the reader for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streamcal.tables.base import Reader
+from streamcal.tables.csv import CsvReader
+from streamcal.tables.ndjson import NdjsonReader
+from streamcal.tables.output import is_standard
+from streamcal.tables.parquet import ParquetReader
+
+FORMATS = ("csv", "ndjson", "parquet")
+
+_ENDINGS = {
+    ".csv": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+def format_of(*paths: Path | None, given: str | None = None) -> str:
+    """Return the format of a table: ``given``, else by the ending of a name, else CSV.
+
+    ``-``, None and names with other endings are ignored if another name has a known ending.
+
+    Raises
+    ------
+    ValueError
+        If no name has a known ending, or two names have endings of different formats.
+
+    Examples
+    --------
+    >>> format_of(Path("-"), Path("scores.jsonl"))
+    'ndjson'
+    """
+    if given is not None and given not in FORMATS:
+        raise ValueError(f"the format must be one of {', '.join(FORMATS)}, got {given!r}")
+    found = given
+    named = [path for path in paths if path is not None and not is_standard(path)]
+    for path in named:
+        by_ending = _ENDINGS.get(path.suffix.lower())
+        if by_ending and found and by_ending != found:
+            raise ValueError(
+                f"{path} is {by_ending} by its name, but {found} is wanted: the format stays the"
+                " same from input to output"
+            )
+        found = found or by_ending
+    if found is None and named:
+        raise ValueError(
+            f"{named[0]} does not end in {', '.join(_ENDINGS)}: say which format it has"
+        )
+    return found or "csv"
+
+
+def open_table(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    new: str | None = None,
+    format: str | None = None,
+    batch_rows: int = 65_536,
+) -> Reader:
+    """Open a table for reading; a context manager and an iterable of `Chunk`.
+
+    Parameters
+    ----------
+    path : Path
+        A file, or ``-`` for standard input.
+    columns : sequence of str
+        The columns to read. They must exist; in NDJSON, each in at least one object.
+    new : str or None
+        The name of the column that a writer will add. The table must not have it.
+    format : {"csv", "ndjson", "parquet"} or None
+        None: by the ending of the name, and CSV for standard input.
+    batch_rows : int
+        The most rows in a chunk.
+
+    Raises
+    ------
+    TableError
+        If the table is empty, lacks a column, has ``new`` or two columns of one name, or is not of
+        that format. Raised here, or by the iteration that finds it.
+    OSError
+        If the file can't be read.
+    """
+    readers: dict[str, type[Reader]]
+    readers = {"csv": CsvReader, "ndjson": NdjsonReader, "parquet": ParquetReader}
+    reader = readers[format_of(path, given=format)]
+    return reader(path, list(dict.fromkeys(columns)), new, batch_rows)
