@@ -1,4 +1,4 @@
-"""Calibrators: scores in, calibrated values out, one sample at a time.
+"""Calibrators map scores to calibrated values, one sample at a time.
 
 Each name loads its module when it is first used.
 """

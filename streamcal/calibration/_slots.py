@@ -1,4 +1,4 @@
-"""What the bytes of a score index hold: slots in order and the shape of the tree, and checks."""
+"""Checks of a serialised score index: its slots in order and the shape of its tree."""
 
 import math
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def check_hulls(
     lengths: NDArray[np.int64],
     edges: NDArray[np.float64],
 ) -> None:
-    """Raise unless edges are what pooling makes of the slots of each chunk, up to rounding.
+    """Raise unless pooling the slots of each chunk gives these edges, up to rounding.
 
     ``slots`` and ``edges`` are their sums (W, S), a row each; see `check_edges` for the rest.
     """
@@ -76,7 +76,7 @@ def check_slots(
 
 
 def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
-    """Raise unless a tree in preorder is whole and balanced, and its keys part the scores."""
+    """Raise unless a tree in preorder is complete and balanced, and its keys divide the scores."""
     shape, keys = tree
     require(len(shape) == 2 * len(keys) + 1, "the tree must have one key per node")
     require(((shape == INNER) | (shape >= 0)).all(), "sizes must not be negative")
@@ -111,7 +111,7 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
 
 
 def read_queue(arrays: Arrays, name: str, window: int | None) -> NDArray[np.float64]:
-    """Return the samples of a window, three numbers a row, the first of them the score; or raise.
+    """Return the samples of a window, three numbers per row, the score first; or raise.
 
     The second is the weight; 0 marks a sample that was taken back.
     """
@@ -123,7 +123,7 @@ def read_queue(arrays: Arrays, name: str, window: int | None) -> NDArray[np.floa
 def check_held(
     queue: NDArray[np.float64], scores: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> None:
-    """Raise unless the slots hold all samples that wait to be forgotten, and those only."""
+    """Raise unless the slots hold exactly the samples of the window."""
     require(np.isin(queue, scores).all(), "the window must hold scores that are known")
     n_held = np.bincount(np.searchsorted(scores, queue), minlength=len(scores))
     require((n_held <= counts).all(), "counts must be those of the window")

@@ -44,8 +44,8 @@ _BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings
 class AnytimeCalibrator(Calibrator):
     """Isotonic calibration of the last samples for any convex loss, solved every so many samples.
 
-    Medians, quantiles, expectiles, robust and user-written losses; for a loss whose minimiser is a
-    mean, `IsotonicCalibrator` is exact after every sample and cheaper.
+    Use it for medians, quantiles, expectiles, robust losses and your own. For a loss whose
+    minimiser is a mean, `IsotonicCalibrator` is exact after every sample and cheaper.
 
     Parameters
     ----------
@@ -137,11 +137,11 @@ class AnytimeCalibrator(Calibrator):
 
     @property
     def half_width(self) -> float:
-        """How far the map served is from the best one of its samples at most; inf before any."""
+        """The greatest distance from the served map to the best one; inf before the first solve."""
         return np.inf if self._staircase is None else self._staircase.half_width
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Learn a sample; O(1), and a solve when one is due and not run in the background.
+        """Learn a sample; O(1), plus a solve if one is due and does not run in the background.
 
         Raises
         ------
@@ -162,11 +162,11 @@ class AnytimeCalibrator(Calibrator):
             self._solve_if_due()
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
-        """Learn samples in the order given; solves fall where they would one by one."""
+        """Learn samples in the order given, with solves at the same samples as in `learn_one`."""
         self._learn_samples(scores, y, w, predict=False)
 
     def predict_one(self, score: float) -> float:
-        """Return the newest map's value at ``score``; before any, the score itself, if in range.
+        """Return the newest map's value; before the first solve, the score itself, if in range.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class AnytimeCalibrator(Calibrator):
         return self._staircase
 
     def solve(self) -> AnytimeStaircase:
-        """Solve the window now, in this process, and serve what comes out.
+        """Solve the window now, in this process, and serve the result.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class AnytimeCalibrator(Calibrator):
             return self.staircase()
 
     def close(self) -> None:
-        """End the background process, if there is one; a solve that comes due starts another."""
+        """End the background process, if there is one; the next solve starts another."""
         if self._worker is not None:
             self._worker.close()
 

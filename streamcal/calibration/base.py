@@ -1,4 +1,4 @@
-"""What every calibrator of a one-dimensional score has in common."""
+"""The base class of calibrators of a one-dimensional score."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -17,9 +17,8 @@ from streamcal.kernels.expert import Expert
 class Calibrator(Stateful, Cloned, ABC):
     """An online map from scores to calibrated values.
 
-    A calibrator knows scores and labels only, no features and no model, so it serves a river
-    pipeline (through `streamcal.CalibratedClassifier`), a column of a file and a neural network
-    alike.
+    A calibrator only uses scores and labels, no features and no model. So it works for a river
+    pipeline (through `streamcal.CalibratedClassifier`), a column of a file and a neural network.
 
     The methods for many samples have loops here as their defaults; a subclass with a compiled loop
     overrides them. Bad input raises before the first sample is learned: an error changes nothing.
@@ -65,7 +64,7 @@ class Calibrator(Stateful, Cloned, ABC):
         return predictions
 
     def snapshot(self) -> Snapshot:
-        """Return an immutable view of the map as it is now; see `Snapshot`.
+        """Return an immutable copy of the current map; see `Snapshot`.
 
         Here that is a copy of the whole state; a calibrator whose map is a staircase gives that.
         """

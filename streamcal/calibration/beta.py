@@ -1,10 +1,10 @@
-"""Online beta calibration: a three-parameter map that bends the two ends apart.
+"""Online beta calibration: a three-parameter map with a different slope at each end.
 
-A probability p becomes sigmoid(a · ln p − b · ln(1 − p) + c) with a, b ≥ 0: what is right where the
-scores of either class follow a beta distribution (Kull, Silva Filho & Flach, *Beta Calibration*,
-AISTATS 2017). With a = b it is Platt's map of the log odds; a ≠ b puts right a model that is too
-sure of one class only. The parameters start at the identity (1, 1, 0) and follow the log loss by
-online Newton steps, as `streamcal.PlattCalibrator` does.
+A probability p becomes sigmoid(a · ln p − b · ln(1 − p) + c) with a, b ≥ 0. This map is
+correct if the scores of each class follow a beta distribution (Kull, Silva Filho & Flach, *Beta
+Calibration*, AISTATS 2017). With a = b it is Platt's map of the log odds; a ≠ b corrects a model
+that is overconfident for one class only. The parameters start at the identity (1, 1, 0) and follow
+the log loss by online Newton steps, as `streamcal.PlattCalibrator` does.
 """
 
 import numpy as np

@@ -55,7 +55,7 @@ _MEMORY = 1_000.0  # served samples over which their delay is averaged
 
 
 class Ticket(NamedTuple):
-    """What a `HedgedCalibrator` answered to one sample, to be given back with its label.
+    """The predictions of a `HedgedCalibrator` for one sample, to pass back with its label.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Ticket(NamedTuple):
 
 
 class HedgedCalibrator(ProbabilityCalibrator):
-    """Mix calibrators by their likelihood, and serve nearly the best of them whatever comes.
+    """Mix calibrators by their likelihood; nearly as good as the best of them on any stream.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each calibrator in what is served now; they sum to 1."""
+        """The current weight of each calibrator; the weights sum to 1."""
         return dict(zip(self._names, self._hedge.served_weights().tolist(), strict=True))
 
     @property
@@ -287,7 +287,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def learn_one(
         self, score: float, y: float, w: float = 1.0, *, served: Ticket | None = None
     ) -> None:
-        """Weigh the calibrators by what they served, then teach them the sample.
+        """Update the weights by the served predictions, then teach the calibrators the sample.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
             self._waiting.popleft()
 
     def _served_answers(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
-        """Return what the calibrators answered when a sample was served."""
+        """Return what the calibrators predicted when a sample was served."""
         if served is None:
             return np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
         answers = self.check_ticket(served)
@@ -348,7 +348,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         return self._hedge.predict(as_probability(score))
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
-        """Return `predict_one` of a score, and the ticket to give back with its label.
+        """Return `predict_one` of a score, and the ticket to pass back with its label.
 
         The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere; a
         plain tuple or list, such as JSON makes of it, will do.
@@ -437,7 +437,7 @@ def default_calibrators() -> list[Calibrator]:
 
 
 def _predict_number(calibrator: Calibrator, p: float) -> float:
-    """Return a calibrator's answer, or raise: one NaN would stay in the weights for good."""
+    """Return a calibrator's prediction, or raise: a NaN would stay in the weights for good."""
     answer = calibrator.predict_one(p)
     if answer != answer:
         raise ValueError(f"`calibrators` must answer with numbers, got NaN of {calibrator!r}")

@@ -1,10 +1,10 @@
-"""Online histogram binning: the mean label of the scores that rank alike.
+"""Online histogram binning: the mean label of scores in bins of equal mass.
 
 Scores are cut into bins of equal mass, and a score's calibrated value is the mean label of its bin
 (Zadrozny & Elkan, *Obtaining Calibrated Probability Estimates from Decision Trees and Naive
 Bayesian Classifiers*, ICML 2001, section 3.2). On a stream the quantiles that bound the bins move
-with every sample. They are read off a sketch of some hundreds of cells that carry their labels
-with them, so that bins of the moment hold the labels of all samples that would be in them.
+with every sample. They are read from a sketch of a few hundred cells, which also hold the labels,
+so that the current bins have the labels of all samples that belong in them.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ class HistogramCalibrator(CompiledCalibrator):
     """Bins of equal mass over the scores so far, each with its mean label.
 
     Unlike a staircase it need not rise with the score. Memory and time per sample are those of 16
-    cells a bin.
+    cells per bin.
 
     Parameters
     ----------

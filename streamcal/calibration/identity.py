@@ -1,4 +1,4 @@
-"""No calibration: what every other method has to beat."""
+"""No calibration: the baseline of a comparison."""
 
 from streamcal._state import Arrays, Fields
 from streamcal.calibration.probability import CompiledCalibrator
@@ -8,8 +8,8 @@ from streamcal.kernels.expert import Expert
 class IdentityCalibrator(CompiledCalibrator):
     """Return the score itself; learn nothing.
 
-    The baseline of a comparison, and the member of a `streamcal.HedgedCalibrator` that is right
-    where the model is calibrated already.
+    Use it as a baseline, and in a `streamcal.HedgedCalibrator` for models that are calibrated
+    already.
 
     Examples
     --------

@@ -41,11 +41,11 @@ _FEWEST_SCORES = 8
 
 
 class IsotonicCalibrator(Calibrator):
-    """The isotonic map from scores to labels, kept exact while samples come and go.
+    """The isotonic map from scores to labels, exact after every added or removed sample.
 
     After every sample the calibrator holds the non-decreasing map that minimises the total loss of
-    all samples it has, whatever the order of their scores: what `isotonic_fit` would find from
-    scratch. Learning costs O(log² n) and predicting O(log n) in the number n of distinct scores.
+    all its samples, in any order of scores: the same map that `isotonic_fit` computes for a batch.
+    Learning costs O(log² n) and predicting O(log n) in the number n of distinct scores.
 
     Parameters
     ----------
@@ -164,17 +164,17 @@ class IsotonicCalibrator(Calibrator):
 
     @property
     def n_samples(self) -> int:
-        """How many samples the map rests on now."""
+        """Number of samples in the current map."""
         return self._regression.n_samples
 
     @property
     def n_scores(self) -> int:
-        """How many distinct scores they have."""
+        """Number of distinct scores in the current map."""
         return self._regression.n_scores
 
     @property
     def n_merged(self) -> int:
-        """How many scores have been merged into a neighbour for want of room."""
+        """Number of scores merged into a neighbour because of ``max_scores``."""
         return self._regression.n_merged
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
@@ -205,7 +205,7 @@ class IsotonicCalibrator(Calibrator):
             self._regression.learn(*self._check_sample(score, y, w))
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Take back a sample that was learned with the same arguments; O(log² n_scores).
+        """Remove a sample that was learned with the same arguments; O(log² n_scores).
 
         Raises
         ------
@@ -373,7 +373,7 @@ class IsotonicCalibrator(Calibrator):
         return Staircase(lower, upper, values, weights, centers, self.interpolation)
 
     def snapshot(self) -> Snapshot:
-        """Return an immutable view of the map as it is now: its staircase; O(n_scores).
+        """Return an immutable copy of the current map: its staircase; O(n_scores).
 
         With a half-life its values may differ from the calibrator's in the last digit.
         """

@@ -14,8 +14,8 @@ from streamcal.calibration.probability import as_probability
 class JointCalibrator(Stateful, Cloned, ABC):
     """An online map from the probabilities of all labels to calibrated ones.
 
-    A `streamcal.Calibrator` knows one score; `streamcal.CalibratedClassifier` gives each label one
-    of its own. A joint calibrator sees what the model says of all labels, which may come and go.
+    A `streamcal.Calibrator` maps one score, and `streamcal.CalibratedClassifier` has one for each
+    label. A joint calibrator maps the probabilities of all labels; the set of labels may change.
     """
 
     @abstractmethod
@@ -31,7 +31,7 @@ class JointCalibrator(Stateful, Cloned, ABC):
 
 
 def as_probabilities_by_label(raw: Any) -> dict[ClfTarget, float]:
-    """Return what a model says of all labels as floats in [0, 1], or raise.
+    """Return a model's probabilities of all labels as floats in [0, 1], or raise.
 
     Examples
     --------

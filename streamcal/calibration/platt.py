@@ -4,7 +4,7 @@ A probability p becomes sigmoid(a · logit p + b). The two numbers start at the 
 follow the log loss by the online Newton step (Hazan, Agarwal & Kale, *Logarithmic Regret Algorithms
 for Online Convex Optimization*, Machine Learning 2007), as Gupta & Ramdas propose in *Online Platt
 Scaling with Calibeating*, ICML 2023, Section 2: its regret against the best (a, b) in hindsight
-grows with log n only, whatever the data.
+grows only as log n, for any data.
 """
 
 import math
@@ -22,8 +22,8 @@ from streamcal.kernels.platt import Platt
 class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     """Two-parameter logistic calibration of a probability, learned by online Newton steps.
 
-    Memory and time per sample are constant. Against `streamcal.IsotonicCalibrator` it learns from
-    fewer samples, but it can only stretch and shift the log odds.
+    Memory and time per sample are constant. It needs fewer samples than
+    `streamcal.IsotonicCalibrator`, but it can only scale and shift the log odds.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
 
     @property
     def slope(self) -> float:
-        """By what the log odds are multiplied."""
+        """The factor of the log odds."""
         return self._kernel.slope
 
     @property
     def intercept(self) -> float:
-        """What is then added to them."""
+        """The number added to the scaled log odds."""
         return self._kernel.intercept
 
     _n_parameters = 2

@@ -1,7 +1,7 @@
-"""What calibrators of probabilities have in common: scores and labels in [0, 1].
+"""The base class of calibrators of probabilities, with scores and labels in [0, 1].
 
-Sums of probabilities, which wrappers and ensembles make, overshoot 1 by some rounding. That much is
-forgiven; anything further outside [0, 1] is refused, since it is no probability.
+Wrappers and ensembles add probabilities, and rounding may make a sum exceed 1 slightly. Such values
+are clipped; values further outside [0, 1] are refused.
 """
 
 from abc import abstractmethod
@@ -103,7 +103,7 @@ def as_probability(score: float) -> float:
 
 
 def as_probabilities(scores: ArrayLike) -> NDArray[np.float64]:
-    """Return scores as a vector in [0, 1], or raise with the first position that is not."""
+    """Return scores as a vector in [0, 1], or raise and name the first position outside it."""
     vector = as_vector(scores, "scores")
     outside = (vector < 0.0) | (vector > 1.0)
     if not outside.any():

@@ -1,4 +1,4 @@
-"""What a calibrator knows at one moment, for other threads to read while it learns on."""
+"""An immutable copy of a calibrator's map, for other threads to read while it learns."""
 
 import threading
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from streamcal._validation import as_score, as_vector
 
 
 class Snapshot:
-    """A calibrator's map at one moment: immutable, so any number of threads may ask it.
+    """An immutable copy of a calibrator's map; any number of threads may use it.
 
-    Made by `Calibrator.snapshot`, in the thread that teaches the calibrator; handed to others by a
-    plain assignment.
+    Call `Calibrator.snapshot` in the thread that teaches the calibrator; assign the result to a
+    variable that other threads read.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Snapshot:
 
 
 class OneAtATime:
-    """A function that threads take turns to call, since it has arrays to work in."""
+    """A function with work arrays, which only one thread at a time may call."""
 
     def __init__(self, function: Callable[[NDArray[np.float64]], Any]) -> None:
         self._function = function

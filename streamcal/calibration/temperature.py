@@ -1,9 +1,9 @@
 """Online temperature scaling: one number for all labels.
 
-Probabilities p_k become proportional to p_k ** (1 / T): softer for T > 1, sharper for T < 1, the
-order of the labels as it was (Guo, Pleiss, Sun & Weinberger, *On Calibration of Modern Neural
-Networks*, ICML 2017, section 4.2). The log loss is convex in 1 / T, which starts at 1 and follows
-it by online Newton steps.
+Probabilities p_k become proportional to p_k ** (1 / T): less confident for T > 1, more confident
+for T < 1, in the same order of labels (Guo, Pleiss, Sun & Weinberger, *On Calibration of Modern
+Neural Networks*, ICML 2017, section 4.2). The log loss is convex in 1 / T, which starts at 1 and is
+learned by online Newton steps.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,7 @@ from streamcal.kernels.newton import Temperature
 class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     """One temperature for the probabilities of all labels, learned by online Newton steps.
 
-    It wants few samples however many labels there are, and cannot put one label right at the
-    expense of another.
+    It needs few samples for any number of labels. It cannot correct single labels.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
         return 1.0 / self._kernel.exponent
 
     def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
-        """Take one Newton step towards the label that followed.
+        """Take one Newton step towards the true label.
 
         A label that the model did not know, or the only one, teaches nothing.
 

@@ -1,10 +1,10 @@
-"""Calibration of the likeliest label alone.
+"""Calibration of the most probable label only.
 
-What is shown of a multiclass model is mostly its first choice and how sure of it the model is. So
-each label has a calibrator that learns from the samples where that label came first only: how
-often was it right, given how sure the model was? (Gupta & Ramdas, *Top-label Calibration and
-Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1.) What is left goes to the others in the
-model's own proportions.
+Users of a multiclass model mostly see its most probable label and the probability of this label. So
+each label has a calibrator, which learns only from the samples where that label was the most
+probable one: how often was it correct, given its probability? (Gupta & Ramdas, *Top-label
+Calibration and Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1.) The other labels share
+the rest in the model's own proportions.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_lab
 
 
 class TopLabelCalibrator(JointCalibrator):
-    """Calibrate the probability of the label that the model holds for the likeliest.
+    """Calibrate the probability of the model's most probable label.
 
     The calibrated value of that label may fall below another's.
 
@@ -57,7 +57,7 @@ class TopLabelCalibrator(JointCalibrator):
         self._calibrators: dict[ClfTarget, Calibrator] = {}
 
     def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
-        """Teach the calibrator of the likeliest label whether it was right.
+        """Teach the calibrator of the most probable label whether this label was correct.
 
         Raises
         ------

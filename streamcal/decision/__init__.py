@@ -1,4 +1,4 @@
-"""From calibrated probabilities to decisions that maximise a metric."""
+"""Decisions that maximise a metric, from calibrated probabilities."""
 
 from typing import TYPE_CHECKING
 

@@ -40,7 +40,7 @@ class Evaluator:
         self.laws = lru_cache(maxsize=256)(self._laws)
 
     def _laws(self, k: int) -> tuple[Law, Law]:
-        """Return the laws of the positives among the k likeliest and among the rest."""
+        """Return the distributions of positives in the k most probable samples and in the rest."""
         return (
             self._law(self._chosen, self._p, k),
             self._law(self._rest, self._backward, self.n - k),

@@ -35,14 +35,14 @@ _MAX_SCALE = 10_000  # common denominator of rational coefficients
 
 
 class Law(NamedTuple):
-    """The law of a count: ``mass[j]`` is the probability of ``offset + j``."""
+    """The distribution of a count: ``mass[j]`` is the probability of ``offset + j``."""
 
     offset: int
     mass: Vector
 
 
 class Laws(NamedTuple):
-    """The laws of a count while labels are added: one row each, all from the same offset."""
+    """The distributions of a count while labels are added: one row each, with the same offset."""
 
     offset: int
     rows: NDArray[np.float64]
@@ -59,7 +59,7 @@ def extended(law: Law, p: Vector, tau: float) -> tuple[Law, float]:
 
 
 def extended_rows(law: Law, p: Vector, tau: float) -> tuple[Laws, float]:
-    """Return the laws while labels are added one by one, the first without any of them."""
+    """Return the distributions after 0, 1, 2, … added labels."""
     laws, lost = poisson_binomial.extend_rows(law, p, tau)
     return Laws(*laws), lost
 
@@ -70,7 +70,7 @@ def block_size(n: int) -> int:
 
 
 def checkpoints(p: Vector, tau: float, step: int) -> tuple[list[Law], float]:
-    """Return the laws of the first 0, ``step``, 2 ``step``, … labels, and the mass dropped."""
+    """Return the distributions of the first 0, ``step``, 2 ``step``, … labels, and dropped mass."""
     laws, total = [NOTHING], 0.0
     for start in range(0, len(p), step):
         law, lost = extended(laws[-1], p[start : start + step], tau)
@@ -101,7 +101,7 @@ def algorithm_1(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
 
 
 def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
-    """Algorithm 1 on windows of the laws, O(n σ_U σ_V log(n/tol)): for any metric."""
+    """Algorithm 1 on windows of the distributions, O(n σ_U σ_V log(n/tol)): for any metric."""
     n = len(p)
     if n <= FEW and metric.spec is not None:
         psi = poisson_binomial.few(metric.spec, history, p)
@@ -130,7 +130,7 @@ def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
 def _expectations(
     metric: Metric, history: Vector, n: int, first: int, C: Laws, D: Laws, psi: Vector
 ) -> float:
-    """Write Ψ from ``first`` on, one value per row; return the largest absolute value met."""
+    """Write Ψ from ``first`` on, one value per row; return the largest absolute value."""
     out = psi[first : first + len(C.rows)]
     if metric.spec is not None:
         poisson_binomial.expectations(metric.spec, history, n, first, C, D, out)
@@ -151,7 +151,7 @@ def _expectations(
 
 
 def expectation(metric: Metric, history: Vector, n: int, k: int, C: Law, D: Law) -> float:
-    """Return Ψ of one labelling from the laws of U and V."""
+    """Return Ψ of one labelling from the distributions of U and V."""
     if metric.spec is None:
         return _function_expectation(metric, history, n, k, C, D)[0]
     return poisson_binomial.expectation(metric.spec, history, n, k, C, D)
@@ -375,7 +375,7 @@ def linear_in_tp(metric: Metric) -> bool:
 
 
 def leave_one_out(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
-    """Metrics linear in tp from the laws of S without each label in turn, O(nσ log(n/tol))."""
+    """Metrics linear in tp, from the distributions of S without each label, O(nσ log(n/tol))."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     law, lost = extended(NOTHING, p, min(tol, 1e-12) * 1e-4 / (n + 1))

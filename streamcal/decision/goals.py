@@ -347,7 +347,7 @@ class GMean(_WithoutParameters):
 
 
 class HMean(_WithoutParameters):
-    """Harmonic mean of TPR and TNR; 0 where both are.
+    """Harmonic mean of TPR and TNR; 0 if both are 0.
 
     Examples
     --------

@@ -185,7 +185,7 @@ def utility_curve(
     tol: float = _TOL,
     method: str = "auto",
 ) -> Vector:
-    """Return Ψ_0..Ψ_n: the expected utility of labelling the k likeliest samples 1.
+    """Return Ψ_0..Ψ_n: the expected utility of labelling the k most probable samples 1.
 
     Parameters are those of `maximize`.
 
@@ -216,7 +216,7 @@ def expected_utility(
     history: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
 ) -> float:
-    """Return the expected utility of any labels, whether or not they follow the probabilities.
+    """Return the expected utility of any labels, in any order of the probabilities.
 
     Parameters
     ----------

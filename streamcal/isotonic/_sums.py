@@ -13,7 +13,7 @@ MOST_WEIGHT = 1e120
 
 
 def statistic_range(loss: MeanLoss) -> tuple[float, float]:
-    """Return between which numbers the statistics of all labels lie.
+    """Return the least and the greatest statistic that a label can have.
 
     Examples
     --------

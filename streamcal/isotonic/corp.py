@@ -1,4 +1,4 @@
-"""The CORP decomposition of a mean score, from a staircase alone (see `streamcal.metrics.CORP`)."""
+"""The CORP decomposition of a mean score, from a staircase (see `streamcal.metrics.CORP`)."""
 
 from typing import NamedTuple
 

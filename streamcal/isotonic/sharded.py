@@ -42,7 +42,7 @@ def isotonic_fit_sharded(
     pool: Pool | None = None,
     n_ranges: int | None = None,
 ) -> Staircase:
-    """Return the isotonic regression of samples that lie in several places.
+    """Return the isotonic regression of samples in several shards.
 
     It is that of `isotonic_fit` on all of them: the same where sums are exact (labels 0 and 1,
     weights that are integers), else up to rounding.
@@ -101,7 +101,7 @@ def isotonic_fit_sharded(
 
 
 def _check_shard(shard: Any, at: int) -> list[Any]:
-    """Return scores, labels and weights of a shard: arrays or paths; raise if they are none."""
+    """Return scores, labels and weights of a shard, arrays or paths; raise for anything else."""
     path = isinstance(shard, str | os.PathLike)
     if path or not hasattr(shard, "__len__") or not 2 <= len(shard) <= 3:
         raise ValueError(f"`shards` must hold (scores, y) or (scores, y, w), got {shard!r} at {at}")

@@ -3,7 +3,7 @@
 The stack of Gokcesu & Gokcesu (*Efficient, Anytime Algorithms for Calibration with Isotonic
 Regression under Strictly Convex Losses*, section V): a new sample is a block, pooled with the block
 before for as long as its mean does not exceed that block's mean. Each sample is pooled away at most
-once, so a push costs O(1) on average. Scores in any order are `IsotonicCalibrator`'s subject.
+once, so a push costs O(1) on average. For scores in any order use `IsotonicCalibrator`.
 """
 
 import math
@@ -162,7 +162,7 @@ scores in any order
         return self._loss.z_range.clip(x) if value is None else value
 
     def staircase(self, *, outside: str = "clip") -> Staircase:
-        """Return the present staircase, a copy; O(n_blocks).
+        """Return a copy of the current staircase; O(n_blocks).
 
         Raises
         ------

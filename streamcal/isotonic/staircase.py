@@ -2,7 +2,7 @@
 
 A `Staircase` is the non-decreasing map with the smallest loss on weighted samples. It consists of
 *blocks*, runs of scores that share one value (Barlow, Bartholomew, Bremner & Brunk, *Statistical
-Inference under Order Restrictions*, 1972). `isotonic_fit` computes it for samples at hand;
+Inference under Order Restrictions*, 1972). `isotonic_fit` computes it for a batch;
 `PAVStack` and `IsotonicCalibrator` keep it up to date on a stream.
 """
 
@@ -25,7 +25,7 @@ OUTSIDE = ("clip", "nan")
 class Staircase:
     """A non-decreasing map from scores to values, given by its blocks; call it to evaluate it.
 
-    Between blocks nothing was learned, and ``interpolation`` says what holds there:
+    No scores were learned between blocks; ``interpolation`` defines the values there:
 
     * ``"step"``: the value of the block to the left;
     * ``"linear"``: a straight line from the end of one block to the start of the next;
@@ -218,7 +218,7 @@ def isotonic_fit(
 def as_stack(
     x: NDArray[np.float64], weights: NDArray[np.float64] | None, sums: NDArray[np.float64]
 ) -> pav.Stack:
-    """Return the stack of samples in any order, of which there is one at least."""
+    """Return the stack of one or more samples in any order."""
     stack = pav.Stack.of(x, weights, sums)
     if stack is None:
         by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
@@ -281,7 +281,7 @@ def label_range(loss: losses.Loss) -> tuple[float, float] | None:
 def from_stack(
     stack: pav.Stack, loss: losses.MeanLoss, interpolation: str, outside: str
 ) -> Staircase:
-    """Return the staircase of a stack, which stays as it is."""
+    """Return the staircase of a stack, which is not changed."""
     blocks, finite = stack.describe()
     if not finite:
         raise ValueError("`w` must be small enough for finite sums of weights and weighted labels")
@@ -328,7 +328,7 @@ def _rebuild(kind: type[Staircase], values: dict[str, Any]) -> Staircase:
 
 
 def as_read_only(values: ArrayLike) -> NDArray[np.float64]:
-    """Return a read-only vector, a copy where the one given could still be written to."""
+    """Return a read-only vector; a copy, if the given one is writable."""
     array = np.asarray(values, dtype=np.float64, order="C")
     if array.flags.writeable:
         array = array.copy()

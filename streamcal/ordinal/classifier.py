@@ -93,8 +93,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
     """Ordinal classification: a regressor's score, cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
-    learned, joins the last ``window`` of them, and the thresholds minimise the task loss on these
-    exactly after every sample.
+    learned, is added to a window of the last ``window`` scores. After every sample the thresholds
+    minimise the task loss on this window exactly.
 
     Parameters
     ----------

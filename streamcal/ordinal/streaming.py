@@ -38,7 +38,7 @@ class _Optimum(NamedTuple):
 
 
 class StreamingThresholds(Stateful, Cloned):
-    """The thresholds that cut a stream of scores into ordinal labels at the least cost.
+    """The thresholds that cut a stream of scores into ordinal labels with the least loss.
 
     After every sample learned or unlearned they are those that `optimal_thresholds` would find from
     scratch on the samples held. Learning costs O(K log n) for n distinct scores; nothing is solved
@@ -260,7 +260,7 @@ class StreamingThresholds(Stateful, Cloned):
 
     @property
     def risk(self) -> float:
-        """The summed task loss of the samples at hand; O(n_scores)."""
+        """The total task loss of the current samples; O(n_scores)."""
         return self._optimum(with_risk=True).risk
 
     def result(self) -> Thresholds:

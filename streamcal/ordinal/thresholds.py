@@ -1,4 +1,4 @@
-"""Thresholds that turn a score into ordinal labels at the least cost, exactly.
+"""Optimal thresholds that cut a score into ordinal labels.
 
 A score u gets the label 1 + Σ_k 1[u ≥ t_k], of labels 1..K. Given past scores and their labels, the
 sorted thresholds t_1 ≤ … ≤ t_{K−1} that minimise the summed task loss are found among the midpoints
@@ -118,7 +118,7 @@ def optimal_thresholds(
     block: int | None = None,
     pool: Pool | None = None,
 ) -> Thresholds:
-    """Find the thresholds that label scores at the least summed task loss.
+    """Find the thresholds that label scores with the least total task loss.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """River models with calibrated probabilities or predictions.
 
-A wrapper asks its model for a prediction before the model learns the sample, and teaches a
-calibrator this prediction with the label. So the calibrator learns from predictions for unseen
-samples only, and these are what it is later asked to calibrate.
+A wrapper takes its model's prediction before the model learns the sample, and teaches a calibrator
+this prediction with the label. So the calibrator learns only from predictions for unseen samples,
+the same kind of predictions that it calibrates later.
 """
 
 from streamcal.wrappers.classifier import CalibratedClassifier

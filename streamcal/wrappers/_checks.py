@@ -1,4 +1,4 @@
-"""Checks of what wrappers are given: models, calibrators, probabilities and weights."""
+"""Checks of the arguments of wrappers: models, calibrators, probabilities and weights."""
 
 from collections.abc import Mapping
 from typing import Any

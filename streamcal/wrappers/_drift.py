@@ -53,7 +53,7 @@ class DriftMonitor:
         self.n_alarms = 0
 
     def update(self, served: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget]]) -> bool:
-        """Show the detector served probabilities with their labels; return whether it alarmed."""
+        """Update the detector with served probabilities and labels; return whether it alarms."""
         n_before = self.n_alarms
         for probabilities, y in served:
             if not probabilities:
@@ -67,6 +67,6 @@ class DriftMonitor:
 
 
 def _squared_error(probabilities: Mapping[ClfTarget, float], y: ClfTarget) -> float:
-    """Return (1/2) Σ (hit − p)² over the labels; one that the model does not know has p = 0."""
+    """Return (1/2) Σ (hit − p)² over the labels; a label unknown to the model has p = 0."""
     error = sum((p - (label == y)) ** 2 for label, p in probabilities.items())
     return 0.5 * (error + (y not in probabilities))

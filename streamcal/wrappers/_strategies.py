@@ -4,8 +4,8 @@
 model knows may change with each sample, so it calls ``for_labels`` each time; there `OneVsRest`
 hands samples with the labels False and True to `Binary`.
 
-Throughout, ``raw`` is the model's answer to one sample, its probabilities by label. ``columns`` is
-its answer to a batch: an array of shape ``(n_samples,)`` for each label.
+Throughout, ``raw`` are the model's probabilities of one sample by label. ``columns`` are those of a
+batch: an array of shape ``(n_samples,)`` for each label.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +48,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
-        """Teach the calibrators one sample, with the tickets of what was served if there are."""
+        """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
 
     def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
         """Return the tickets that hedged calibrators will need with the label of a sample."""
@@ -72,7 +72,7 @@ class OwningStrategy(Strategy):
         return {}
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
-        """Return the strategy for an answer with these labels."""
+        """Return the strategy for predictions with these labels."""
         return self
 
     def for_learning(self, raw: Raw) -> Strategy:

@@ -46,8 +46,8 @@ class CalibratedClassifier(
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
     other labels each label has its own calibrator, one against the rest, and the calibrated
-    probabilities are divided by their sum. Where all of them are 0, the model's own probabilities
-    are returned. The keys of an answer are the model's own label objects.
+    probabilities are divided by their sum. If all of them are 0, the model's own probabilities
+    are returned. The keys of a prediction are the model's own label objects.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class CalibratedClassifier(
         served: Served | Mapping[ClfTarget, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Ask the model about ``x``, teach the model, then teach the calibrator the model's answer.
+        """Predict ``x`` with the model, teach the model, then teach the calibrator the prediction.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class CalibratedClassifier(
         strategy.learn_one(raw, y, w, tickets)
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
-        """Return `predict_proba_one` of a sample together with all that `learn_one` needs later.
+        """Return `predict_proba_one` of a sample, and everything that `learn_one` needs later.
 
         The state does not change.
 
@@ -314,7 +314,7 @@ class CalibratedClassifier(
     def _replace_after_drift(
         self, monitor: DriftMonitor, samples: Iterable[Sample], shown: Raw | None = None
     ) -> bool:
-        """Show the detector what was served; after an alarm replace the calibrators.
+        """Update the drift detector; after an alarm replace the calibrators.
 
         ``shown`` is what was served for the only sample. Without it, it is what would be served
         now. Return whether the calibrators were replaced.
@@ -412,7 +412,7 @@ class CalibratedClassifier(
         return frame
 
     def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
-        """Return the columns of a frame of probabilities under the labels they stand for."""
+        """Return the columns of a frame of probabilities by their labels."""
         narwhal = into_frame(frame)
         if narwhal.is_empty():
             return {}

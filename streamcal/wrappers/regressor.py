@@ -29,7 +29,7 @@ class CalibratedRegressor(
     """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
 
     The map is learned by the calibrator. With `IsotonicCalibrator` and the squared or the Poisson
-    loss it gives the mean of the labels that came with similar predictions, with the pinball loss
+    loss it predicts the mean of the labels of similar predictions, with the pinball loss
     their quantile. The order of the model's predictions is kept.
 
     Parameters
@@ -104,7 +104,7 @@ class CalibratedRegressor(
         served: float | None = None,
         **kwargs: Any,
     ) -> None:
-        """Ask the model about ``x``, teach the model, then teach the calibrator the model's answer.
+        """Predict ``x`` with the model, teach the model, then teach the calibrator the prediction.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a classifier answered to one sample, to be kept until the label comes."""
+"""The served prediction for one sample, to keep until its label arrives."""
 
 import reprlib
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from streamcal.wrappers._checks import as_probabilities_of_labels
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What `CalibratedClassifier.serve_one` answered.
+    """The result of `CalibratedClassifier.serve_one`.
 
     Show ``calibrated`` to the user, keep the whole object, and pass it to
-    `CalibratedClassifier.learn_one` as ``served`` when the label comes.
+    `CalibratedClassifier.learn_one` as ``served`` when the label arrives.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ def anytime_isotonic_refinements(
     outside: str = "clip",
     backend: str = "auto",
 ) -> Iterator[AnytimeStaircase]:
-    """Yield the map of `anytime_isotonic` after each round, for a caller who stops when it likes.
+    """Yield the map of `anytime_isotonic` after each round, so that the caller can stop early.
 
     The first is what is known before any round; the last, if the caller gets there, is exact up to
     the last double. Parameters and errors are those of `anytime_isotonic`.

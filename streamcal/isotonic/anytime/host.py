@@ -34,7 +34,7 @@ class Host:
             self._leave_out_closed()
 
     def _verify_start(self, start: tuple[NDArray[np.int64], Floats]) -> kernels.Cells:
-        """Return cells around the values of a map that is improved and verified first."""
+        """Improve and verify a start map, and return cells around its values."""
         problem = self._problem
         low, high = problem.low, problem.high
         near = max(_INSIDE * problem.tolerance, _INSIDE * DEFAULT_TOL * (high - low))
@@ -74,7 +74,7 @@ class Host:
         self._leave_out_closed()
 
     def _leave_out_closed(self) -> None:
-        """Go on with the samples of open cells alone, where that saves work."""
+        """Continue with the samples of open cells only, if this saves work."""
         n = len(self._samples)
         if 0 < self._cells.n_open < n // 4 and n >= _FEWEST_SAMPLES:
             self._samples = rest = self._cells.put_aside()
@@ -88,7 +88,7 @@ class Host:
 
 
 class _Derivatives:
-    """The weighted derivatives of samples, whose labels and weights stay on JAX's side.
+    """The weighted derivatives of samples, whose labels and weights are JAX arrays.
 
     JAX is imported here and not above: a solve for a quantile needs none.
     """

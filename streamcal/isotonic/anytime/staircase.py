@@ -38,7 +38,7 @@ class AnytimeStaircase(Staircase):
 
     @property
     def half_width(self) -> float:
-        """The greatest distance from a value to its bounds: what is certified for all blocks."""
+        """The greatest distance from a value to its bounds: the certified error of all blocks."""
         return float(np.max(0.5 * self.ceilings - 0.5 * self.floors))
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ def from_cells(
 
 
 def _middles(low: Floats, high: Floats) -> Floats:
-    """Return the middles of bounds; where one is infinite the other, where both are 0."""
+    """Return the middles of bounds; if one is infinite the other, if both are, 0."""
     low, high = (
         np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)),
         np.where(np.isfinite(high), high, np.where(np.isfinite(low), low, 0.0)),
