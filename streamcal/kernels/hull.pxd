@@ -52,7 +52,8 @@ cdef class Hull(ScoreIndex):
     cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil
     cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil
     cdef Edge *behind(self, double score) noexcept nogil
-    cdef Sums pool_beyond(self, int side, double w, double s, double *end) noexcept nogil
+    cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil
+    cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil
     cdef Sums totals(self) noexcept nogil
     cdef int restore_chunk(self, Chunk *chunk, const int64_t *lengths, const double *sums) except -1 nogil
 

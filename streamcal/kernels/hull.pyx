@@ -117,7 +117,6 @@ cdef class Hull(ScoreIndex):
         memmove(&hull.edges[n_made], &hull.edges[tail], (n - tail) * sizeof(Edge))
         memcpy(&hull.edges[stack.kept], stack.made, stack.n_made * sizeof(Edge))
         hull.n = n_made + n - tail
-        self.set_edges(hull, hull.n)
         sum_edges(hull, stack.kept, n_made)
         return 0
 
@@ -192,28 +191,16 @@ cdef class Hull(ScoreIndex):
             edge = go(edge, &cursor, LEFT)
         return found
 
-    cdef Sums pool_beyond(self, int side, double w, double s, double *end) noexcept nogil:
-        """Return the block that a sample (w, s) would form beyond all scores on a side.
+    cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil:
+        """Return the block that a sample (w, s) before all scores would form.
 
-        ``end`` is set to the score where the block ends on the other side, and left alone where the
-        sample is a block of its own.
+        ``end`` is set to where it ends, and left alone where the sample is a block of its own.
         """
-        cdef Cursor cursor = start_at(self.root)
-        cdef Edge *edge = seek(&cursor)
-        cdef Sums pooled = Sums(weight=w, sum=s), beside
-        cdef double outside, inside  # slopes times both weights
-        while edge != NULL:
-            beside.weight = w + cursor.beside[side].weight + edge.beside[side].weight
-            beside.sum = s + cursor.beside[side].sum + edge.beside[side].sum
-            outside, inside = beside.sum * edge.weight, edge.sum * beside.weight
-            if outside >= inside if side == LEFT else inside >= outside:
-                pooled.weight = beside.weight + edge.weight
-                pooled.sum = beside.sum + edge.sum
-                end[0] = end_of(edge, 1 - side)
-                edge = go(edge, &cursor, 1 - side)
-            else:
-                edge = go(edge, &cursor, side)
-        return pooled
+        return pool_beyond(self.root, LEFT, w, s, end)
+
+    cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil:
+        """Do so for a sample behind all scores, and the score where its block starts."""
+        return pool_beyond(self.root, RIGHT, w, s, end)
 
     cdef Sums totals(self) noexcept nogil:
         """Return the sums of the whole index."""
@@ -403,6 +390,25 @@ cdef inline Edge *go(const Edge *edge, Cursor *cursor, int side) noexcept nogil:
     else:
         cursor.above = edge.last
     return seek(cursor)
+
+
+cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *end) noexcept nogil:
+    """Return the block that a sample (w, s) would form beyond all scores on a side."""
+    cdef Cursor cursor = start_at(root)
+    cdef Edge *edge = seek(&cursor)
+    cdef Sums pooled = Sums(weight=w, sum=s), beside
+    cdef double outside, inside  # slopes, times both weights
+    while edge != NULL:
+        beside.weight = w + cursor.beside[side].weight + edge.beside[side].weight
+        beside.sum = s + cursor.beside[side].sum + edge.beside[side].sum
+        outside, inside = beside.sum * edge.weight, edge.sum * beside.weight
+        if outside >= inside if side == LEFT else inside >= outside:
+            pooled = with_edge(&beside, edge)
+            end[0] = end_of(edge, 1 - side)
+            edge = go(edge, &cursor, 1 - side)
+        else:
+            edge = go(edge, &cursor, side)
+    return pooled
 
 
 # ---------------------------------------------------------------------- bridges

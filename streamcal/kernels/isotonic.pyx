@@ -24,7 +24,7 @@ from streamcal.kernels.hull cimport (
     Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
 from streamcal.kernels.score_index cimport (
-    LEFT, RIGHT, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
+    Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
     is_cancelled, out_of_memory, same_within,
 )
 
@@ -272,9 +272,9 @@ cdef class IsotonicRegression(Hull):
         if prior == 0.0 or self.n_scores == 0:
             return
         low, high = prior * self.lowest, prior * self.highest
-        block = self.pool_beyond(LEFT, prior, high, &self.floor_end)
+        block = self.pool_front(prior, high, &self.floor_end)
         self.floor = block.sum / block.weight
-        block = self.pool_beyond(RIGHT, prior, low, &self.ceiling_start)
+        block = self.pool_back(prior, low, &self.ceiling_start)
         self.ceiling = block.sum / block.weight
         if self.floor >= self.ceiling:
             block = self.totals()
