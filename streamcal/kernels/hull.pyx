@@ -54,6 +54,7 @@ from streamcal.kernels.score_index cimport (
     find_slot,
     is_chunk,
     out_of_memory,
+    prefetch,
 )
 
 cdef enum:
@@ -75,6 +76,9 @@ cdef class Hull(ScoreIndex):
 
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil:
         return hull_of(chunk).room * sizeof(Edge)
+
+    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil:
+        prefetch(hull_of(chunk).edges, hull_of(chunk).n * sizeof(Edge))
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
         """Pool the slots of a chunk into edges, given that nothing but ``score`` has changed.
@@ -124,7 +128,7 @@ cdef class Hull(ScoreIndex):
         """Give a chunk room for ``n`` edges, or somewhat more; its edges must fit."""
         cdef int room = (n + n // 8 + EDGE_STEP - 1) // EDGE_STEP * EDGE_STEP
         cdef Edge *edges
-        if hull.room - 2 * EDGE_STEP < room <= hull.room or room == 0:
+        if n <= hull.room <= room + EDGE_STEP or room == 0:
             return 0
         edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
         if edges == NULL:

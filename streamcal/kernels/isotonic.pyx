@@ -24,7 +24,7 @@ from streamcal.kernels.hull cimport (
     Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
 from streamcal.kernels.score_index cimport (
-    Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
+    AHEAD, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
     is_cancelled, out_of_memory, same_within,
 )
 
@@ -105,6 +105,8 @@ cdef class IsotonicRegression(Hull):
         with nogil, self.lock:
             self.check_whole()
             for i in range(scores.shape[0]):
+                if i % AHEAD == 0:
+                    self.fetch(&scores[i], scores.shape[0] - i)
                 if predicts:
                     bracket = self.bracket(scores[i], step)
                     out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share

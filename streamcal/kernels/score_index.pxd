@@ -2,8 +2,25 @@ cimport cython
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
+
+cdef extern from *:
+    """
+    /* Have so many bytes fetched into the cache, a line of 64 at a time. */
+    static inline void prefetch(const void *at, size_t n) {
+    #if defined(__GNUC__) || defined(__clang__)
+        for (size_t i = 0; i < n; i += 64) __builtin_prefetch((const char *) at + i);
+    #endif
+    }
+    """
+    void prefetch(const void *at, size_t n) noexcept nogil
+
+
 cpdef enum:
     SLOTS = 128  # slots in a chunk at most
+
+
+cdef enum:
+    AHEAD = 8  # samples of a batch whose way is fetched at once
 
 
 cdef enum:
@@ -97,6 +114,7 @@ cdef class ScoreIndex:
     cdef void fold_node(self, Node *node) noexcept nogil
     cdef void release_summary(self, Chunk *chunk) noexcept nogil
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil
+    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil
     # what the sums of slots and samples mean,
     cdef int remove(self, const Sample *sample) except -1 nogil
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil
@@ -124,6 +142,7 @@ cdef class ScoreIndex:
 
     cdef Chunk *find_chunk(self, double score) noexcept nogil
     cdef Slot *find(self, double score) noexcept nogil
+    cdef void fetch(self, const double *scores, int64_t n) noexcept nogil
     cdef bint locate(self, double score, Place *place) noexcept nogil
 
     cdef int add(self, double score, double w, double s) except -1 nogil

@@ -52,12 +52,13 @@ cpdef enum:
     INNER = -1  # a node in the shape of a tree
 
 cdef enum:
-    ROOM_STEP = 8  # slots that a chunk grows by
+    ROOM_STEP = 4  # slots that a chunk grows by
     SPARSE = SLOTS // 4  # a chunk of fewer slots is joined to a neighbour,
     JOINED = SLOTS * 5 // 8  # if both together fill no more than this
     CROWDED = SLOTS * 3 // 4  # a neighbour with more slots relieves no full chunk
     FILL = 96  # slots of a chunk in an index that is built at once
     FIRST_QUEUE = 8
+    LARGE = 2000  # chunks of an index that outgrows the cache
 
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**128
@@ -398,6 +399,35 @@ cdef class ScoreIndex:
             node = node.child[score >= node.key]
         return <Chunk *> node
 
+    cdef void fetch(self, const double *scores, int64_t n) noexcept nogil:
+        """Have the next scores' chunks, and the nodes above, fetched into the cache at once.
+
+        In a large index each step down to a chunk waits for memory. Here all scores, up to `AHEAD`,
+        take a step before the first one takes its next, so that they wait together.
+        """
+        cdef Node *at[AHEAD]
+        cdef Chunk *chunk
+        cdef int i
+        cdef int n_ways = <int> min(n, <int64_t> AHEAD), n_inner = n_ways
+        if self.n_chunks < LARGE:
+            return
+        for i in range(n_ways):
+            at[i] = self.root
+        while n_inner > 0:
+            n_inner = 0
+            for i in range(n_ways):
+                if not is_chunk(at[i]):
+                    at[i] = at[i].child[scores[i] >= at[i].key]
+                    prefetch(at[i], self.node_bytes)
+                    n_inner += 1
+        for i in range(n_ways):
+            chunk = <Chunk *> at[i]
+            prefetch(chunk.slots, chunk.size * sizeof(Slot))
+            self.fetch_summary(chunk)
+
+    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil:
+        """Have what the summary of a chunk holds outside of it fetched into the cache."""
+
     cdef Slot *find(self, double score) noexcept nogil:
         """Return the slot of a score, NULL where it has none."""
         cdef Place place
@@ -440,7 +470,7 @@ cdef class ScoreIndex:
             chunk = place.chunk
             i = <int> (place.slot - chunk.slots)
         if chunk.size == chunk.room:
-            self.set_room(chunk, chunk.size + 1)
+            self.set_room(chunk, min(SLOTS, chunk.size + 1 + chunk.size // 16))
         memmove(&chunk.slots[i + 1], &chunk.slots[i], (chunk.size - i) * sizeof(Slot))
         chunk.slots[i] = Slot(score=score, weight=0.0, sum=0.0, n=0)
         chunk.size += 1
