@@ -55,7 +55,9 @@ cdef class Hull(ScoreIndex):
     cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil
     cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil
     cdef Sums totals(self) noexcept nogil
-    cdef int restore_chunk(self, Chunk *chunk, const int64_t *lengths, const double *sums) except -1 nogil
+    cdef int restore_chunk(
+        self, Chunk *chunk, const int64_t *lengths, const double *sums
+    ) except -1 nogil
 
 
 cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcept nogil

@@ -103,13 +103,7 @@ cdef class Hull(ScoreIndex):
             start = find_slot(chunk, hull.edges[stack.kept].first)
         if tail < n:
             stop = find_slot(chunk, hull.edges[tail].first)
-        if pool_all(&chunk.slots[start], stop - start, &edge):
-            push(&stack, &edge)
-            start = stop
-        while start < stop:
-            edge = edge_of(&chunk.slots[start])
-            push(&stack, &edge)
-            start += 1
+        push_slots(&stack, &chunk.slots[start], stop - start)
         while tail < n and (
             stack.n_made == 0 or not rises(&stack.made[stack.n_made - 1], &hull.edges[tail])
         ):
@@ -252,6 +246,18 @@ cdef inline void push(Stack *stack, Edge *edge) noexcept nogil:
             stack.kept -= 1
     stack.made[stack.n_made] = edge[0]
     stack.n_made += 1
+
+
+cdef inline void push_slots(Stack *stack, const Slot *slots, int n) noexcept nogil:
+    """Put slots on a stack: all as one edge if they are to be pooled, else one by one."""
+    cdef Edge edge
+    cdef int i
+    if pool_all(slots, n, &edge):
+        push(stack, &edge)
+        return
+    for i in range(n):
+        edge = edge_of(&slots[i])
+        push(stack, &edge)
 
 
 cdef bint pool_all(const Slot *slots, int n, Edge *edge) noexcept nogil:
@@ -677,26 +683,30 @@ cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
 
 
 cdef inline void compare(Search *left, Search *right) noexcept nogil:
-    """Settle the edge of one side, or of both, and go on from there."""
-    cdef double v = left.slope, u = right.slope
-    cdef double at_v = left.between.sum - v * left.between.weight  # g_L(slope of e)
-    cdef double at_u = u * right.between.weight - right.between.sum  # g_R(slope of f)
-    cdef Edge *e = left.edge
-    cdef Edge *f = right.edge
-    cdef bint e_settled, f_settled
-    if v >= u:  # the pooled mean is below v, or above u, or between the two
-        e_settled = at_v < v * (right.between.weight + f.weight) - (right.between.sum + f.sum)
-        f_settled = at_u < (left.between.sum + e.sum) - u * (left.between.weight + e.weight)
-        if not (e_settled or f_settled):
-            e_settled = f_settled = True
+    """Settle the edge that is looked at on one side, or on both, and go on from there.
+
+    In the terms of the module: e is the left edge, f the right one, and the pooled mean is where
+    g_L, which falls, meets g_R, which rises. Seen from e, the right points up to the end of f bound
+    g_R, and from f, the left points from the start of e bound g_L.
+    """
+    cdef double slope = left.slope, f_slope = right.slope
+    cdef double at_e = left.between.sum - slope * left.between.weight  # g_L(slope of e)
+    cdef double at_f = f_slope * right.between.weight - right.between.sum  # g_R(slope of f)
+    cdef bint falls = slope >= f_slope, e_settled, f_settled
+    cdef Sums part
+    if falls:  # e and f can't both stay
+        part = with_edge(&right.between, right.edge)
+        e_settled = at_e < slope * part.weight - part.sum
+        part = with_edge(&left.between, left.edge)
+        f_settled = at_f < part.sum - f_slope * part.weight
     else:
-        e_settled, f_settled = at_v >= at_u, at_u >= at_v
-        if not (e_settled or f_settled):  # sums that overflowed are no numbers
-            e_settled = f_settled = True
+        e_settled, f_settled = at_e >= at_f, at_f >= at_e
+    if not (e_settled or f_settled):  # equal slopes, or sums that overflowed and are no numbers
+        e_settled = f_settled = True
     if e_settled:
-        move(left, LEFT, v >= u)
+        move(left, LEFT, falls)
     if f_settled:
-        move(right, RIGHT, v >= u)
+        move(right, RIGHT, falls)
 
 
 # ---------------------------------------------------------------------- bytes

@@ -29,7 +29,13 @@ cdef class IsotonicRegression(Hull):
     cdef Bracket bracket(self, double score, bint step) noexcept nogil
     cdef double value(self, double score, bint step) noexcept nogil
     cdef bint refuses(self, double score, double s, double w) noexcept nogil
-    cdef int absorb_slots(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts, double factor) except -1
+    cdef int absorb_slots(
+        self,
+        const double[::1] scores,
+        const double[:, ::1] sums,
+        const int64_t[::1] counts,
+        double factor,
+    ) except -1
     cdef object blocks(self, bint anchored)
     cdef int learn_sample(self, double score, double s, double w) except -1 nogil
     cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil

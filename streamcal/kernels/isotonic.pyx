@@ -493,7 +493,7 @@ cdef class IsotonicRegression(Hull):
         }
 
     def restore(self, dict numbers, dict arrays):
-        """Take over what `state` returned; return False where bridges can't have the ends they have.
+        """Take over what `state` returned; return False where bridges can't have such ends.
 
         All else must have been checked. Only for an object that has learned nothing.
         """

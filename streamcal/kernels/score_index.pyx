@@ -278,7 +278,7 @@ cdef class ScoreIndex:
         if slots == NULL:
             return out_of_memory()
         try:
-            if not self.wide:  # small numbers fit no float
+            if self.queue_size > 0 and not self.wide:  # small numbers fit no float
                 self.set_queue(self.queue_room, True)
             self.copy_slots(slots)
             for i in range(n):
@@ -377,7 +377,7 @@ cdef class ScoreIndex:
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
         """Move the queue to so many places, wide ones or short ones, which its samples fit."""
-        cdef void *queue = malloc(max(room, 1) * sample_bytes(wide))
+        cdef void *queue = malloc(room * sample_bytes(wide))
         cdef Sample sample
         cdef int64_t i
         if queue == NULL:
