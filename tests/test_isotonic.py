@@ -441,6 +441,35 @@ def test_memory_follows_the_number_of_scores() -> None:
     assert len(windowed._regression.state()[1]["queue"]) == 1000
 
 
+def test_a_small_window_takes_little_memory() -> None:
+    rng = np.random.default_rng(1)
+    assert sys.getsizeof(IsotonicCalibrator(window=200)._regression) < 400
+    calibrator, sizes = IsotonicCalibrator(window=200), []
+    for score in rng.random(3000).tolist():
+        calibrator.learn_one(score, rng.random() < score)
+        sizes.append(sys.getsizeof(calibrator._regression))
+    assert np.mean(sizes[1000:]) < 12_000
+
+
+def test_a_window_forgets_just_what_it_has_learned() -> None:
+    """Weights 1 take less room in the window than those that follow, which fit no small float."""
+    rng, window = np.random.default_rng(2), 30
+    calibrator = IsotonicCalibrator("squared", window=window, prior=0.0)
+    stream = [(rng.integers(0, 9) / 9, rng.random(), 1.0) for _ in range(200)]
+    for k in range(0, 200, 2):
+        stream[k] = (stream[k][0], float(rng.integers(0, 2)), 1.0 if k < 100 else rng.random())
+    for k, sample in enumerate(stream):
+        calibrator.learn_one(*sample)
+        if k == 60:
+            calibrator.unlearn_one(*stream[50])
+        kept = [stream[i] for i in range(max(0, k + 1 - window), k + 1) if k < 60 or i != 50]
+        fresh = IsotonicCalibrator("squared", prior=0.0)
+        fresh.learn_many(*zip(*kept, strict=True))
+        for found, expected in zip(calibrator.samples(), fresh.samples(), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+        assert calibrator.n_samples == len(kept)
+
+
 # --- forgetting
 
 

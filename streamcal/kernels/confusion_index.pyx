@@ -15,31 +15,24 @@ the latter is largest in a corner of that rectangle; so is one that is quasi-lin
 a ratio of linear forms. So the best threshold is found by branch and bound down the tree, exactly,
 and an update costs O(log n).
 
-* *Forgetting*: a sample enters with its weight times ``growth``, which grows by ``rate`` a sample;
-  metrics depend on ratios of weights alone. From time to time everything is scaled down.
-* The *window*: a queue of samples. When it is longer than the window, the oldest is taken out. The
-  sums that are left are those of the samples that are left, each rounded once, whatever has been
-  added and taken away: `streamcal.kernels.remainders` keeps the digits.
+Growth of weights, the window and what happens when memory runs out are those of
+`streamcal.kernels.score_index`. The sums that are left in a window are those of the samples that
+are left, each rounded once, whatever has been added and taken away: `streamcal.kernels.remainders`
+keeps the digits.
 
-The two sums of a `Slot` and of a `Queued` sample, ``weight`` and ``sum``, are those of positives
-and of negatives. Bad input is refused before anything changes. Should memory run out in the middle
-of a change, the object refuses all further use.
+The two sums of a `Slot` and of a `Sample`, ``weight`` and ``sum``, are those of positives and of
+negatives. Bad input is refused before anything changes.
 """
 
-from libc.math cimport INFINITY, frexp, ldexp
-from libc.stdlib cimport free, malloc
+from libc.math cimport INFINITY
 
 from streamcal.kernels.confusion cimport SEC, formula_of, utility
 from streamcal.kernels.score_index cimport (
-    Slot, copy_tree, find_slot, holds, is_chunk, out_of_memory,
+    LEFT, RIGHT, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, is_chunk,
 )
 
-import numpy as np
-
-cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**64
-cdef double _LARGEST_GROWTH = 2.0**64
 cdef double VANISHED = 2.0**-80  # of the weight of all
 
 cdef enum:
@@ -62,13 +55,6 @@ cdef inline Sums *sums_of(Node *node) noexcept nogil:
     return <Sums *> (<Chunk *> node + 1) if is_chunk(node) else <Sums *> (node + 1)
 
 
-def restored(settings, fields, arrays):
-    """Return the index that was pickled."""
-    index = ConfusionIndex(*settings)
-    index.restore(fields, arrays)
-    return index
-
-
 cdef class ConfusionIndex(ScoreIndex):
     """Samples with the labels 0 and 1 by score, and the threshold that is best on them.
 
@@ -83,6 +69,7 @@ cdef class ConfusionIndex(ScoreIndex):
     """
 
     def __cinit__(self):
+        self.largest_growth = LARGEST_GROWTH
         self.node_bytes = sizeof(Node) + sizeof(Sums)
         self.chunk_bytes = sizeof(Chunk) + sizeof(Sums)
         self.remainders = Remainders()
@@ -92,7 +79,7 @@ cdef class ConfusionIndex(ScoreIndex):
         self.spec = spec
         if spec is not None:
             self.formula = formula_of(spec)
-        self.window, self.rate, self.growth = window, rate, 1.0
+        self.window, self.rate = window, rate
 
     def __sizeof__(self):
         return super().__sizeof__() + self.remainders.bytes_taken()
@@ -109,6 +96,7 @@ cdef class ConfusionIndex(ScoreIndex):
     ):
         """Learn samples, none of which is refused, in the order given."""
         cdef Py_ssize_t i
+        check_lengths(scores, y, w)
         with nogil, self.lock:
             for i in range(scores.shape[0]):
                 self.learn_sample(scores[i], y[i], w[i])
@@ -134,8 +122,9 @@ cdef class ConfusionIndex(ScoreIndex):
     def walk(self):
         """Return scores, positives and negatives of all slots, descending, growth and changes."""
         with self.lock:
-            scores, sums, _ = self.slots()
-            return scores[::-1], sums[0, ::-1], sums[1, ::-1], self.growth, self.n_changes
+            held = self.slots()
+            positive, negative = held["sums"][:, ::-1]
+            return held["scores"][::-1], positive, negative, self.growth, self.n_changes
 
     def check(self):
         """Raise ``AssertionError`` that names the first broken invariant of order and balance."""
@@ -156,135 +145,85 @@ cdef class ConfusionIndex(ScoreIndex):
         return 0
 
     cdef void fold_node(self, Node *node) noexcept nogil:
-        cdef Sums *left = sums_of(node.left)
-        cdef Sums *right = sums_of(node.right)
+        cdef Sums *left = sums_of(node.child[LEFT])
+        cdef Sums *right = sums_of(node.child[RIGHT])
         cdef Sums *sums = sums_of(node)
         sums.positive = left.positive + right.positive
         sums.negative = left.negative + right.negative
-
-    cdef int refold_all(self) except -1 nogil:
-        """Fold all chunks from scratch."""
-        cdef Chunk *chunk = self.first
-        while chunk != NULL:
-            self.refold(chunk)
-            chunk = chunk.next
-        return 0
 
     # ------------------------------------------------------------------ changing
 
     cdef int learn_sample(self, double score, double y, double w) except -1 nogil:
         """Learn one sample; return 1, or 0 where it is refused (NaN fails every comparison)."""
         cdef double positive, negative
-        cdef Queued oldest
-        if not (-INFINITY < score < INFINITY and SMALLEST <= w <= LARGEST):
+        if not (can_be_learned(score, w) and (y == 0.0 or y == 1.0)):
             return 0
-        if not (y == 0.0 or y == 1.0):
-            return 0
-        if self.changing:
-            return out_of_memory()
-        self.changing = True
+        self.start_change()
         self.known = False
         self.n_changes += 1
+        self.limit_growth()
         self.growth *= self.rate
-        if self.growth > _LARGEST_GROWTH:
-            self.scale_down()
         w *= self.growth
         positive, negative = w * y, w * (1.0 - y)
         self.add_sample(score, positive, negative)
+        self.n_samples += 1
         if self.window > 0:
             self.push(score, positive, negative)
-            if self.queue_size > self.window:
-                oldest = self.pop()
-                self.remove(&oldest)
+            self.forget_oldest()
         self.changing = False
         return 1
 
     cdef int add_sample(self, double score, double positive, double negative) except -1 nogil:
         """Add a sample to the sums of its score; O(log n)."""
-        cdef Chunk *chunk = NULL
-        cdef Chunk *other = NULL
-        cdef Slot *slot
+        cdef Place place
         if self.window == 0:
             return self.add(score, positive, negative)
-        slot = self.open(score, &chunk, &other)
-        slot.n += 1
-        self.remainders.add(score, POSITIVE, &slot.weight, positive)
-        self.remainders.add(score, NEGATIVE, &slot.sum, negative)
-        self.refold(chunk)
-        return self.refold(other) if other != NULL else 0
+        self.open(score, &place)
+        place.slot.n += 1
+        self.remainders.add(score, POSITIVE, &place.slot.weight, positive)
+        self.remainders.add(score, NEGATIVE, &place.slot.sum, negative)
+        return self.fold_place(&place)
 
-    cdef int remove(self, Queued *sample) except -1 nogil:
-        """Forget a sample that leaves the window; O(log n)."""
+    cdef int remove(self, const Sample *sample) except -1 nogil:
         cdef double score = sample.score
-        cdef Chunk *chunk = self.find_chunk(score)
-        cdef int i = find_slot(chunk, score)
-        cdef Slot *slot
-        if not holds(chunk, i, score):
+        cdef Place place
+        self.n_samples -= 1
+        if not self.locate(score, &place):
             return 0
-        slot = &chunk.slots[i]
-        slot.n -= 1
-        if slot.n == 0:
+        place.slot.n -= 1
+        if place.slot.n == 0:
             self.remainders.forget(score, POSITIVE)
             self.remainders.forget(score, NEGATIVE)
-            return self.close(score)
-        self.remainders.take(score, POSITIVE, &slot.weight, sample.weight)
-        self.remainders.take(score, NEGATIVE, &slot.sum, sample.sum)
-        return self.refold(chunk)
+            return self.close(&place)
+        self.remainders.take(score, POSITIVE, &place.slot.weight, sample.weight)
+        self.remainders.take(score, NEGATIVE, &place.slot.sum, sample.sum)
+        return self.fold_place(&place)
 
-    cdef int scale_down(self) except -1 nogil:
-        """Divide all weights and what they have grown to by a power of two, which leaves 1 to 2."""
-        cdef int exponent = 0
-        frexp(self.growth, &exponent)
-        cdef double factor = ldexp(1.0, 1 - exponent)
-        cdef Chunk *chunk = self.first
-        cdef Queued *queued
-        cdef int64_t k
-        cdef int i
-        self.growth *= factor
-        while chunk != NULL:
-            for i in range(chunk.size):
-                chunk.slots[i].weight *= factor
-                chunk.slots[i].sum *= factor
-            chunk = chunk.next
-        for k in range(self.queue_size):
-            queued = self.queued(k)
-            queued.weight *= factor
-            queued.sum *= factor
-        self.refold_all()
-        return self.find_remainders() if self.window > 0 else self.drop_vanished()
-
-    cdef int drop_vanished(self) except -1 nogil:
-        """Drop the scores of which nothing is left beside the weight of all."""
-        cdef int64_t n = self.n_scores, kept = 0, i
-        cdef double positive, negative
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            return out_of_memory()
+    cdef int scale_down(self, double factor) except -1 nogil:
         self.fold_dirty()
-        positive = VANISHED * sums_of(self.root).positive
-        negative = VANISHED * sums_of(self.root).negative
-        self.copy_slots(slots)
-        for i in range(n):
-            if slots[i].weight > positive or slots[i].sum > negative:
-                slots[kept] = slots[i]
-                kept += 1
-        if kept < n:
-            self.rebuild(slots, kept)
-        free(slots)
-        return 0
+        ScoreIndex.scale_down(self, factor)
+        return self.find_remainders() if self.window > 0 else 0
+
+    cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
+        """Scale a slot; of it nothing is left where that is nothing beside the weight of all."""
+        cdef Sums *total = sums_of(self.root)
+        cdef bint stays = slot.weight > VANISHED * total.positive
+        stays = stays or slot.sum > VANISHED * total.negative or self.window > 0
+        ScoreIndex.scale_slot(self, slot, factor)
+        return stays
 
     cdef int find_remainders(self) except -1 nogil:
         """Find what is left out of the sums of all slots: their samples wait in the queue."""
         cdef Chunk *chunk = self.first
         cdef Slot *slot
-        cdef Queued *queued
+        cdef Sample sample
         cdef int64_t k
         cdef int i
         self.remainders.clear()
         for k in range(self.queue_size):
-            queued = self.queued(k)
-            self.remainders.leave_out(queued.score, POSITIVE, queued.weight)
-            self.remainders.leave_out(queued.score, NEGATIVE, queued.sum)
+            sample = self.queued(k)
+            self.remainders.leave_out(sample.score, POSITIVE, sample.weight)
+            self.remainders.leave_out(sample.score, NEGATIVE, sample.sum)
         while chunk != NULL:
             for i in range(chunk.size):
                 slot = &chunk.slots[i]
@@ -317,10 +256,10 @@ cdef class ConfusionIndex(ScoreIndex):
             if is_chunk(node):
                 self.search_chunk(<Chunk *> node, ahead[n].tp, ahead[n].fp, P, N)
                 continue
-            left, right = sums_of(node.left), sums_of(node.right)
-            above = Open(node=node.right, tp=ahead[n].tp, fp=ahead[n].fp, bound=0.0)
+            left, right = sums_of(node.child[LEFT]), sums_of(node.child[RIGHT])
+            above = Open(node=node.child[RIGHT], tp=ahead[n].tp, fp=ahead[n].fp, bound=0.0)
             below = Open(
-                node=node.left,
+                node=node.child[LEFT],
                 tp=above.tp + right.positive,
                 fp=above.fp + right.negative,
                 bound=0.0,
@@ -350,82 +289,13 @@ cdef class ConfusionIndex(ScoreIndex):
 
     # ------------------------------------------------------------------ all at once
 
-    cdef tuple slots(self):
-        scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
-        counts = np.empty(self.n_scores, np.int64)
-        cdef double[::1] x = scores
-        cdef double[:, ::1] out = sums
-        cdef int64_t[::1] n = counts
-        cdef Chunk *chunk = self.first
-        cdef Py_ssize_t row = 0
-        cdef int i
-        while chunk != NULL:
-            for i in range(chunk.size):
-                x[row], n[row] = chunk.slots[i].score, chunk.slots[i].n
-                out[POSITIVE, row] = chunk.slots[i].weight
-                out[NEGATIVE, row] = chunk.slots[i].sum
-                row += 1
-            chunk = chunk.next
-        return scores, sums, counts
-
-    def state(self):
-        """Return all that `restore` takes: numbers and arrays by name."""
-        with self.lock:
-            return {"growth": self.growth}, self.arrays()
-
-    cdef dict arrays(self):
-        scores, sums, counts = self.slots()
-        shape, keys = np.empty(2 * self.n_chunks - 1, np.int64), np.empty(self.n_chunks - 1)
-        queue = np.empty((self.queue_size, 3))
-        cdef int64_t[::1] shape_view = shape
-        cdef double[::1] keys_view = keys
-        cdef double[:, ::1] rows = queue
-        cdef int64_t *shape_at = &shape_view[0]
-        cdef double *keys_at = &keys_view[0] if self.n_chunks > 1 else NULL
-        cdef Queued *queued
-        cdef int64_t k
-        copy_tree(self.root, &shape_at, &keys_at)
-        for k in range(self.queue_size):
-            queued = self.queued(k)
-            rows[k, 0], rows[k, 1], rows[k, 2] = queued.score, queued.weight, queued.sum
-        return {
-            "scores": scores,
-            "sums": sums,
-            "counts": counts,
-            "shape": shape,
-            "keys": keys,
-            "queue": queue,
-        }
-
-    def restore(self, fields, arrays):
-        """Take over what `state` returned, which must have been checked.
-
-        Only for an object that has learned nothing.
-        """
-        cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
-        cdef const double[:, ::1] sums = arrays["sums"], queue = arrays["queue"]
-        cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
-        cdef Py_ssize_t n = scores.shape[0], i
-        cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
-        try:
-            for i in range(n):
-                slots[i].score, slots[i].n = scores[i], counts[i]
-                slots[i].weight, slots[i].sum = sums[POSITIVE, i], sums[NEGATIVE, i]
-            self.grow(&shape[0], shape.shape[0], keys_at, slots)
-        finally:
-            free(slots)
-        for i in range(queue.shape[0]):
-            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
-        self.growth = fields["growth"]
-        self.refold_all()
+    def restore(self, dict numbers, dict arrays):
+        ScoreIndex.restore(self, numbers, arrays)
         if self.window > 0:
             self.find_remainders()
 
-    def __reduce__(self):
-        return restored, ((self.spec, self.window, self.rate), *self.state())
+    cdef tuple settings(self):
+        return self.spec, self.window, self.rate
 
 
 cdef double most(

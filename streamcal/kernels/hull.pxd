@@ -1,6 +1,11 @@
 from libc.stdint cimport int64_t
 
-from streamcal.kernels.score_index cimport Chunk, Node, ScoreIndex
+from streamcal.kernels.score_index cimport LEFT, RIGHT, SLOTS, Chunk, Node, ScoreIndex
+
+
+cdef struct Sums:
+    double weight
+    double sum
 
 
 cdef struct Edge:
@@ -8,39 +13,22 @@ cdef struct Edge:
     double last
     double weight
     double sum
-    double before_weight
-    double before_sum
-    double behind_weight
-    double behind_sum
+    Sums beside[2]  # sums of what is left and right of it in its chunk or node
 
 
 cdef struct ChunkHull:
     Edge *edges
     int n
     int room
-    double weight
-    double sum
+    Sums total
 
 
 cdef struct Bridge:
     Edge edge
-    double left_weight  # totals of the children
-    double left_sum
-    double right_weight
-    double right_sum
-    double left_part_weight  # what the bridge takes from each child
-    double left_part_sum
-    double right_part_weight
-    double right_part_sum
-    double left_outer  # slopes next to where the bridge starts and ends
-    double left_inner
-    double right_inner
-    double right_outer
-
-
-cdef struct Sums:
-    double weight
-    double sum
+    Sums total[2]  # sums of the children
+    Sums part[2]  # what the bridge takes from each child
+    double outer[2]  # slopes of the edges next to its ends: outside of it
+    double inner[2]  # and under it
 
 
 cdef struct Cursor:
@@ -49,8 +37,7 @@ cdef struct Cursor:
     int high
     double above
     double below
-    Sums before
-    Sums behind
+    Sums beside[2]
 
 
 cdef inline ChunkHull *hull_of(Chunk *chunk) noexcept nogil:
@@ -62,13 +49,15 @@ cdef inline Bridge *bridge_of(Node *node) noexcept nogil:
 
 
 cdef class Hull(ScoreIndex):
-    cdef int set_edges(self, Chunk *chunk, int n) except -1 nogil
+    cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil
     cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil
     cdef Edge *behind(self, double score) noexcept nogil
-    cdef Sums pool_front(self, double w, double s, double *last) noexcept nogil
-    cdef Sums pool_back(self, double w, double s, double *first) noexcept nogil
+    cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil
+    cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil
     cdef Sums totals(self) noexcept nogil
-    cdef int restore_chunk(self, Chunk *chunk, const int64_t *lengths, const double *sums) except -1 nogil
+    cdef int restore_chunk(
+        self, Chunk *chunk, const int64_t *lengths, const double *sums
+    ) except -1 nogil
 
 
 cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcept nogil

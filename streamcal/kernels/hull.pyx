@@ -43,9 +43,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from streamcal.kernels.score_index cimport (
-    LEFT_DIRTY,
+    LEFT,
     NEW,
-    RIGHT_DIRTY,
+    RIGHT,
     SLOTS,
     Chunk,
     Node,
@@ -54,7 +54,11 @@ from streamcal.kernels.score_index cimport (
     find_slot,
     is_chunk,
     out_of_memory,
+    prefetch,
 )
+
+cdef enum:
+    EDGE_STEP = 4  # edges that a chunk's room grows by
 
 
 cdef class Hull(ScoreIndex):
@@ -73,87 +77,57 @@ cdef class Hull(ScoreIndex):
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil:
         return hull_of(chunk).room * sizeof(Edge)
 
+    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil:
+        prefetch(hull_of(chunk).edges, hull_of(chunk).n * sizeof(Edge))
+
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
         """Pool the slots of a chunk into edges, given that nothing but ``score`` has changed.
 
-        Pool-adjacent-violators over the slots of the edge where that score is. The edges before it
-        are the hull of the slots before, the edges behind it the hull of those behind. Both stay,
-        and are pooled with what comes out as far as need be.
+        Only the edge that the score is on is taken apart, into its slots, and pooled anew::
+
+            edges    kept  |  of the score  |  from `tail` on
+            slots          |  start .. stop |
+
+        The edges in front of it are the hull of the slots there, those behind it likewise. So they
+        stay, but for those that are pooled with what comes out.
         """
         cdef ChunkHull *hull = hull_of(chunk)
-        cdef Edge *edges = hull.edges
-        cdef Edge made[SLOTS]
-        cdef Edge top  # the edge in the making; weight 0 says that there is none
-        cdef Edge *e
-        cdef Slot *slot
-        # Edges up to `kept` stay before the score, edges from `tail` on stay behind it.
-        cdef int kept, tail, n_behind, i = 0, stop = chunk.size, n_made = 0
+        cdef Stack stack
+        cdef Edge edge
         cdef int n = 0 if score == -INFINITY else hull.n  # edges that are looked at
-        tail = n
-        while tail > 0 and edges[tail - 1].first > score:
+        cdef int tail = n, start = 0, stop = chunk.size, n_made
+        while tail > 0 and hull.edges[tail - 1].first > score:
             tail -= 1
-        kept = max(tail - 1, 0)
+        stack.edges, stack.kept, stack.n_made = hull.edges, max(tail - 1, 0), 0
         if tail > 0:
-            i = find_slot(chunk, edges[kept].first)
+            start = find_slot(chunk, hull.edges[stack.kept].first)
         if tail < n:
-            stop = find_slot(chunk, edges[tail].first)
-        top.weight = 0.0
-        if pool_all(&chunk.slots[i], stop - i, &top):
-            i = stop
-            pool_back(&top, made, &n_made, edges, &kept)
-        while True:
-            if i < stop:
-                slot = &chunk.slots[i]
-                if top.weight > 0.0 and slot.sum * top.weight > top.sum * slot.weight:
-                    made[n_made] = top
-                    n_made += 1
-                    top.weight = 0.0
-                if top.weight == 0.0:
-                    top.first = slot.score
-                    top.weight = slot.weight
-                    top.sum = slot.sum
-                else:
-                    top.weight += slot.weight
-                    top.sum += slot.sum
-                top.last = slot.score
-                i += 1
-            elif tail < n:
-                e = &edges[tail]
-                if top.weight > 0.0 and e.sum * top.weight > top.sum * e.weight:
-                    break
-                if top.weight == 0.0:
-                    top = e[0]
-                else:
-                    top.weight += e.weight
-                    top.sum += e.sum
-                    top.last = e.last
-                tail += 1
-            else:
-                break
-            pool_back(&top, made, &n_made, edges, &kept)
-        if top.weight > 0.0:
-            made[n_made] = top
-            n_made += 1
-        n_behind = n - tail
-        self.set_edges(chunk, max(n, kept + n_made + n_behind))
-        edges = hull.edges
-        memmove(&edges[kept + n_made], &edges[tail], n_behind * sizeof(Edge))
-        memcpy(&edges[kept], made, n_made * sizeof(Edge))
-        hull.n = kept + n_made + n_behind
-        sum_edges(hull)
+            stop = find_slot(chunk, hull.edges[tail].first)
+        push_slots(&stack, &chunk.slots[start], stop - start)
+        while tail < n and (
+            stack.n_made == 0 or not rises(&stack.made[stack.n_made - 1], &hull.edges[tail])
+        ):
+            edge = hull.edges[tail]
+            push(&stack, &edge)
+            tail += 1
+        n_made = stack.kept + stack.n_made
+        self.set_edges(hull, max(hull.n, n_made + n - tail))
+        memmove(&hull.edges[n_made], &hull.edges[tail], (n - tail) * sizeof(Edge))
+        memcpy(&hull.edges[stack.kept], stack.made, stack.n_made * sizeof(Edge))
+        hull.n = n_made + n - tail
+        sum_edges(hull, stack.kept, n_made)
         return 0
 
-    cdef int set_edges(self, Chunk *chunk, int n) except -1 nogil:
-        """Give a chunk room for so many edges, or somewhat more."""
-        cdef ChunkHull *hull = hull_of(chunk)
+    cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil:
+        """Give a chunk room for ``n`` edges, or somewhat more; its edges must fit."""
+        cdef int room = (n + n // 8 + EDGE_STEP - 1) // EDGE_STEP * EDGE_STEP
         cdef Edge *edges
-        cdef int room = n + n // 4 + 2
-        if n > hull.room or room < hull.room // 2:
-            edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
-            if edges == NULL:
-                return out_of_memory()
-            hull.edges = edges
-            hull.room = room
+        if n <= hull.room <= room + EDGE_STEP or room == 0:
+            return 0
+        edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
+        if edges == NULL:
+            return out_of_memory()
+        hull.edges, hull.room = edges, room
         return 0
 
     cdef void fold_node(self, Node *node) noexcept nogil:
@@ -168,19 +142,18 @@ cdef class Hull(ScoreIndex):
     ) except -1 nogil:
         """Give a chunk edges by how many slots each covers and its sums; return how many."""
         cdef ChunkHull *hull = hull_of(chunk)
-        cdef int covered = 0, n = 0
+        cdef int covered = 0
         cdef Edge *edge
         while covered < chunk.size:
-            self.set_edges(chunk, n + 1)
-            edge = &hull.edges[n]
+            self.set_edges(hull, hull.n + 1)
+            edge = &hull.edges[hull.n]
             edge.first = chunk.slots[covered].score
-            covered += <int> lengths[n]
+            covered += <int> lengths[hull.n]
             edge.last = chunk.slots[covered - 1].score
-            edge.weight, edge.sum = sums[2 * n], sums[2 * n + 1]
-            n += 1
-        hull.n = n
-        sum_edges(hull)
-        return n
+            edge.weight, edge.sum = sums[2 * hull.n], sums[2 * hull.n + 1]
+            hull.n += 1
+        sum_edges(hull, 0, hull.n)
+        return hull.n
 
     # ------------------------------------------------------------------ asking
 
@@ -196,10 +169,10 @@ cdef class Hull(ScoreIndex):
         while edge != NULL:
             if score < edge.first:
                 right[0] = edge
-                edge = go_left(edge, &cursor)
+                edge = go(edge, &cursor, LEFT)
             elif score > edge.last:
                 left[0] = edge
-                edge = go_right(edge, &cursor)
+                edge = go(edge, &cursor, RIGHT)
             else:
                 left[0] = right[0] = edge
                 return
@@ -213,52 +186,81 @@ cdef class Hull(ScoreIndex):
         edge = seek(&cursor)
         while edge != NULL:
             found = edge
-            edge = go_left(edge, &cursor)
+            edge = go(edge, &cursor, LEFT)
         return found
 
-    cdef Sums pool_front(self, double w, double s, double *last) noexcept nogil:
-        """Return the block that a sample (w, s) before all scores would form, and its last score.
-        """
-        cdef Cursor cursor = start_at(self.root)
-        cdef Edge *edge = seek(&cursor)
-        cdef Sums pooled, before
-        pooled.weight, pooled.sum, last[0] = w, s, -INFINITY
-        while edge != NULL:
-            before.weight = w + cursor.before.weight + edge.before_weight
-            before.sum = s + cursor.before.sum + edge.before_sum
-            if before.sum * edge.weight >= edge.sum * before.weight:
-                pooled.weight = before.weight + edge.weight
-                pooled.sum = before.sum + edge.sum
-                last[0] = edge.last
-                edge = go_right(edge, &cursor)
-            else:
-                edge = go_left(edge, &cursor)
-        return pooled
+    cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil:
+        """Return the block that a sample (w, s) before all scores would form.
 
-    cdef Sums pool_back(self, double w, double s, double *first) noexcept nogil:
-        """Return the block that a sample (w, s) behind all would form, and its first score."""
-        cdef Cursor cursor = start_at(self.root)
-        cdef Edge *edge = seek(&cursor)
-        cdef Sums pooled, behind
-        pooled.weight, pooled.sum, first[0] = w, s, INFINITY
-        while edge != NULL:
-            behind.weight = w + cursor.behind.weight + edge.behind_weight
-            behind.sum = s + cursor.behind.sum + edge.behind_sum
-            if edge.sum * behind.weight >= behind.sum * edge.weight:
-                pooled.weight = behind.weight + edge.weight
-                pooled.sum = behind.sum + edge.sum
-                first[0] = edge.first
-                edge = go_left(edge, &cursor)
-            else:
-                edge = go_right(edge, &cursor)
-        return pooled
+        ``end`` is set to where it ends, and left alone where the sample is a block of its own.
+        """
+        return pool_beyond(self.root, LEFT, w, s, end)
+
+    cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil:
+        """Do so for a sample behind all scores, and the score where its block starts."""
+        return pool_beyond(self.root, RIGHT, w, s, end)
 
     cdef Sums totals(self) noexcept nogil:
         """Return the sums of the whole index."""
         return totals_of(self.root)
 
 
-cdef bint pool_all(Slot *slots, int n, Edge *edge) noexcept nogil:
+# ---------------------------------------------------------------------- edges of a chunk
+
+
+cdef struct Stack:  # edges in the making: those that stay in front of a score, and new ones
+    Edge *edges
+    int kept
+    Edge made[SLOTS]
+    int n_made
+
+
+cdef inline bint rises(const Edge *edge, const Edge *after) noexcept nogil:
+    """Return whether an edge stays apart from the one in front of it."""
+    return after.sum * edge.weight > edge.sum * after.weight
+
+
+cdef inline Edge edge_of(const Slot *slot) noexcept nogil:
+    cdef Edge edge
+    edge.first = edge.last = slot.score
+    edge.weight, edge.sum = slot.weight, slot.sum
+    return edge
+
+
+cdef inline void push(Stack *stack, Edge *edge) noexcept nogil:
+    """Put an edge on a stack, pooled with those before it as far as need be."""
+    cdef const Edge *before
+    while stack.n_made > 0 or stack.kept > 0:
+        if stack.n_made > 0:
+            before = &stack.made[stack.n_made - 1]
+        else:
+            before = &stack.edges[stack.kept - 1]
+        if rises(before, edge):
+            break
+        edge.first = before.first
+        edge.weight += before.weight
+        edge.sum += before.sum
+        if stack.n_made > 0:
+            stack.n_made -= 1
+        else:
+            stack.kept -= 1
+    stack.made[stack.n_made] = edge[0]
+    stack.n_made += 1
+
+
+cdef inline void push_slots(Stack *stack, const Slot *slots, int n) noexcept nogil:
+    """Put slots on a stack: all as one edge if they are to be pooled, else one by one."""
+    cdef Edge edge
+    cdef int i
+    if pool_all(slots, n, &edge):
+        push(stack, &edge)
+        return
+    for i in range(n):
+        edge = edge_of(&slots[i])
+        push(stack, &edge)
+
+
+cdef bint pool_all(const Slot *slots, int n, Edge *edge) noexcept nogil:
     """Make one edge of slots if all of them are to be pooled; else return False.
 
     That is so where, cut anywhere, the first part has no smaller mean than the rest.
@@ -283,73 +285,71 @@ cdef bint pool_all(Slot *slots, int n, Edge *edge) noexcept nogil:
     return True
 
 
-cdef inline void pool_back(Edge *top, Edge *made, int *n_made, Edge *edges, int *kept) noexcept nogil:
-    """Pool an edge with those before it as far as need be: first with those just made."""
-    cdef Edge *e
-    while n_made[0] > 0 or kept[0] > 0:
-        e = &made[n_made[0] - 1] if n_made[0] > 0 else &edges[kept[0] - 1]
-        if top.sum * e.weight > e.sum * top.weight:
-            return
-        top.first = e.first
-        top.weight += e.weight
-        top.sum += e.sum
-        if n_made[0] > 0:
-            n_made[0] -= 1
-        else:
-            kept[0] -= 1
+cdef void sum_edges(ChunkHull *hull, int start, int stop) noexcept nogil:
+    """Sum up what is beside each edge of a chunk, given that those from start to stop are new."""
+    cdef Sums sums = Sums(weight=0.0, sum=0.0)
+    cdef Edge *edge
+    cdef int j
+    if start > 0:
+        sums = with_edge(&hull.edges[start - 1].beside[LEFT], &hull.edges[start - 1])
+    for j in range(start, hull.n):
+        edge = &hull.edges[j]
+        edge.beside[LEFT] = sums
+        sums = with_edge(&sums, edge)
+    sums = Sums(weight=0.0, sum=0.0)
+    if stop < hull.n:
+        sums = with_edge(&hull.edges[stop].beside[RIGHT], &hull.edges[stop])
+    for j in range(stop - 1, -1, -1):
+        edge = &hull.edges[j]
+        edge.beside[RIGHT] = sums
+        sums = with_edge(&sums, edge)
+    hull.total = sums
+
+
+cdef inline Sums with_edge(const Sums *sums, const Edge *edge) noexcept nogil:
+    return Sums(weight=sums.weight + edge.weight, sum=sums.sum + edge.sum)
+
+
+cdef inline Sums both(const Sums *a, const Sums *b) noexcept nogil:
+    return Sums(weight=a.weight + b.weight, sum=a.sum + b.sum)
+
+
+cdef inline double slope_of(const Edge *edge) noexcept nogil:
+    return edge.sum / edge.weight
+
+
+cdef inline double end_of(const Edge *edge, int side) noexcept nogil:
+    return edge.first if side == LEFT else edge.last
+
+
+cdef inline void set_end(Edge *edge, int side, double score) noexcept nogil:
+    if side == LEFT:
+        edge.first = score
+    else:
+        edge.last = score
 
 
 cdef Sums totals_of(Node *node) noexcept nogil:
     """Return the sums of all slots below a node."""
-    cdef Sums sums
     cdef Bridge *bridge
-    cdef ChunkHull *hull
     if is_chunk(node):
-        hull = hull_of(<Chunk *> node)
-        sums.weight, sums.sum = hull.weight, hull.sum
-    else:
-        bridge = bridge_of(node)
-        sums.weight = bridge.left_weight + bridge.right_weight
-        sums.sum = bridge.left_sum + bridge.right_sum
-    return sums
-
-
-cdef void sum_edges(ChunkHull *hull) noexcept nogil:
-    """Sum up what lies before and behind each edge of a chunk."""
-    cdef double w = 0.0, s = 0.0
-    cdef Edge *edge
-    cdef int j
-    for j in range(hull.n):
-        edge = &hull.edges[j]
-        edge.before_weight, edge.before_sum = w, s
-        w += edge.weight
-        s += edge.sum
-    w = s = 0.0
-    for j in range(hull.n - 1, -1, -1):
-        edge = &hull.edges[j]
-        edge.behind_weight, edge.behind_sum = w, s
-        w += edge.weight
-        s += edge.sum
-    hull.weight, hull.sum = w, s
-
-
-cdef inline double slope_of(Edge *edge) noexcept nogil:
-    return edge.sum / edge.weight
+        return hull_of(<Chunk *> node).total
+    bridge = bridge_of(node)
+    return both(&bridge.total[LEFT], &bridge.total[RIGHT])
 
 
 # ---------------------------------------------------------------------- walking a hull
 
 # A cursor stands at a node or a chunk of the tree below which the next edge is sought. It keeps the
 # range of edges still open if that is a chunk, the scores that open edges must lie strictly
-# between, and the sums before and behind it within the hull that is walked.
+# between, and the sums of what is left and right of it within the hull that is walked.
 
 
 cdef inline Cursor start_at(Node *node) noexcept nogil:
     """Return a cursor over the whole hull of a node."""
     cdef Cursor cursor
     cursor.above, cursor.below = -INFINITY, INFINITY
-    cursor.before.weight = cursor.before.sum = 0.0
-    cursor.behind.weight = cursor.behind.sum = 0.0
+    cursor.beside[LEFT] = cursor.beside[RIGHT] = Sums(weight=0.0, sum=0.0)
     enter(&cursor, node)
     return cursor
 
@@ -360,28 +360,18 @@ cdef inline void enter(Cursor *cursor, Node *node) noexcept nogil:
     cursor.high = hull_of(<Chunk *> node).n if is_chunk(node) else 0
 
 
-cdef inline void turn_left(Cursor *cursor) noexcept nogil:
-    """Move a cursor to what lies left of the edge it stands at."""
-    cdef Bridge *bridge
+cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
+    """Move a cursor to what lies on a side of the edge that it stands at."""
+    cdef int middle, other = 1 - side
     if is_chunk(cursor.node):
-        cursor.high = (cursor.low + cursor.high) >> 1
+        middle = (cursor.low + cursor.high) >> 1
+        if side == LEFT:
+            cursor.high = middle
+        else:
+            cursor.low = middle + 1
         return
-    bridge = bridge_of(cursor.node)
-    cursor.behind.weight += bridge.right_weight
-    cursor.behind.sum += bridge.right_sum
-    enter(cursor, cursor.node.left)
-
-
-cdef inline void turn_right(Cursor *cursor) noexcept nogil:
-    """Move a cursor to what lies right of the edge it stands at."""
-    cdef Bridge *bridge
-    if is_chunk(cursor.node):
-        cursor.low = ((cursor.low + cursor.high) >> 1) + 1
-        return
-    bridge = bridge_of(cursor.node)
-    cursor.before.weight += bridge.left_weight
-    cursor.before.sum += bridge.left_sum
-    enter(cursor, cursor.node.right)
+    cursor.beside[other] = both(&cursor.beside[other], &bridge_of(cursor.node).total[other])
+    enter(cursor, cursor.node.child[side])
 
 
 cdef inline Edge *seek(Cursor *cursor) noexcept nogil:
@@ -395,46 +385,56 @@ cdef inline Edge *seek(Cursor *cursor) noexcept nogil:
         else:
             return NULL
         if edge.last >= cursor.below:
-            turn_left(cursor)
+            turn(cursor, LEFT)
         elif edge.first <= cursor.above:
-            turn_right(cursor)
+            turn(cursor, RIGHT)
         else:
             return edge
 
 
-cdef inline Edge *go_left(Edge *edge, Cursor *cursor) noexcept nogil:
-    """Close an edge and all behind it, and seek the next open one."""
-    turn_left(cursor)
-    cursor.below = edge.first
+cdef inline Edge *go(const Edge *edge, Cursor *cursor, int side) noexcept nogil:
+    """Close an edge and all that is not on a side of it, and seek the next open one."""
+    turn(cursor, side)
+    if side == LEFT:
+        cursor.below = edge.first
+    else:
+        cursor.above = edge.last
     return seek(cursor)
 
 
-cdef inline Edge *go_right(Edge *edge, Cursor *cursor) noexcept nogil:
-    """Close an edge and all before it, and seek the next open one."""
-    turn_right(cursor)
-    cursor.above = edge.last
-    return seek(cursor)
+cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *end) noexcept nogil:
+    """Return the block that a sample (w, s) would form beyond all scores on a side."""
+    cdef Cursor cursor = start_at(root)
+    cdef Edge *edge = seek(&cursor)
+    cdef Sums pooled = Sums(weight=w, sum=s), beside
+    cdef double outside, inside  # slopes, times both weights
+    while edge != NULL:
+        beside.weight = w + cursor.beside[side].weight + edge.beside[side].weight
+        beside.sum = s + cursor.beside[side].sum + edge.beside[side].sum
+        outside, inside = beside.sum * edge.weight, edge.sum * beside.weight
+        if outside >= inside if side == LEFT else inside >= outside:
+            pooled = with_edge(&beside, edge)
+            end[0] = end_of(edge, 1 - side)
+            edge = go(edge, &cursor, 1 - side)
+        else:
+            edge = go(edge, &cursor, side)
+    return pooled
 
 
 # ---------------------------------------------------------------------- bridges
 
 
 cdef struct Vertex:
-    Edge *left  # the edges left and right of it
-    Edge *right
-    Sums before  # sums before and behind the chunk or node that keeps the inner one of them
-    Sums behind
+    Edge *edge[2]  # the edges left and right of it
+    Sums beside[2]  # what is beside the chunk or node that keeps the inner one of them
 
 
 cdef inline void sum_children(Node *node, Bridge *bridge) noexcept nogil:
     """Bring the totals of a node's children up to date."""
-    cdef Sums sums
-    if node.dirty & (LEFT_DIRTY | NEW):
-        sums = totals_of(node.left)
-        bridge.left_weight, bridge.left_sum = sums.weight, sums.sum
-    if node.dirty & (RIGHT_DIRTY | NEW):
-        sums = totals_of(node.right)
-        bridge.right_weight, bridge.right_sum = sums.weight, sums.sum
+    if node.dirty & (1 << LEFT | NEW):
+        bridge.total[LEFT] = totals_of(node.child[LEFT])
+    if node.dirty & (1 << RIGHT | NEW):
+        bridge.total[RIGHT] = totals_of(node.child[RIGHT])
 
 
 cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
@@ -444,41 +444,44 @@ cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
     child that only compares scores.
     """
     cdef Edge *edge = &bridge.edge
-    cdef Edge *inner
-    cdef Vertex vertex
     if edge.last < node.key:  # nothing was pooled across the middle
-        if node.dirty & LEFT_DIRTY:
+        if node.dirty & 1 << LEFT:
             store_last_edge(node, bridge)
-        if node.dirty & RIGHT_DIRTY:
-            bridge.right_outer = first_slope(node.right)
-            edge.behind_weight, edge.behind_sum = bridge.right_weight, bridge.right_sum
+        if node.dirty & 1 << RIGHT:
+            bridge.outer[RIGHT] = first_slope(node.child[RIGHT])
+            edge.beside[RIGHT] = bridge.total[RIGHT]
         return True
-    if node.dirty & LEFT_DIRTY:
-        find_vertex(node.left, edge.first, False, True, &vertex)
-        inner = vertex.right
-        if inner == NULL:
-            return False
-        bridge.left_outer = -INFINITY if vertex.left == NULL else slope_of(vertex.left)
-        bridge.left_inner = slope_of(inner)
-        edge.first = inner.first
-        edge.before_weight = vertex.before.weight + inner.before_weight
-        edge.before_sum = vertex.before.sum + inner.before_sum
-        bridge.left_part_weight = vertex.behind.weight + inner.behind_weight + inner.weight
-        bridge.left_part_sum = vertex.behind.sum + inner.behind_sum + inner.sum
-    if node.dirty & RIGHT_DIRTY:
-        find_vertex(node.right, edge.last, True, False, &vertex)
-        inner = vertex.left
-        if inner == NULL:
-            return False
-        bridge.right_outer = INFINITY if vertex.right == NULL else slope_of(vertex.right)
-        bridge.right_inner = slope_of(inner)
-        edge.last = inner.last
-        bridge.right_part_weight = vertex.before.weight + inner.before_weight + inner.weight
-        bridge.right_part_sum = vertex.before.sum + inner.before_sum + inner.sum
-        edge.behind_weight = vertex.behind.weight + inner.behind_weight
-        edge.behind_sum = vertex.behind.sum + inner.behind_sum
-    edge.weight = bridge.left_part_weight + bridge.right_part_weight
-    edge.sum = bridge.left_part_sum + bridge.right_part_sum
+    if node.dirty & 1 << LEFT and not renew_end(node, bridge, LEFT):
+        return False
+    if node.dirty & 1 << RIGHT and not renew_end(node, bridge, RIGHT):
+        return False
+    edge.weight = bridge.part[LEFT].weight + bridge.part[RIGHT].weight
+    edge.sum = bridge.part[LEFT].sum + bridge.part[RIGHT].sum
+    return True
+
+
+cdef inline bint renew_end(Node *node, Bridge *bridge, int side) noexcept nogil:
+    """Renew one end of a bridge and what it takes from that child; False where the vertex is gone.
+    """
+    cdef int other = 1 - side
+    cdef Edge *edge = &bridge.edge
+    cdef Edge *inner
+    cdef Edge *outer
+    cdef Vertex vertex
+    cdef Sums inside
+    find_vertex(node.child[side], end_of(edge, side), side, &vertex)
+    inner, outer = vertex.edge[other], vertex.edge[side]
+    if inner == NULL:
+        return False
+    bridge.inner[side] = slope_of(inner)
+    if outer != NULL:
+        bridge.outer[side] = slope_of(outer)
+    else:
+        bridge.outer[side] = -INFINITY if side == LEFT else INFINITY
+    set_end(edge, side, end_of(inner, side))
+    edge.beside[side] = both(&vertex.beside[side], &inner.beside[side])
+    inside = both(&vertex.beside[other], &inner.beside[other])
+    bridge.part[side] = with_edge(&inside, inner)
     return True
 
 
@@ -489,190 +492,221 @@ cdef bint is_bridge(Node *node, Bridge *bridge, double slack) noexcept nogil:
     """
     cdef double slope
     if bridge.edge.last < node.key:
-        return bridge.left_inner - slack < bridge.right_outer
+        return bridge.inner[LEFT] - slack < bridge.outer[RIGHT]
     slope = slope_of(&bridge.edge)
     return (
-        bridge.left_outer - slack < slope
-        and slope - slack <= bridge.left_inner
-        and bridge.right_inner - slack <= slope
-        and slope - slack < bridge.right_outer
+        bridge.outer[LEFT] - slack < slope
+        and slope - slack <= bridge.inner[LEFT]
+        and bridge.inner[RIGHT] - slack <= slope
+        and slope - slack < bridge.outer[RIGHT]
     )
 
 
-cdef inline void find_vertex(
-    Node *node, double score, bint behind, bint inner_right, Vertex *vertex
-) noexcept nogil:
-    """Find the vertex of a node's hull in front of ``score``, or right ``behind`` it.
+cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex) noexcept nogil:
+    """Find the vertex of a node's hull right in front of ``score`` (LEFT) or right behind it.
 
-    The inner edge is the one right of it if ``inner_right``, else the one left of it. Where an edge
-    straddles the place there is no vertex, and both edges are NULL. This is `seek` with all else
-    left out: it runs for nearly every level of every update.
+    There a bridge has its end on that ``side``, and the edge on the other side of the vertex is the
+    inner one. Where an edge straddles the place there is no vertex, and both edges are NULL. This
+    is `seek` with all else left out: it runs for nearly every level of every update.
     """
     cdef double above = -INFINITY, below = INFINITY
-    cdef Sums before, after
+    cdef int inner = 1 - side, low, high, middle, to
+    cdef Sums beside[2]
     cdef Edge *edge
     cdef Bridge *bridge
     cdef ChunkHull *hull
-    cdef int low, high, middle
-    cdef bint to_left
-    before.weight = before.sum = after.weight = after.sum = 0.0
-    vertex.left = vertex.right = NULL
-    vertex.before = vertex.behind = before
+    beside[LEFT] = beside[RIGHT] = Sums(weight=0.0, sum=0.0)
+    vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
     while not is_chunk(node):
         bridge = bridge_of(node)
         edge = &bridge.edge
         if edge.last >= below:
-            to_left = True
+            to = LEFT
         elif edge.first <= above:
-            to_left = False
-        elif edge.last < score or (behind and edge.last == score):
-            to_left, vertex.left, above = False, edge, edge.last
-            if not inner_right:
-                vertex.before, vertex.behind = before, after
-        elif edge.first > score or (not behind and edge.first == score):
-            to_left, vertex.right, below = True, edge, edge.first
-            if inner_right:
-                vertex.before, vertex.behind = before, after
+            to = RIGHT
         else:
-            vertex.left = vertex.right = NULL
-            return
-        if to_left:
-            after.weight += bridge.right_weight
-            after.sum += bridge.right_sum
-            node = node.left
-        else:
-            before.weight += bridge.left_weight
-            before.sum += bridge.left_sum
-            node = node.right
+            to = where(edge, score, side)
+            if to == STRADDLES:
+                vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
+                return
+            if to == LEFT:
+                below = edge.first
+            else:
+                above = edge.last
+            vertex.edge[1 - to] = edge
+            if inner == 1 - to:
+                vertex.beside[LEFT], vertex.beside[RIGHT] = beside[LEFT], beside[RIGHT]
+        beside[1 - to] = both(&beside[1 - to], &bridge.total[1 - to])
+        node = node.child[to]
     hull = hull_of(<Chunk *> node)
     low, high = 0, hull.n
     while low < high:
         middle = (low + high) >> 1
         edge = &hull.edges[middle]
         if edge.last >= below:
-            high = middle
+            to = LEFT
         elif edge.first <= above:
-            low = middle + 1
-        elif edge.last < score or (behind and edge.last == score):
-            low, vertex.left = middle + 1, edge
-            if not inner_right:
-                vertex.before, vertex.behind = before, after
-        elif edge.first > score or (not behind and edge.first == score):
-            high, vertex.right = middle, edge
-            if inner_right:
-                vertex.before, vertex.behind = before, after
+            to = RIGHT
         else:
-            vertex.left = vertex.right = NULL
-            return
+            to = where(edge, score, side)
+            if to == STRADDLES:
+                vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
+                return
+            vertex.edge[1 - to] = edge
+            if inner == 1 - to:
+                vertex.beside[LEFT], vertex.beside[RIGHT] = beside[LEFT], beside[RIGHT]
+        if to == LEFT:
+            high = middle
+        else:
+            low = middle + 1
+
+
+cdef enum:
+    STRADDLES = 2
+
+
+cdef inline int where(const Edge *edge, double score, int side) noexcept nogil:
+    """Return on which side of an edge the place in front of (LEFT) or behind ``score`` is."""
+    if edge.last < score or (side == RIGHT and edge.last == score):
+        return RIGHT
+    if edge.first > score or (side == LEFT and edge.first == score):
+        return LEFT
+    return STRADDLES
 
 
 cdef void store_last_edge(Node *node, Bridge *bridge) noexcept nogil:
     """Make the last edge of the left child's hull the bridge of a node."""
-    cdef Cursor cursor = start_at(node.left)
+    cdef Cursor cursor = start_at(node.child[LEFT])
     cdef Edge *last = seek(&cursor)
     cdef Edge *edge = &bridge.edge
-    while last.behind_weight > 0.0:
-        last = go_right(last, &cursor)
-    edge.first, edge.last = last.first, last.last
-    edge.weight, edge.sum = last.weight, last.sum
-    edge.before_weight = cursor.before.weight + last.before_weight
-    edge.before_sum = cursor.before.sum + last.before_sum
-    edge.behind_weight, edge.behind_sum = bridge.right_weight, bridge.right_sum
-    bridge.left_inner = slope_of(last)
+    while last.beside[RIGHT].weight > 0.0:
+        last = go(last, &cursor, RIGHT)
+    edge[0] = last[0]
+    edge.beside[LEFT] = both(&cursor.beside[LEFT], &last.beside[LEFT])
+    edge.beside[RIGHT] = bridge.total[RIGHT]
+    bridge.inner[LEFT] = slope_of(last)
 
 
 cdef double first_slope(Node *node) noexcept nogil:
     """Return the slope of the first edge of a node's hull."""
     cdef Cursor cursor = start_at(node)
     cdef Edge *edge = seek(&cursor)
-    while edge.before_weight > 0.0:
-        edge = go_left(edge, &cursor)
+    while edge.beside[LEFT].weight > 0.0:
+        edge = go(edge, &cursor, LEFT)
     return slope_of(edge)
 
 
+# ---------------------------------------------------------------------- finding a bridge
+
+
+cdef struct Search:  # for the end of a bridge, in the hull of the child on a side
+    Cursor cursor
+    Edge *edge  # what is looked at, NULL where nothing is open
+    double slope
+    Sums between  # sums of what is between the edge and the middle
+    # The outermost edge that is known to be pooled:
+    bint found
+    double end
+    double inner  # its slope
+    Sums part  # sums of it and of what is between it and the middle
+    Sums beside  # sums of what is beyond it
+    double outer  # slope of the innermost edge that is known not to be pooled
+
+
+cdef inline void start(Search *search, Node *node, int side) noexcept nogil:
+    search.cursor = start_at(node)
+    search.found = False
+    search.end = search.inner = search.slope = 0.0
+    search.part = search.beside = search.between = Sums(weight=0.0, sum=0.0)
+    search.outer = -INFINITY if side == LEFT else INFINITY
+    search.edge = seek(&search.cursor)
+    look(search, side)
+
+
+cdef inline void look(Search *search, int side) noexcept nogil:
+    """Note slope and sums of the edge that is looked at."""
+    cdef int inwards = 1 - side
+    if search.edge != NULL:
+        search.slope = slope_of(search.edge)
+        search.between = both(&search.cursor.beside[inwards], &search.edge.beside[inwards])
+
+
+cdef inline void move(Search *search, int side, bint pooled) noexcept nogil:
+    """Go on outwards from an edge that is ``pooled``, inwards from any other."""
+    cdef Edge *edge = search.edge
+    if pooled:
+        search.found, search.inner, search.end = True, search.slope, end_of(edge, side)
+        search.part = with_edge(&search.between, edge)
+        search.beside = both(&search.cursor.beside[side], &edge.beside[side])
+        search.edge = go(edge, &search.cursor, side)
+    else:
+        search.outer = search.slope
+        search.edge = go(edge, &search.cursor, 1 - side)
+    look(search, side)
+
+
 cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
-    """Find the bridge of a node by walking both children's hulls at once."""
-    # What is known to be pooled: on the left from `first` on, with the sums before and inside; on
-    # the right up to `last`, with the sums inside and behind. The slopes are those of the nearest
-    # edges known to be pooled (inner) and not pooled (outer).
-    cdef double first = INFINITY, last = -INFINITY
-    cdef Sums before, left, right, behind
-    cdef double left_outer = -INFINITY, left_inner = INFINITY
-    cdef double right_inner = -INFINITY, right_outer = INFINITY
-    # e is an edge of the left hull with the sums behind it, f one of the right with those before.
-    cdef Cursor l_cursor = start_at(node.left), r_cursor = start_at(node.right)
-    cdef Edge *e = seek(&l_cursor)
-    cdef Edge *f = seek(&r_cursor)
-    cdef Sums e_behind, f_before
-    cdef double e_slope = 0.0, f_slope = 0.0, at_e, at_f
-    cdef bint e_pooled, f_pooled, e_moves, f_moves
-    before.weight = before.sum = left.weight = left.sum = 0.0
-    right = behind = e_behind = f_before = before
+    """Find the bridge of a node by walking both children's hulls at once.
+
+    Of an edge e of the left hull and an edge f of the right one each step tells for at least one
+    whether the bridge covers it (it is pooled) or not, and closes what that settles::
+
+        left child    ... outer | inner ... e |  middle  | f ... inner | outer ...    right child
+                                '------- the bridge --------'
+    """
+    cdef Search left, right
+    cdef Edge *edge = &bridge.edge
+    start(&left, node.child[LEFT], LEFT)
+    start(&right, node.child[RIGHT], RIGHT)
     while True:
-        if e != NULL:
-            e_slope = slope_of(e)
-            e_behind.weight = l_cursor.behind.weight + e.behind_weight
-            e_behind.sum = l_cursor.behind.sum + e.behind_sum
-        if f != NULL:
-            f_slope = slope_of(f)
-            f_before.weight = r_cursor.before.weight + f.before_weight
-            f_before.sum = r_cursor.before.sum + f.before_sum
-        e_pooled = f_pooled = False
-        if e != NULL and f != NULL:
-            at_e = e_behind.sum - e_slope * e_behind.weight  # g_L(slope of e)
-            at_f = f_slope * f_before.weight - f_before.sum  # g_R(slope of f)
-            if e_slope >= f_slope:
-                e_pooled = at_e < e_slope * (f_before.weight + f.weight) - (f_before.sum + f.sum)
-                f_pooled = at_f < (e_behind.sum + e.sum) - f_slope * (e_behind.weight + e.weight)
-                if not (e_pooled or f_pooled):
-                    e_pooled = f_pooled = True
-                e_moves, f_moves = e_pooled, f_pooled
-            else:
-                e_moves, f_moves = at_e >= at_f, at_f >= at_e
-                if not (e_moves or f_moves):  # sums that overflowed are no numbers
-                    e_moves = f_moves = True
-        elif e != NULL and last > -INFINITY:
-            # The right end is settled: the line from there decides.
-            e_pooled = e_slope * (e_behind.weight + right.weight) >= e_behind.sum + right.sum
-            e_moves, f_moves = True, False
-        elif f != NULL and first < INFINITY:
-            f_pooled = f_slope * (f_before.weight + left.weight) <= f_before.sum + left.sum
-            e_moves, f_moves = False, True
+        if left.edge != NULL and right.edge != NULL:
+            compare(&left, &right)
+        elif left.edge != NULL and right.found:  # the line from the right end decides
+            move(&left, LEFT, left.slope * (left.between.weight + right.part.weight)
+                 >= left.between.sum + right.part.sum)
+        elif right.edge != NULL and left.found:
+            move(&right, RIGHT, right.slope * (right.between.weight + left.part.weight)
+                 <= right.between.sum + left.part.sum)
         else:
             break
-        if e_moves:
-            if e_pooled:
-                left_inner, first = e_slope, e.first
-                before.weight = l_cursor.before.weight + e.before_weight
-                before.sum = l_cursor.before.sum + e.before_sum
-                left.weight, left.sum = e_behind.weight + e.weight, e_behind.sum + e.sum
-                e = go_left(e, &l_cursor)
-            else:
-                left_outer = e_slope
-                e = go_right(e, &l_cursor)
-        if f_moves:
-            if f_pooled:
-                right_inner, last = f_slope, f.last
-                right.weight, right.sum = f_before.weight + f.weight, f_before.sum + f.sum
-                behind.weight = r_cursor.behind.weight + f.behind_weight
-                behind.sum = r_cursor.behind.sum + f.behind_sum
-                f = go_right(f, &r_cursor)
-            else:
-                right_outer = f_slope
-                f = go_left(f, &r_cursor)
-
-    if first == INFINITY or last == -INFINITY:  # nothing is pooled across the middle
+    if not (left.found and right.found):  # nothing is pooled across the middle
         store_last_edge(node, bridge)
-        bridge.right_outer = first_slope(node.right)
+        bridge.outer[RIGHT] = first_slope(node.child[RIGHT])
         return
-    bridge.edge.first, bridge.edge.last = first, last
-    bridge.edge.weight, bridge.edge.sum = left.weight + right.weight, left.sum + right.sum
-    bridge.edge.before_weight, bridge.edge.before_sum = before.weight, before.sum
-    bridge.edge.behind_weight, bridge.edge.behind_sum = behind.weight, behind.sum
-    bridge.left_part_weight, bridge.left_part_sum = left.weight, left.sum
-    bridge.right_part_weight, bridge.right_part_sum = right.weight, right.sum
-    bridge.left_outer, bridge.left_inner = left_outer, left_inner
-    bridge.right_inner, bridge.right_outer = right_inner, right_outer
+    edge.first, edge.last = left.end, right.end
+    edge.weight = left.part.weight + right.part.weight
+    edge.sum = left.part.sum + right.part.sum
+    edge.beside[LEFT], edge.beside[RIGHT] = left.beside, right.beside
+    bridge.part[LEFT], bridge.part[RIGHT] = left.part, right.part
+    bridge.outer[LEFT], bridge.outer[RIGHT] = left.outer, right.outer
+    bridge.inner[LEFT], bridge.inner[RIGHT] = left.inner, right.inner
+
+
+cdef inline void compare(Search *left, Search *right) noexcept nogil:
+    """Settle the edge that is looked at on one side, or on both, and go on from there.
+
+    In the terms of the module: e is the left edge, f the right one, and the pooled mean is where
+    g_L, which falls, meets g_R, which rises. Seen from e, the right points up to the end of f bound
+    g_R, and from f, the left points from the start of e bound g_L.
+    """
+    cdef double slope = left.slope, f_slope = right.slope
+    cdef double at_e = left.between.sum - slope * left.between.weight  # g_L(slope of e)
+    cdef double at_f = f_slope * right.between.weight - right.between.sum  # g_R(slope of f)
+    cdef bint falls = slope >= f_slope, e_settled, f_settled
+    cdef Sums part
+    if falls:  # e and f can't both stay
+        part = with_edge(&right.between, right.edge)
+        e_settled = at_e < slope * part.weight - part.sum
+        part = with_edge(&left.between, left.edge)
+        f_settled = at_f < part.sum - f_slope * part.weight
+    else:
+        e_settled, f_settled = at_e >= at_f, at_f >= at_e
+    if not (e_settled or f_settled):  # equal slopes, or sums that overflowed and are no numbers
+        e_settled = f_settled = True
+    if e_settled:
+        move(left, LEFT, falls)
+    if f_settled:
+        move(right, RIGHT, falls)
 
 
 # ---------------------------------------------------------------------- bytes
@@ -689,8 +723,8 @@ cdef void copy_bridges(Node *node, double **ends) noexcept nogil:
     ends[0][0] = bridge_of(node).edge.first
     ends[0][1] = bridge_of(node).edge.last
     ends[0] += 2
-    copy_bridges(node.left, ends)
-    copy_bridges(node.right, ends)
+    copy_bridges(node.child[LEFT], ends)
+    copy_bridges(node.child[RIGHT], ends)
 
 
 cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcept nogil:
@@ -704,14 +738,14 @@ cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcep
         return True
     first, last = ends[0][0], ends[0][1]
     ends[0] += 2
-    if not restore_bridges(node.left, ends, slack):
+    if not restore_bridges(node.child[LEFT], ends, slack):
         return False
-    if not restore_bridges(node.right, ends, slack):
+    if not restore_bridges(node.child[RIGHT], ends, slack):
         return False
     bridge = bridge_of(node)
     node.dirty = NEW
     sum_children(node, bridge)
-    node.dirty = LEFT_DIRTY | RIGHT_DIRTY
+    node.dirty = 1 << LEFT | 1 << RIGHT
     bridge.edge.first, bridge.edge.last = first, last
     if not (first <= last and renew_bridge(node, bridge) and is_bridge(node, bridge, slack)):
         return False

@@ -1,9 +1,8 @@
-cimport cython
 from libc.stdint cimport int64_t
 
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport Hull
-from streamcal.kernels.score_index cimport Slot
+from streamcal.kernels.score_index cimport Place, Sample, Slot
 
 
 cdef struct Bracket:
@@ -13,42 +12,37 @@ cdef struct Bracket:
 
 
 cdef class IsotonicRegression(Hull):
-    cdef cython.pymutex lock
     cdef readonly double prior
     cdef readonly double lowest
     cdef readonly double highest
     cdef readonly double least
     cdef readonly double most
-    cdef readonly double growth
-    cdef readonly double rate
     cdef readonly double floor
     cdef readonly double ceiling
     cdef double floor_end
     cdef double ceiling_start
-    cdef readonly int64_t n_samples
     cdef readonly int64_t max_scores
-    cdef readonly int64_t window
     cdef readonly int64_t n_merged
-    cdef bint changing
+    cdef double lowest_value  # nearest to the lowest and the highest label, but off them
+    cdef double highest_value
 
     cdef Bracket bracket(self, double score, bint step) noexcept nogil
     cdef double value(self, double score, bint step) noexcept nogil
     cdef bint refuses(self, double score, double s, double w) noexcept nogil
-    cdef int check_whole(self) except -1 nogil
-    cdef int start_change(self) except -1 nogil
-    cdef int absorb_slots(self, const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts, double factor) except -1
-    cdef tuple slots(self)
-    cdef dict arrays(self)
+    cdef int absorb_slots(
+        self,
+        const double[::1] scores,
+        const double[:, ::1] sums,
+        const int64_t[::1] counts,
+        double factor,
+    ) except -1
     cdef object blocks(self, bint anchored)
     cdef int learn_sample(self, double score, double s, double w) except -1 nogil
     cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil
-    cdef int remove(self, double score, double w, double s) except -1 nogil
     cdef void renew(self, Slot *slot, double w) noexcept nogil
-    cdef bint leaves_possible(self, Slot *slot, double w, double s) noexcept nogil
-    cdef int64_t find_queued(self, double score, double w, double s) noexcept nogil
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil
     cdef void finish(self) noexcept nogil
-    cdef int scale_down(self) except -1 nogil
-    cdef int put(self, Slot *slot, double w, double s, int n) except -1 nogil
+    cdef int set_sums(self, Place *place, double w, double s) except -1 nogil
     cdef int make_place(self) except -1 nogil
 
 

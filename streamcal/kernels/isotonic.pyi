@@ -4,17 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.kernels.expert import Expert
+from streamcal.kernels.score_index import LARGEST_GROWTH as LARGEST_GROWTH
+from streamcal.kernels.score_index import ScoreIndex
 
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-LARGEST_GROWTH: float
-
-class IsotonicRegression:
-    n_samples: int
-    n_scores: int
+class IsotonicRegression(ScoreIndex):
     n_merged: int
-    growth: float
     def __init__(
         self,
         window: int,
@@ -38,9 +35,7 @@ class IsotonicRegression:
         self, scores: Vector, sums: Vector, counts: Counts, growth: float, n_merged: int
     ) -> None: ...
     def walk(self, anchored: bool) -> tuple[Vector, tuple[float, float], float]: ...
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
-    def restore(self, fields: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bool: ...
-    def check(self) -> None: ...
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bool: ...
 
 class IsotonicExpert(Expert):
     def __init__(self, regression: IsotonicRegression) -> None: ...

@@ -6,14 +6,12 @@ The staircase itself is in `streamcal.kernels.hull`. This file adds what a strea
   behind them. Pooling a sample in front raises the first blocks to one common value and leaves the
   others alone, so the two are a clip of the staircase to [floor, ceiling]. Where that is empty, all
   samples and both pseudo-samples are one block.
-* *Forgetting*: a sample enters with its weight times ``growth``, which grows by ``rate`` a sample;
-  the staircase depends on ratios of weights alone. From time to time everything is scaled down.
-* The *window*: a queue of samples. When it is longer than the window, the oldest is taken out.
 * Bounds that labels must keep, and a bound on the number of scores.
 
-Bad input is refused before anything changes. Should memory run out in the middle of a change, the
-object refuses all further use. No code of Python runs while the lock is held: a handler of signals
-that came in there and asked the same object would wait for good.
+Growth of weights, the window and what happens when memory runs out are those of
+`streamcal.kernels.score_index`. Bad input is refused before anything changes. No code of Python
+runs while the lock is held: a handler of signals that came in there and asked the same object would
+wait for good.
 """
 
 from libc.math cimport INFINITY, NAN, fabs, nextafter
@@ -26,31 +24,20 @@ from streamcal.kernels.hull cimport (
     Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
 from streamcal.kernels.score_index cimport (
-    Chunk, Queued, Slot, copy_tree, find_slot, holds, out_of_memory,
+    AHEAD, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
+    is_cancelled, out_of_memory, same_within,
 )
 
 import numpy as np
 
-cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights, and statistics in size
-# Growth is scaled down from here; a score of less than VANISHED is then dropped.
-LARGEST_GROWTH = 2.0**128
-cdef double _LARGEST_GROWTH = 2.0**128, VANISHED = 2.0**-400
-# Where less than this share of a removed weight is left in a slot, digits were lost.
-cdef double CANCELLED = 1e-6
-# Two samples count as the same where weights and sums agree to this.
-cdef double SAME = 1e-9
+from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
+
+cdef double LARGEST = 1e60  # statistic in size
 
 cdef enum:
     REFUSED = 0
     DONE = 1
     UNKNOWN = 2
-
-
-def restored(settings, fields, arrays):
-    """Return the regression that was pickled."""
-    regression = IsotonicRegression(*settings)
-    regression.restore(fields, arrays)
-    return regression
 
 
 cdef class IsotonicRegression(Hull):
@@ -73,13 +60,13 @@ cdef class IsotonicRegression(Hull):
     """
 
     def __cinit__(self, window, rate, prior, labels, means, max_scores):
-        self.window = window
-        self.rate = rate
+        self.window, self.rate = window, rate
         self.prior = prior
         self.lowest, self.highest = labels
+        self.lowest_value = nextafter(self.lowest, INFINITY)
+        self.highest_value = nextafter(self.highest, -INFINITY)
         self.least, self.most = means
         self.max_scores = max_scores
-        self.growth = 1.0
         self.finish()
 
     # ------------------------------------------------------------------ for Python
@@ -118,6 +105,8 @@ cdef class IsotonicRegression(Hull):
         with nogil, self.lock:
             self.check_whole()
             for i in range(scores.shape[0]):
+                if i % AHEAD == 0:
+                    self.fetch(&scores[i], scores.shape[0] - i)
                 if predicts:
                     bracket = self.bracket(scores[i], step)
                     out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
@@ -173,32 +162,17 @@ cdef class IsotonicRegression(Hull):
     cdef bint refuses(self, double score, double s, double w) noexcept nogil:
         """Return whether a sample is not to be learned (NaN fails every comparison)."""
         return not (
-            -INFINITY < score < INFINITY
-            and SMALLEST <= w <= LARGEST
+            can_be_learned(score, w)
             and self.lowest <= s <= self.highest
             and -LARGEST <= s <= LARGEST
         )
 
-    cdef int check_whole(self) except -1 nogil:
-        """Raise where memory ran out in the middle of a change."""
-        if self.changing:
-            return out_of_memory()
-        return 0
-
-    cdef int start_change(self) except -1 nogil:
-        """Note that a change begins which can't be undone half-way."""
-        self.check_whole()
-        self.changing = True
-        return 0
-
     cdef int learn_sample(self, double score, double s, double w) except -1 nogil:
         """Learn one sample; return DONE or REFUSED."""
-        cdef Queued oldest
         if self.refuses(score, s, w):
             return REFUSED
         self.check_whole()
-        while self.growth * self.rate > _LARGEST_GROWTH:
-            self.scale_down()
+        self.limit_growth()
         if self.n_scores >= self.max_scores and self.find(score) == NULL:
             self.make_place()
         w *= self.growth * self.rate
@@ -209,12 +183,7 @@ cdef class IsotonicRegression(Hull):
         self.growth *= self.rate
         self.add(score, w, s)
         self.n_samples += 1
-        if self.window > 0 and self.queue_size > self.window:
-            oldest = self.pop()
-            # A weight of 0 marks a sample that was taken back, or lost all weight, before.
-            if oldest.weight > 0.0:
-                self.remove(oldest.score, oldest.weight, oldest.sum)
-                self.n_samples -= 1
+        self.forget_oldest()
         self.finish()
         self.changing = False
         return DONE
@@ -222,75 +191,60 @@ cdef class IsotonicRegression(Hull):
     cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil:
         """Take one sample back; UNKNOWN, and no change, where it cannot have been learned."""
         cdef Slot *slot
-        cdef Queued *queued
-        cdef int64_t at
+        cdef Sample sample
+        cdef int64_t at = -1
         if self.refuses(score, s, w):
             return REFUSED
         self.check_whole()
         w *= self.growth
         s *= w
+        sample = Sample(score=score, weight=w, sum=s)
         slot = self.find(score)
-        if slot == NULL or not self.leaves_possible(slot, w, s):
+        if slot == NULL or not self.may_hold(slot, &sample):
             return UNKNOWN
         if self.window > 0:
-            at = self.find_queued(score, w, s)
+            at = self.find_queued(&sample, same_within(fabs(s) + w))
             if at < 0:
                 return UNKNOWN
-            queued = self.queued(at)
-            queued.weight = queued.sum = 0.0
+            self.cancel_queued(at)
         self.start_change()
-        self.remove(score, w, s)
-        self.n_samples -= 1
+        self.remove(&sample)
         self.finish()
         self.changing = False
         return DONE
 
-    cdef bint leaves_possible(self, Slot *slot, double w, double s) noexcept nogil:
-        """Return whether taking (w, s) from a slot can leave the sums of one sample less."""
-        cdef double rest_w = slot.weight - w, rest_s = slot.sum - s
-        cdef double slack = SAME * (w + slot.weight)
-        cdef double slack_s = SAME * (fabs(s) + fabs(slot.sum)) + slack
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
+        """Return whether a sample can be among those of a slot: whether a rest is possible."""
+        cdef double w = slot.weight - sample.weight, s = slot.sum - sample.sum
+        cdef double slack = same_within(sample.weight + slot.weight)
+        cdef double slack_s = same_within(fabs(sample.sum) + fabs(slot.sum)) + slack
         if slot.n == 1:
-            return fabs(rest_w) <= slack and fabs(rest_s) <= slack_s
-        if self.lowest > -INFINITY and rest_s < self.lowest * rest_w - slack_s:
+            return fabs(w) <= slack and fabs(s) <= slack_s
+        if self.lowest > -INFINITY and s < self.lowest * w - slack_s:
             return False
-        if self.highest < INFINITY and rest_s > self.highest * rest_w + slack_s:
+        if self.highest < INFINITY and s > self.highest * w + slack_s:
             return False
-        return rest_w > -slack
+        return w > -slack
 
-    cdef int64_t find_queued(self, double score, double w, double s) noexcept nogil:
-        """Return where the newest such sample waits in the queue, or -1."""
-        cdef int64_t i
-        cdef Queued *at
-        for i in range(self.queue_size - 1, -1, -1):
-            at = self.queued(i)
-            if (
-                at.score == score
-                and fabs(at.weight - w) <= SAME * w
-                and fabs(at.sum - s) <= SAME * (fabs(s) + w)
-            ):
-                return i
-        return -1
-
-    cdef int remove(self, double score, double w, double s) except -1 nogil:
-        """Take a sample's sums from the slot of its score, which must have one."""
-        cdef Chunk *chunk = self.find_chunk(score)
-        cdef int i = find_slot(chunk, score)
+    cdef int remove(self, const Sample *sample) except -1 nogil:
+        cdef Place place
         cdef Slot *slot
-        if not holds(chunk, i, score):
+        if sample.weight == 0.0:  # it was taken back, or has vanished, before
             return 0
-        slot = &chunk.slots[i]
+        self.n_samples -= 1
+        if not self.locate(sample.score, &place):
+            return 0
+        slot = place.slot
         if slot.n == 1:
-            return self.close(score)
-        slot.weight -= w
-        slot.sum -= s
+            return self.close(&place)
+        slot.weight -= sample.weight
+        slot.sum -= sample.sum
         slot.n -= 1
-        if slot.weight < CANCELLED * w:
-            self.renew(slot, w)
+        if is_cancelled(slot.weight, sample.weight):
+            self.renew(slot, sample.weight)
         # A difference of rounded sums may lie outside what labels of this weight can add up to.
         slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
-        self.mark(&chunk.node)
-        return self.fold_chunk(chunk, score)
+        return self.fold_place(&place)
 
     cdef void renew(self, Slot *slot, double w) noexcept nogil:
         """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
@@ -298,12 +252,12 @@ cdef class IsotonicRegression(Hull):
         A window still knows the samples that are left. Without one there is at least some weight.
         """
         cdef int64_t i
-        cdef Queued *at
+        cdef Sample at
         if self.window > 0:
             slot.weight = slot.sum = 0.0
             for i in range(self.queue_size):
                 at = self.queued(i)
-                if at.score == slot.score:
+                if at.score == slot.score and at.weight > 0.0:
                     slot.weight += at.weight
                     slot.sum += at.sum
         if slot.weight <= 0.0:
@@ -330,40 +284,11 @@ cdef class IsotonicRegression(Hull):
             self.ceiling = self.floor
             self.floor_end, self.ceiling_start = INFINITY, -INFINITY
         # Off the ends whatever the rounding, so that log loss is finite.
-        low, high = nextafter(self.lowest, INFINITY), nextafter(self.highest, -INFINITY)
-        self.floor = min(max(self.floor, low), high)
-        self.ceiling = min(max(self.ceiling, low), high)
+        self.floor = min(max(self.floor, self.lowest_value), self.highest_value)
+        self.ceiling = min(max(self.ceiling, self.lowest_value), self.highest_value)
 
-    cdef int scale_down(self) except -1 nogil:
-        """Divide all weights by what they have grown to, exactly, and drop what has vanished.
-
-        Where memory runs out, nothing has changed.
-        """
-        cdef int64_t n = self.n_scores, kept = 0, n_samples = 0, i
-        cdef Queued *queued
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            return out_of_memory()
-        try:
-            self.copy_slots(slots)
-            for i in range(n):
-                slots[i].weight *= 1.0 / _LARGEST_GROWTH
-                slots[i].sum *= 1.0 / _LARGEST_GROWTH
-                if slots[i].weight >= VANISHED:
-                    slots[kept] = slots[i]
-                    n_samples += slots[i].n
-                    kept += 1
-            self.rebuild(slots, kept)
-        finally:
-            free(slots)
-        self.n_samples = n_samples
-        self.growth /= _LARGEST_GROWTH
-        for i in range(self.queue_size):
-            queued = self.queued(i)
-            queued.weight *= 1.0 / _LARGEST_GROWTH
-            queued.sum *= 1.0 / _LARGEST_GROWTH
-            if self.find(queued.score) == NULL:
-                queued.weight = queued.sum = 0.0
+    cdef int scale_down(self, double factor) except -1 nogil:
+        ScoreIndex.scale_down(self, factor)
         self.finish()
         return 0
 
@@ -373,6 +298,7 @@ cdef class IsotonicRegression(Hull):
         Where memory runs out, nothing has changed.
         """
         cdef int64_t n = self.n_scores, n_pairs, i
+        cdef Sample sample
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         cdef Pair *pairs = <Pair *> malloc((n + 1) * sizeof(Pair))
         if slots == NULL or pairs == NULL:
@@ -387,7 +313,9 @@ cdef class IsotonicRegression(Hull):
             self.n_merged += n_pairs
             # Samples that wait in the window to be forgotten move with their scores.
             for i in range(self.queue_size):
-                rename(self.queued(i), pairs, n_pairs)
+                sample = self.queued(i)
+                rename(&sample, pairs, n_pairs)
+                self.set_queued(i, &sample)
         finally:
             free(slots)
             free(pairs)
@@ -405,34 +333,31 @@ cdef class IsotonicRegression(Hull):
         full chunk may have been split.
         """
         cdef double w = self.growth, low = w * self.lowest, high = w * self.highest
-        cdef double kept_w = 0.0, kept_s = 0.0, p0, p1
-        cdef Slot *slot
+        cdef double before_w = 0.0, before_s = 0.0, p0, p1
+        cdef Place place
         with nogil, self.lock:
             self.start_change()
-            slot = self.find(score)
-            if slot != NULL:
-                kept_w, kept_s = slot.weight, slot.sum
+            if self.locate(score, &place):
+                before_w, before_s = place.slot.weight, place.slot.sum
             self.add(score, w, low)
             self.finish()
             p0 = self.bracket(score, True).low
-            slot = self.find(score)
-            self.put(slot, kept_w + w, kept_s + high, 0)
+            self.locate(score, &place)
+            self.set_sums(&place, before_w + w, before_s + high)
             p1 = self.bracket(score, True).low
-            if kept_w > 0.0:
-                self.put(slot, kept_w, kept_s, -1)
+            if before_w > 0.0:
+                place.slot.n -= 1
+                self.set_sums(&place, before_w, before_s)
             else:
-                self.close(score)
+                self.close(&place)
                 self.finish()
             self.changing = False
         return p0, p1
 
-    cdef int put(self, Slot *slot, double w, double s, int n) except -1 nogil:
-        """Set the sums of a slot, change its count by ``n``, and fold."""
-        cdef Chunk *chunk = self.find_chunk(slot.score)
-        slot.weight, slot.sum = w, s
-        slot.n += n
-        self.mark(&chunk.node)
-        self.fold_chunk(chunk, slot.score)
+    cdef int set_sums(self, Place *place, double w, double s) except -1 nogil:
+        """Set the sums of a slot, and fold."""
+        place.slot.weight, place.slot.sum = w, s
+        self.fold_place(place)
         self.finish()
         return 0
 
@@ -443,24 +368,8 @@ cdef class IsotonicRegression(Hull):
         """
         with self.lock:
             self.check_whole()
-            return *self.slots(), self.growth
-
-    cdef tuple slots(self):
-        scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
-        counts = np.empty(self.n_scores, np.int64)
-        cdef double[::1] x = scores
-        cdef double[:, ::1] ws = sums
-        cdef int64_t[::1] n = counts
-        cdef Chunk *chunk = self.first
-        cdef Py_ssize_t row = 0
-        cdef int i
-        while chunk != NULL:
-            for i in range(chunk.size):
-                x[row], n[row] = chunk.slots[i].score, chunk.slots[i].n
-                ws[0, row], ws[1, row] = chunk.slots[i].weight, chunk.slots[i].sum
-                row += 1
-            chunk = chunk.next
-        return scores, sums, counts
+            held = self.slots()
+            return held["scores"], held["sums"], held["counts"], self.growth
 
     def begin(
         self,
@@ -543,29 +452,29 @@ cdef class IsotonicRegression(Hull):
         self.finish()
         return 0
 
-    def state(self):
-        """Return all that `restore` takes: numbers and arrays by name."""
-        with self.lock:
-            self.check_whole()
-            return {"growth": self.growth, "n_merged": self.n_merged}, self.arrays()
+    cdef tuple settings(self):
+        return (
+            self.window,
+            self.rate,
+            self.prior,
+            (self.lowest, self.highest),
+            (self.least, self.most),
+            self.max_scores,
+        )
+
+    cdef dict numbers(self):
+        return {"growth": self.growth, "n_merged": self.n_merged}
 
     cdef dict arrays(self):
-        cdef Py_ssize_t n = self.n_chunks
-        scores, sums, counts = self.slots()
-        shape, keys = np.empty(2 * n - 1, np.int64), np.empty(n - 1)
-        lengths, edges = np.empty(len(scores), np.int64), np.empty((len(scores), 2))
-        bridges, queue = np.empty((n - 1, 2)), np.empty((self.queue_size, 3))
-        cdef int64_t[::1] shape_view = shape, lengths_view = lengths
-        cdef double[::1] keys_view = keys
-        cdef double[:, ::1] edges_view = edges, bridges_view = bridges, queue_view = queue
-        cdef int64_t *shape_at = &shape_view[0]
-        cdef double *keys_at = &keys_view[0] if n > 1 else NULL
+        cdef Py_ssize_t n = self.n_chunks, n_edges = 0
+        lengths, edges = np.empty(self.n_scores, np.int64), np.empty((self.n_scores, 2))
+        bridges = np.empty((n - 1, 2))
+        cdef int64_t[::1] lengths_view = lengths
+        cdef double[:, ::1] edges_view = edges, bridges_view = bridges
         cdef double *bridges_at = &bridges_view[0, 0] if n > 1 else NULL
         cdef Chunk *chunk = self.first
         cdef Edge *edge
-        cdef Py_ssize_t n_edges = 0, i
         cdef int j, covered
-        copy_tree(self.root, &shape_at, &keys_at)
         copy_bridges(self.root, &bridges_at)
         while chunk != NULL:
             covered = 0
@@ -576,58 +485,34 @@ cdef class IsotonicRegression(Hull):
                 edges_view[n_edges, 0], edges_view[n_edges, 1] = edge.weight, edge.sum
                 n_edges += 1
             chunk = chunk.next
-        for i in range(self.queue_size):
-            queue_view[i, 0] = self.queued(i).score
-            queue_view[i, 1] = self.queued(i).weight
-            queue_view[i, 2] = self.queued(i).sum
         return {
-            "scores": scores,
-            "sums": sums,
-            "counts": counts,
-            "shape": shape,
-            "keys": keys,
+            **Hull.arrays(self),
             "lengths": lengths[:n_edges],
             "edges": edges[:n_edges],
             "bridges": bridges,
-            "queue": queue,
         }
 
-    def restore(self, fields, arrays):
-        """Take over what `state` returned; return False where bridges can't have the ends they have.
+    def restore(self, dict numbers, dict arrays):
+        """Take over what `state` returned; return False where bridges can't have such ends.
 
         All else must have been checked. Only for an object that has learned nothing.
         """
-        cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
-        cdef const double[:, ::1] sums = arrays["sums"], edges = arrays["edges"]
-        cdef const double[:, ::1] bridges = arrays["bridges"], queue = arrays["queue"]
-        cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
+        cdef const double[:, ::1] edges = arrays["edges"], bridges = arrays["bridges"]
         cdef const int64_t[::1] lengths = arrays["lengths"]
-        cdef Py_ssize_t i, n = scores.shape[0], n_edges = 0
-        cdef double largest = 0.0  # mean of a slot, in size
-        cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
         cdef const double *ends = &bridges[0, 0] if bridges.shape[0] else NULL
+        cdef Py_ssize_t n_edges = 0
+        cdef double largest = 0.0  # mean of a slot, in size
         cdef Chunk *chunk
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
-        try:
-            for i in range(n):
-                slots[i].score, slots[i].n = scores[i], counts[i]
-                slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
-                largest = max(largest, fabs(slots[i].sum / slots[i].weight))
-            self.grow(&shape[0], shape.shape[0], keys_at, slots)
-        finally:
-            free(slots)
+        cdef int i
+        self.restore_slots(arrays, False)
+        self.growth, self.n_merged = numbers["growth"], numbers["n_merged"]
         self.start_change()
-        for i in range(n):
-            self.n_samples += counts[i]
         chunk = self.first
-        while chunk != NULL and n > 0:
+        while chunk != NULL and chunk.size > 0:
             n_edges += self.restore_chunk(chunk, &lengths[n_edges], &edges[n_edges, 0])
+            for i in range(chunk.size):
+                largest = max(largest, fabs(chunk.slots[i].sum / chunk.slots[i].weight))
             chunk = chunk.next
-        for i in range(queue.shape[0]):
-            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
-        self.growth, self.n_merged = fields["growth"], fields["n_merged"]
         if not restore_bridges(self.root, &ends, 1e-9 * largest):
             self.n_samples = 0
             self.clear()
@@ -636,17 +521,6 @@ cdef class IsotonicRegression(Hull):
         self.finish()
         self.changing = False
         return True
-
-    def __reduce__(self):
-        settings = (
-            self.window,
-            self.rate,
-            self.prior,
-            (self.lowest, self.highest),
-            (self.least, self.most),
-            self.max_scores,
-        )
-        return restored, (settings, *self.state())
 
     def walk(self, bint anchored):
         """Return the blocks in order, between which numbers means lie, and the growth.
@@ -815,32 +689,20 @@ cdef int64_t merge_pairs(
     return kept
 
 
-cdef void rename(Queued *queued, const Pair *pairs, int64_t n_pairs) noexcept nogil:
+cdef void rename(Sample *sample, const Pair *pairs, int64_t n_pairs) noexcept nogil:
     """Move a queued sample whose score has gone to the one that took it in."""
     cdef int64_t low = 0, high = n_pairs, middle
     while low < high:
         middle = (low + high) // 2
-        if max(pairs[middle].gone, pairs[middle].stays) < queued.score:
+        if max(pairs[middle].gone, pairs[middle].stays) < sample.score:
             low = middle + 1
         else:
             high = middle
-    if low < n_pairs and pairs[low].gone == queued.score:
-        queued.score = pairs[low].stays
+    if low < n_pairs and pairs[low].gone == sample.score:
+        sample.score = pairs[low].stays
 
 
 # ---------------------------------------------------------------------- checks
-
-
-cdef int check_lengths(
-    const double[::1] scores, const double[::1] s, const double[::1] w
-) except -1:
-    """Raise unless there are as many statistics and weights as scores."""
-    if not scores.shape[0] == s.shape[0] == w.shape[0]:
-        raise ValueError(
-            "scores, statistics and weights must be as many,"
-            f" got {scores.shape[0]}, {s.shape[0]} and {w.shape[0]}"
-        )
-    return 0
 
 
 cdef int check_rows(const double[::1] scores, double[:, ::1] out) except -1:

@@ -1,18 +1,11 @@
-cimport cython
 from libc.stdint cimport int64_t
 
-from streamcal.kernels.score_index cimport Chunk, Node, ScoreIndex, Slot
+from streamcal.kernels.score_index cimport Chunk, Sample, ScoreIndex, Slot
 
 
 cdef class LabelIndex(ScoreIndex):
-    cdef cython.pymutex lock
     cdef readonly int n_labels
-    cdef readonly int64_t window
-    cdef readonly double rate
-    cdef readonly double growth
-    cdef readonly int64_t n_samples
     cdef readonly int64_t n_changes
-    cdef bint changing
     cdef bint late
 
     cdef int width
@@ -37,18 +30,13 @@ cdef class LabelIndex(ScoreIndex):
     cdef void settle_mixture(self, Slot *slot) noexcept nogil
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil
-    cdef int start_change(self) except -1 nogil
     cdef void finish(self) noexcept nogil
     cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
-    cdef bint may_hold(self, const Slot *slot, int label, double w) noexcept nogil
-    cdef int64_t find_queued(self, double score, int label, double w) noexcept nogil
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil
     cdef int insert(self, double score, int label, double w) except -1 nogil
-    cdef int remove(self, double score, int label, double w) except -1 nogil
-    cdef void take(self, Slot *slot, int label, double w) noexcept nogil
-    cdef int scale_down(self) except -1 nogil
+    cdef void take(self, Slot *slot, const Sample *sample) noexcept nogil
 
     cdef bint find_thresholds(self, double *out) noexcept nogil
     cdef double threshold_above(self, double below) noexcept nogil
     cdef double risk_of(self, const double *thresholds) noexcept nogil
-    cdef tuple slots(self)

@@ -16,44 +16,26 @@ sums (`streamcal.kernels.prefix_extrema`) or least costs between any two labels
 (`streamcal.kernels.min_plus`). Both tell the last score below each boundary; the threshold lies
 between that score and the next one, which is looked up here.
 
-*Forgetting*: a sample enters with its weight times ``growth``, which grows by ``rate`` a sample;
-thresholds depend on ratios of weights alone. From time to time everything is scaled down.
-
-*Window*: a queue of samples. When it is longer than the window, the oldest is taken out.
-
-Bad input is refused before anything changes. Should memory run out in the middle of a change, the
-object refuses all further changes.
+Growth of weights, the window and what happens when memory runs out are those of
+`streamcal.kernels.score_index`. Bad input is refused before anything changes.
 """
 
-from libc.math cimport INFINITY, NAN, fabs, floor
+from libc.math cimport INFINITY, NAN, floor
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from streamcal.kernels.score_index cimport (
-    Chunk, Node, Queued, ScoreIndex, Slot, copy_tree, find_slot, holds, out_of_memory,
+    Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
+    has_vanished, is_cancelled, out_of_memory, same_within,
 )
 
 import numpy as np
 
-cdef double SMALLEST = 1e-60, LARGEST = 1e60  # of weights
-# Growth is scaled down from here; a score of less than VANISHED is then dropped.
-LARGEST_GROWTH = 2.0**128
-cdef double _LARGEST_GROWTH = 2.0**128, VANISHED = 2.0**-400
-# Where less than this share of a removed weight is left, the rest has lost digits.
-cdef double CANCELLED = 1e-6
-# Two samples count as the same where their weights agree to this.
-cdef double SAME = 1e-9
+from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
 
 cdef enum:
     FEW = 32  # samples that are folded one by one; of more, all chunks are folded at the end
-
-
-def restored(kind, settings, fields, arrays):
-    """Return the index that was pickled."""
-    index = kind(*settings)
-    index.restore(fields, arrays)
-    return index
 
 
 cdef inline bint is_mixed(const Slot *slot) noexcept nogil:
@@ -80,9 +62,7 @@ cdef class LabelIndex(ScoreIndex):
     def __cinit__(self, const double[:, ::1] costs, int64_t window, double rate):
         cdef Py_ssize_t n = costs.shape[0]
         self.n_labels = <int> n
-        self.window = window
-        self.rate = rate
-        self.growth = 1.0
+        self.window, self.rate = window, rate
         self.costs = <double *> malloc(n * n * sizeof(double))
         self.losses = <double *> malloc(n * n * sizeof(double))
         if self.costs == NULL or self.losses == NULL:
@@ -156,18 +136,14 @@ cdef class LabelIndex(ScoreIndex):
     def learn_many(self, const double[::1] scores, const double[::1] labels, const double[::1] w):
         """Learn samples in the order given."""
         cdef Py_ssize_t i, n = scores.shape[0]
-        cdef Chunk *chunk
+        check_lengths(scores, labels, w)
         with nogil, self.lock:
             self.late = n > FEW
             for i in range(n):
                 self.learn_sample(scores[i], labels[i], w[i])
             if self.late:
                 self.late = False
-                chunk = self.first
-                while chunk != NULL:
-                    self.refold(chunk)
-                    chunk = chunk.next
-                self.fold_dirty()
+                self.refold_all()
 
     def predict(self, double score):
         """Return the label of a score: -1 if boundaries are not sorted, None if there are none."""
@@ -193,8 +169,8 @@ cdef class LabelIndex(ScoreIndex):
     def samples(self):
         """Return the count of changes, the growth, the distinct scores and their label weights."""
         with self.lock:
-            scores, _, weights = self.slots()
-            return self.n_changes, self.growth, scores, weights
+            held = self.slots()
+            return self.n_changes, self.growth, held["scores"], held["weights"]
 
     def table(self):
         """Return what each answer (row) to each label (column) costs."""
@@ -287,18 +263,10 @@ cdef class LabelIndex(ScoreIndex):
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
         """Return whether a sample is not to be learned (NaN fails every comparison)."""
         return not (
-            -INFINITY < score < INFINITY
-            and SMALLEST <= w <= LARGEST
+            can_be_learned(score, w)
             and 0.0 <= label < self.n_labels
             and label == floor(label)
         )
-
-    cdef int start_change(self) except -1 nogil:
-        """Note that a change begins; refuse it where memory ran out in the middle of another."""
-        if self.changing:
-            return out_of_memory()
-        self.changing = True
-        return 0
 
     cdef void finish(self) noexcept nogil:
         if not self.late:
@@ -308,78 +276,61 @@ cdef class LabelIndex(ScoreIndex):
 
     cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
         """Learn one sample, and forget the one that leaves the window; False if it is refused."""
-        cdef Queued oldest
         if self.refuses(score, label, w):
             return False
         self.start_change()
-        while self.growth * self.rate > _LARGEST_GROWTH:
-            self.scale_down()
+        self.limit_growth()
         self.growth *= self.rate
         w *= self.growth
         if self.window > 0:
             self.push(score, w, label)
         self.insert(score, <int> label, w)
         self.n_samples += 1
-        if self.window > 0 and self.queue_size > self.window:
-            oldest = self.pop()
-            # A weight of 0 marks a sample that was taken back, or lost all weight, before.
-            if oldest.weight > 0.0:
-                self.remove(oldest.score, <int> oldest.sum, oldest.weight)
-                self.n_samples -= 1
+        self.forget_oldest()
         self.finish()
         return True
 
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
         """Take one sample back; False, and no change, where it cannot have been learned."""
         cdef Slot *slot
+        cdef Sample sample
         cdef int64_t at = -1
         if self.refuses(score, label, w):
             return False
-        w *= self.growth
+        sample = Sample(score=score, weight=w * self.growth, sum=label)
         slot = self.find(score)
-        if slot == NULL or not self.may_hold(slot, <int> label, w):
+        if slot == NULL or not self.may_hold(slot, &sample):
             return False
         if self.window > 0:
-            at = self.find_queued(score, <int> label, w)
+            at = self.find_queued(&sample, 0.0)
             if at < 0:
                 return False
         self.start_change()
         if self.window > 0:
-            self.queued(at).weight = 0.0
-        self.remove(score, <int> label, w)
-        self.n_samples -= 1
+            self.cancel_queued(at)
+        self.remove(&sample)
         self.finish()
         return True
 
-    cdef bint may_hold(self, const Slot *slot, int label, double w) noexcept nogil:
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
         """Return whether a sample can be among those of a slot."""
-        cdef double held = slot.weight, slack = SAME * slot.weight
+        cdef double held = slot.weight, slack = same_within(slot.weight)
         if is_mixed(slot):
-            held = self.weights_of(slot)[label]
-        elif slot.sum != label:
+            held = self.weights_of(slot)[<int> sample.sum]
+        elif slot.sum != sample.sum:
             return False
-        if held < w - slack:
+        if held < sample.weight - slack:
             return False
-        return slot.n > 1 or slot.weight <= w + slack
-
-    cdef int64_t find_queued(self, double score, int label, double w) noexcept nogil:
-        """Return where the newest such sample waits in the queue, or -1."""
-        cdef int64_t i
-        cdef Queued *at
-        for i in range(self.queue_size - 1, -1, -1):
-            at = self.queued(i)
-            if at.score == score and at.sum == label and fabs(at.weight - w) <= SAME * w:
-                return i
-        return -1
+        return slot.n > 1 or slot.weight <= sample.weight + slack
 
     cdef int insert(self, double score, int label, double w) except -1 nogil:
         """Add a sample to the slot of its score."""
-        cdef Chunk *chunk = NULL
-        cdef Chunk *other = NULL
+        cdef Place place
         cdef Slot *slot
         cdef double *weights
         self.reserve_mixture()
-        slot = self.open(score, &chunk, &other)
+        self.open(score, &place)
+        slot = place.slot
         if slot.n == 0:
             slot.sum = label
         if is_mixed(slot) or slot.sum != label:
@@ -388,40 +339,37 @@ cdef class LabelIndex(ScoreIndex):
             self.sum_losses(weights)
         slot.weight += w
         slot.n += 1
-        if other == NULL:
-            self.mark(&chunk.node)
-            return self.fold_chunk(chunk, score)
-        self.refold(chunk)
-        return self.refold(other)
+        return self.fold_place(&place)
 
-    cdef int remove(self, double score, int label, double w) except -1 nogil:
-        """Take a sample from the slot of its score, if there is one."""
-        cdef Chunk *chunk = self.find_chunk(score)
-        cdef int i = find_slot(chunk, score)
-        if not holds(chunk, i, score):
+    cdef int remove(self, const Sample *sample) except -1 nogil:
+        cdef Place place
+        if sample.weight == 0.0:  # it was taken back, or has vanished, before
             return 0
-        if chunk.slots[i].n == 1:
-            if is_mixed(&chunk.slots[i]):
-                self.release_mixture(&chunk.slots[i])
-            return self.close(score)
-        chunk.slots[i].n -= 1
-        self.take(&chunk.slots[i], label, w)
-        self.mark(&chunk.node)
-        return self.fold_chunk(chunk, score)
+        self.n_samples -= 1
+        if not self.locate(sample.score, &place):
+            return 0
+        if place.slot.n == 1:
+            if is_mixed(place.slot):
+                self.release_mixture(place.slot)
+            return self.close(&place)
+        place.slot.n -= 1
+        self.take(place.slot, sample)
+        return self.fold_place(&place)
 
-    cdef void take(self, Slot *slot, int label, double w) noexcept nogil:
+    cdef void take(self, Slot *slot, const Sample *sample) noexcept nogil:
         """Take a weight from a slot that keeps other samples."""
-        cdef double *of_label = &self.weights_of(slot)[label] if is_mixed(slot) else NULL
-        cdef Queued *at
+        cdef double *of_label = NULL
+        cdef Sample at
         cdef int64_t i
         cdef double left
-        slot.weight -= w
+        slot.weight -= sample.weight
         left = slot.weight
-        if of_label != NULL:
-            of_label[0] -= w
+        if is_mixed(slot):
+            of_label = &self.weights_of(slot)[<int> sample.sum]
+            of_label[0] -= sample.weight
             left = min(left, of_label[0])
         # Nearly all was taken, so digits were lost. A window still knows the samples that are left.
-        if left < CANCELLED * w and self.window > 0:
+        if self.window > 0 and is_cancelled(left, sample.weight):
             slot.weight = 0.0
             if of_label != NULL:
                 of_label[0] = 0.0
@@ -429,48 +377,30 @@ cdef class LabelIndex(ScoreIndex):
                 at = self.queued(i)
                 if at.score == slot.score:
                     slot.weight += at.weight
-                    if of_label != NULL and at.sum == label:
+                    if of_label != NULL and at.sum == sample.sum:
                         of_label[0] += at.weight
         slot.weight = max(slot.weight, 0.0)
         if of_label != NULL:
             of_label[0] = max(of_label[0], 0.0)
             self.sum_losses(self.weights_of(slot))
 
-    cdef int scale_down(self) except -1 nogil:
-        """Divide all weights by what they have grown to, exactly, and drop what has vanished."""
-        cdef int64_t n = self.n_scores, kept = 0, i
-        cdef int y
+    cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
         cdef double *weights
-        cdef Queued *queued
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            return out_of_memory()
-        self.copy_slots(slots)
-        self.n_samples = 0
-        for i in range(n):
-            slots[i].weight *= 1.0 / _LARGEST_GROWTH
-            if is_mixed(&slots[i]):
-                weights = self.weights_of(&slots[i])
-                for y in range(self.n_labels):
-                    weights[y] *= 1.0 / _LARGEST_GROWTH
-                self.settle_mixture(&slots[i])
-            if slots[i].weight >= VANISHED:
-                self.n_samples += slots[i].n
-                slots[kept] = slots[i]
-                kept += 1
-            elif is_mixed(&slots[i]):
-                self.release_mixture(&slots[i])
-        self.growth /= _LARGEST_GROWTH
-        try:
-            self.rebuild(slots, kept)
-        finally:
-            free(slots)
-        for i in range(self.queue_size):
-            queued = self.queued(i)
-            queued.weight *= 1.0 / _LARGEST_GROWTH
-            if self.find(queued.score) == NULL:
-                queued.weight = 0.0
-        return 0
+        cdef int y
+        slot.weight *= factor
+        if is_mixed(slot):
+            weights = self.weights_of(slot)
+            for y in range(self.n_labels):
+                weights[y] *= factor
+            self.settle_mixture(slot)
+        if not has_vanished(slot.weight):
+            return True
+        if is_mixed(slot):
+            self.release_mixture(slot)
+        return False
+
+    cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil:
+        sample.weight *= factor
 
     # ------------------------------------------------------------------ asking
 
@@ -530,8 +460,7 @@ cdef class LabelIndex(ScoreIndex):
 
     # ------------------------------------------------------------------ all at once
 
-    cdef tuple slots(self):
-        """Return the distinct scores in order, how many samples each has, and label weights."""
+    cdef dict slots(self):
         scores, counts = np.empty(self.n_scores), np.empty(self.n_scores, np.int64)
         weights = np.zeros((self.n_scores, self.n_labels))
         cdef double[::1] x = scores
@@ -551,71 +480,16 @@ cdef class LabelIndex(ScoreIndex):
                     w[row, <Py_ssize_t> slot.sum] = slot.weight
                 row += 1
             chunk = chunk.next
-        return scores, counts, weights
+        return {"scores": scores, "counts": counts, "weights": weights}
 
-    def state(self):
-        """Return all that `restore` takes: numbers and arrays by name."""
-        cdef int64_t[::1] shape_view
-        cdef double[::1] keys_view
-        cdef double[:, ::1] queue_view
-        cdef int64_t *shape_at
-        cdef double *keys_at
+    cdef int read_sums(self, dict arrays, Slot *slots) except -1:
+        cdef const double[:, ::1] weights = arrays["weights"]
         cdef Py_ssize_t i
-        with self.lock:
-            scores, counts, weights = self.slots()
-            shape = np.empty(2 * self.n_chunks - 1, np.int64)
-            keys, queue = np.empty(self.n_chunks - 1), np.empty((self.queue_size, 3))
-            shape_view, keys_view, queue_view = shape, keys, queue
-            shape_at = &shape_view[0]
-            keys_at = &keys_view[0] if self.n_chunks > 1 else NULL
-            copy_tree(self.root, &shape_at, &keys_at)
-            for i in range(self.queue_size):
-                queue_view[i, 0] = self.queued(i).score
-                queue_view[i, 1] = self.queued(i).weight
-                queue_view[i, 2] = self.queued(i).sum
-            arrays = {
-                "scores": scores,
-                "counts": counts,
-                "weights": weights,
-                "shape": shape,
-                "keys": keys,
-                "queue": queue,
-            }
-            return {"growth": self.growth}, arrays
+        for i in range(weights.shape[0]):
+            self.reserve_mixture()
+            memcpy(self.mix(&slots[i]), &weights[i, 0], self.n_labels * sizeof(double))
+            self.settle_mixture(&slots[i])
+        return 0
 
-    def restore(self, fields, arrays):
-        """Take over what `state` returned, which must have been checked.
-
-        Only for an object that has learned nothing.
-        """
-        cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
-        cdef const double[:, ::1] weights = arrays["weights"], queue = arrays["queue"]
-        cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
-        cdef Py_ssize_t i, n = scores.shape[0]
-        cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
-        cdef Chunk *chunk
-        cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
-        try:
-            for i in range(n):
-                slots[i].score, slots[i].n = scores[i], counts[i]
-                self.reserve_mixture()
-                memcpy(self.mix(&slots[i]), &weights[i, 0], self.n_labels * sizeof(double))
-                self.settle_mixture(&slots[i])
-                self.n_samples += counts[i]
-            self.grow(&shape[0], shape.shape[0], keys_at, slots)
-        finally:
-            free(slots)
-        chunk = self.first
-        while chunk != NULL:
-            self.refold(chunk)
-            chunk = chunk.next
-        self.fold_dirty()
-        for i in range(queue.shape[0]):
-            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
-        self.growth = fields["growth"]
-
-    def __reduce__(self):
-        settings = np.ascontiguousarray(self.table().T), self.window, self.rate
-        return restored, (type(self), settings, *self.state())
+    cdef tuple settings(self):
+        return np.ascontiguousarray(self.table().T), self.window, self.rate

@@ -20,7 +20,7 @@ from libc.math cimport INFINITY
 from libc.string cimport memcpy, memset
 
 from streamcal.kernels.label_index cimport LabelIndex
-from streamcal.kernels.score_index cimport SLOTS, Chunk, Node, is_chunk
+from streamcal.kernels.score_index cimport LEFT, RIGHT, SLOTS, Chunk, Node, is_chunk
 
 cpdef enum:
     MOST_LABELS = 8  # a mask of them fits a byte
@@ -70,8 +70,8 @@ cdef class MinPlus(LabelIndex):
 
     cdef void fold_node(self, Node *node) noexcept nogil:
         cdef int n = self.n_labels, a, b, c
-        cdef const double *left = table_of(node.left)
-        cdef const double *right = table_of(node.right)
+        cdef const double *left = table_of(node.child[LEFT])
+        cdef const double *right = table_of(node.child[RIGHT])
         cdef double *table = table_of(node)
         cdef double least
         for a in range(n):
@@ -98,13 +98,13 @@ cdef class MinPlus(LabelIndex):
         if is_chunk(node):
             self.trace_chunk(<Chunk *> node, a, b, ends)
             return
-        left, right = table_of(node.left), table_of(node.right)
+        left, right = table_of(node.child[LEFT]), table_of(node.child[RIGHT])
         for c in range(a, b + 1):
             total = left[at(self.n_labels, a, c)] + right[at(self.n_labels, c, b)]
             if total < least:
                 best, least = c, total
-        self.trace(node.left, a, best, ends)
-        self.trace(node.right, best, b, ends)
+        self.trace(node.child[LEFT], a, best, ends)
+        self.trace(node.child[RIGHT], best, b, ends)
 
     cdef void trace_chunk(self, Chunk *chunk, int a, int b, double *ends) noexcept nogil:
         """Do so for a chunk: solve it, and go back.

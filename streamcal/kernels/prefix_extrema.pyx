@@ -26,7 +26,7 @@ from libc.math cimport INFINITY
 
 cimport streamcal.kernels.any_width
 from streamcal.kernels.label_index cimport LabelIndex
-from streamcal.kernels.score_index cimport Chunk, Node, is_chunk
+from streamcal.kernels.score_index cimport LEFT, RIGHT, Chunk, Node, is_chunk
 
 
 cdef extern from *:
@@ -122,9 +122,8 @@ cdef class PrefixExtrema(LabelIndex):
                 ends[k] = chunk.slots[<int> ends[k]].score
 
     cdef void fold_node(self, Node *node) noexcept nogil:
-        combine_extrema(
-            self.width, summary_of(node.left), summary_of(node.right), summary_of(node)
-        )
+        cdef const double *left = summary_of(node.child[LEFT])
+        combine_extrema(self.width, left, summary_of(node.child[RIGHT]), summary_of(node))
 
     cdef double end_of(self, int k) noexcept nogil:
         """Return the last score below boundary ``k``; minus infinity where that is below all."""

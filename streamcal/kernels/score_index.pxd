@@ -1,7 +1,36 @@
+cimport cython
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
+
+
+cdef extern from *:
+    """
+    /* Have so many bytes fetched into the cache, a line of 64 at a time. */
+    static inline void prefetch(const void *at, size_t n) {
+    #if defined(__GNUC__) || defined(__clang__)
+        for (size_t i = 0; i < n; i += 64) __builtin_prefetch((const char *) at + i);
+    #endif
+    }
+    """
+    void prefetch(const void *at, size_t n) noexcept nogil
+
 
 cpdef enum:
     SLOTS = 128  # slots in a chunk at most
+
+
+cdef enum:
+    AHEAD = 8  # samples of a batch whose way is fetched at once
+
+
+cdef enum:
+    LEFT = 0  # sides of a node; a function that takes a side mirrors what it does
+    RIGHT = 1
+
+
+cdef enum:  # of a node, to be folded: bit 1 << side for each child that has changed, and
+    CLEAN = 0
+    NEW = 4  # the node has other children than before
 
 
 cdef struct Slot:
@@ -13,8 +42,7 @@ cdef struct Slot:
 
 cdef struct Node:
     Node *parent
-    Node *left  # NULL in a chunk
-    Node *right
+    Node *child[2]  # NULL in a chunk
     double key  # scores from here on are on the right
     int leaves
     int dirty
@@ -29,6 +57,12 @@ cdef struct Chunk:
     int room
 
 
+cdef struct Place:
+    Chunk *chunk
+    Slot *slot
+    Chunk *other  # the neighbour that slots were moved from or to, or NULL
+
+
 cdef struct Content:  # what an index holds, its queue aside
     Node *root
     Chunk *first
@@ -37,16 +71,30 @@ cdef struct Content:  # what an index holds, its queue aside
     int64_t n_chunks
 
 
-cdef struct Queued:
+cdef struct Sample:
     double score
     double weight
     double sum
+
+
+cdef struct ShortSample:
+    double score
+    float weight
+    float sum
 
 
 cdef int out_of_memory() except -1 with gil
 
 
 cdef class ScoreIndex:
+    cdef cython.pymutex lock
+    cdef bint changing
+    cdef readonly int64_t window
+    cdef readonly double rate
+    cdef readonly double growth
+    cdef double largest_growth
+    cdef readonly int64_t n_samples
+
     cdef Node *root
     cdef Chunk *first
     cdef Chunk *last
@@ -55,65 +103,93 @@ cdef class ScoreIndex:
     cdef readonly int64_t n_scores
     cdef int64_t n_chunks
 
-    cdef Queued *queue
+    cdef void *queue
+    cdef bint wide  # whether the queue has a Sample in each place, else a ShortSample
     cdef int64_t queue_start
     cdef readonly int64_t queue_size
     cdef int64_t queue_room
 
-    # What an owner of summaries defines.
+    # What a subclass defines: summaries,
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil
     cdef void fold_node(self, Node *node) noexcept nogil
     cdef void release_summary(self, Chunk *chunk) noexcept nogil
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil
+    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil
+    # what the sums of slots and samples mean,
+    cdef int remove(self, const Sample *sample) except -1 nogil
+    cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil
+    cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil
+    # and what is written and read besides the index itself.
+    cdef tuple settings(self)
+    cdef dict numbers(self)
+    cdef dict slots(self)
+    cdef dict arrays(self)
+    cdef int read_sums(self, dict arrays, Slot *slots) except -1
 
-    cdef int clear(self) except -1 nogil
-    cdef void release_all(self) noexcept nogil
+    cdef int check_whole(self) except -1 nogil
+    cdef int start_change(self) except -1 nogil
+    cdef int limit_growth(self) except -1 nogil
+    cdef int scale_down(self, double factor) except -1 nogil
+    cdef int forget_oldest(self) except -1 nogil
+
+    cdef int push(self, double score, double w, double s) except -1 nogil
+    cdef Sample pop(self) noexcept nogil
+    cdef Sample queued(self, int64_t i) noexcept nogil
+    cdef void set_queued(self, int64_t i, const Sample *sample) noexcept nogil
+    cdef int64_t find_queued(self, const Sample *sample, double slack) noexcept nogil
+    cdef void cancel_queued(self, int64_t i) noexcept nogil
+    cdef int set_queue(self, int64_t room, bint wide) except -1 nogil
+
     cdef Chunk *find_chunk(self, double score) noexcept nogil
     cdef Slot *find(self, double score) noexcept nogil
-    cdef Slot *open(self, double score, Chunk **at, Chunk **other) except NULL nogil
+    cdef void fetch(self, const double *scores, int64_t n) noexcept nogil
+    cdef bint locate(self, double score, Place *place) noexcept nogil
+
     cdef int add(self, double score, double w, double s) except -1 nogil
-    cdef int close(self, double score) except -1 nogil
-    cdef int refold(self, Chunk *chunk) except -1 nogil
+    cdef int open(self, double score, Place *place) except -1 nogil
+    cdef int close(self, Place *place) except -1 nogil
+    cdef int fold_place(self, const Place *place) except -1 nogil
+
     cdef void mark(self, Node *child) noexcept nogil
+    cdef int refold(self, Chunk *chunk) except -1 nogil
+    cdef int refold_all(self) except -1 nogil
     cdef void fold_dirty(self) noexcept nogil
-    cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil
+
+    cdef int set_room(self, Chunk *chunk, int room) except -1 nogil
+    cdef Chunk *relieve(self, Chunk *chunk, int slot, double score) except NULL nogil
+    cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil
+    cdef int move_slots(self, Chunk *left, Chunk *right, int n) except -1 nogil
+    cdef int join(self, Chunk *left, Chunk *right) except -1 nogil
+
+    cdef Chunk *add_leaf(self, Chunk *chunk, int room, double key) except NULL nogil
+    cdef void remove_leaf(self, Chunk *chunk) noexcept nogil
+    cdef void replace_child(self, Node *parent, Node *old, Node *new) noexcept nogil
+    cdef void rebalance(self, Node *node) noexcept nogil
+    cdef Node *rotate(self, Node *node, int side) noexcept nogil
+
+    cdef int clear(self) except -1 nogil
     cdef void copy_slots(self, Slot *out) noexcept nogil
-    cdef int grow(self, const int64_t *shape, int64_t n_parts, const double *keys, const Slot *slots) except -1 nogil
-    cdef int append(self, const Slot *slots, int n) except -1 nogil
-    cdef int make_nodes(self, Node **spare, int64_t n) except -1 nogil
+    cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil
+    cdef int restore_slots(self, dict arrays, bint fold) except -1
+    cdef int replace(
+        self, const int64_t *shape, const double *keys, const Slot *slots, bint fold
+    ) except -1 nogil
+    cdef int build(
+        self, const int64_t *shape, const double *keys, const Slot *slots
+    ) except -1 nogil
     cdef Content set_aside(self) noexcept nogil
     cdef void put_back(self, Content held) noexcept nogil
     cdef void conclude(self, Content held, bint done) noexcept nogil
 
-    cdef int push(self, double score, double w, double s) except -1 nogil
-    cdef Queued pop(self) noexcept nogil
-    cdef Queued *queued(self, int64_t i) noexcept nogil
-
     cdef Chunk *make_chunk(self, int room) except NULL nogil
-    cdef Node *make_node(self) except NULL nogil
-    cdef void free_chunk(self, Chunk *chunk) noexcept nogil
-    cdef int set_room(self, Chunk *chunk, int room) except -1 nogil
-    cdef Chunk *make_room(self, Chunk *chunk, int slot, double score) except NULL nogil
-    cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil
-    cdef Chunk *add_leaf(self, Chunk *chunk, int room, double key) except NULL nogil
-    cdef void remove_leaf(self, Chunk *chunk) noexcept nogil
-    cdef Chunk *settle(self, Chunk *chunk, bint *joined) except? NULL nogil
-    cdef void join(self, Chunk *chunk, Chunk *after) noexcept nogil
-    cdef void replace_child(self, Node *parent, Node *old, Node *new) noexcept nogil
-    cdef void rebalance(self, Node *node) noexcept nogil
-    cdef Node *rotate_left(self, Node *node) noexcept nogil
-    cdef Node *rotate_right(self, Node *node) noexcept nogil
-
-
-cdef enum:
-    CLEAN = 0
-    LEFT_DIRTY = 1
-    RIGHT_DIRTY = 2
-    NEW = 4
+    cdef int make_nodes(self, Node **spare, int64_t n) except -1 nogil
+    cdef void append(self, Chunk *chunk) noexcept nogil
+    cdef void release_all(self) noexcept nogil
+    cdef void release_chunk(self, Chunk *chunk) noexcept nogil
 
 
 cdef inline bint is_chunk(Node *node) noexcept nogil:
-    return node.left == NULL
+    return node.child[LEFT] == NULL
 
 
 cdef inline int find_slot(Chunk *chunk, double score) noexcept nogil:
@@ -132,4 +208,26 @@ cdef inline bint holds(Chunk *chunk, int slot, double score) noexcept nogil:
     return slot < chunk.size and chunk.slots[slot].score == score
 
 
-cdef void copy_tree(Node *node, int64_t **shape, double **keys) noexcept nogil
+cdef inline bint can_be_learned(double score, double w) noexcept nogil:
+    """Return whether score and weight are in range; NaN is not, as it fails every comparison."""
+    return -INFINITY < score < INFINITY and 1e-60 <= w <= 1e60
+
+
+cdef inline bint has_vanished(double w) noexcept nogil:
+    """Return whether a weight is nothing beside that of a new sample, about 1."""
+    return w < 2.0**-400
+
+
+cdef inline bint is_cancelled(double left, double taken) noexcept nogil:
+    """Return whether so little is left of a sum that digits of it were lost."""
+    return left < 1e-6 * taken
+
+
+cdef inline double same_within(double x) noexcept nogil:
+    """Return by how much two sums of a size may differ that count as the same."""
+    return 1e-9 * x
+
+
+cdef int check_lengths(
+    const double[::1] scores, const double[::1] labels, const double[::1] w
+) except -1
