@@ -111,7 +111,7 @@ def members(cls: type) -> Iterator[str]:
         if base.__module__.partition(".")[0] != "streamcal":
             continue
         for name, value in vars(base).items():
-            kinds = property | classmethod | staticmethod
+            kinds: Any = property | classmethod | staticmethod
             if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, kinds)):
                 continue
             if value.__doc__:
@@ -148,7 +148,7 @@ def write_reference(folder: Path) -> list[str]:
         If a name of the package is on none of them.
     """
     folder.mkdir(exist_ok=True)
-    from sphinx.ext.autodoc.mock import mock
+    from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]
 
     missing = set(streamcal.__all__)
     pages = {}

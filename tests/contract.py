@@ -134,8 +134,8 @@ class CalibratorContract:
         assert state(fresh) == before
 
     def test_learning_returns_nothing(self, fresh: Calibrator) -> None:
-        assert fresh.learn_one(0.5, self.labels[1]) is None  # type: ignore[func-returns-value]
-        assert fresh.learn_one(score=0.5, y=self.labels[0], w=2.0) is None  # type: ignore[func-returns-value]
+        assert fresh.learn_one(0.5, self.labels[1]) is None
+        assert fresh.learn_one(score=0.5, y=self.labels[0], w=2.0) is None
 
     def test_weight_repeats(self, prototype: Calibrator) -> None:
         if not self.weights_repeat:
@@ -423,7 +423,7 @@ class ClassifierContract:
             if answer:
                 assert math.isclose(sum(answer.values()), 1.0, abs_tol=1e-9)
                 assert answer[fresh.predict_one(x)] == max(answer.values())  # type: ignore[index]
-            assert fresh.learn_one(x, y) is None  # type: ignore[func-returns-value]
+            assert fresh.learn_one(x, y) is None
         assert set(answer) == set(labels)
         if not isinstance(labels[0], np.bool_) and self.multiclass:
             assert {type(label) for label in answer} == {type(labels[0])}

@@ -759,7 +759,7 @@ def use_wrapper(learner: Any) -> None:
             assert not math.isnan(learner.predict_one({"a": SCORES[i]}))
             learner.learn_one({"a": SCORES[i]}, label_of(loss, i))
         return
-    label = True
+    label: Any = True
     if isinstance(learner, ThresholdClassifier):
         label = learner._order[0] if learner._order else 1
     elif isinstance(learner, DecisionClassifier):

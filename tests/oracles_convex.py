@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -15,7 +16,7 @@ def best_value(loss, y, w):
     if low == high:
         return float(low)
     y, w = np.array(y), np.array(w)
-    options = {"xatol": 1e-12, "maxiter": 1000}
+    options: Any = {"xatol": 1e-12, "maxiter": 1000}
     return minimize_scalar(
         lambda z: float(w @ loss(z, y)), bounds=(low, high), method="bounded", options=options
     ).x
@@ -73,7 +74,8 @@ def quantile_maps(groups, tau):
         return path
 
     least, greatest = trace(0), trace(-1)
-    middle, ceiling = [], len(values) - 1
+    middle: list[float] = []
+    ceiling = len(values) - 1
     for v, block in reversed(
         [(v, list(run)) for v, run in groupby(range(len(least)), least.__getitem__)]
     ):
@@ -87,7 +89,7 @@ def quantile_maps(groups, tau):
 
 def grouped(scores, y, w):
     """One (labels, weights) for each distinct score, in order."""
-    groups = {}
+    groups: dict[float, tuple[list[float], list[float]]] = {}
     for score, label, weight in sorted(zip(scores, y, w, strict=True)):
         labels, weights = groups.setdefault(score, ([], []))
         labels.append(label)

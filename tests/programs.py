@@ -81,7 +81,7 @@ class Draw:
     def half_life(self) -> float | None:
         return self.pick([None, None, 0.1, 0.1, 1, 3.0, 20, self.exponent(-1, 4)])
 
-    def window(self) -> int | None:
+    def window(self) -> Any:
         return self.pick([None, None, 1, 2, 3, 7, 60, np.int64(200)])
 
     def size(self) -> int:

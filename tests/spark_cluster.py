@@ -103,7 +103,7 @@ class Cluster:
     def _start(self, name: str, *arguments: str | Path) -> Path:
         """Start a process of Spark in a new process group; return the path of its log."""
         log = self._folder / f"{name}-{len(self._processes)}.log"
-        command = [Path(pyspark.__file__).parent / "bin" / "spark-class"]
+        command: list[str | Path] = [Path(pyspark.__file__).parent / "bin" / "spark-class"]
         command += [f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0"]
         with log.open("wb") as file:
             process = subprocess.Popen(

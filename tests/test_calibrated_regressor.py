@@ -143,7 +143,7 @@ def test_calibration_helps_and_labels_may_come_late() -> None:
 def test_before_the_first_label_the_model_answers() -> None:
     script = Script()
     script.answer = 12.5
-    model = CalibratedRegressor(script)
+    model: Any = CalibratedRegressor(script)
     assert model.predict_one({}) == 12.5
     assert model.calibrator.loss == "squared"
 
@@ -306,7 +306,7 @@ def test_pandas_index_and_name_are_kept() -> None:
     X, y = pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index), pd.Series([1, 2, 4], index, name="target")
     model = CalibratedRegressor(scaled(linear_model.LinearRegression()))
     model.learn_many(X, y)
-    answer = model.predict_many(X)
+    answer: Any = model.predict_many(X)
     assert list(answer.index) == index
     assert answer.name == "target"
 

@@ -42,7 +42,7 @@ def classes() -> Iterator[type]:
 
 
 def test_every_class_of_river_s_kind_clones_so():
-    found = set(classes())
+    found: set[Any] = set(classes())
     assert {CalibratedClassifier, IsotonicCalibrator, CORP, CuSumRank, VoteClassifier} <= found
     assert [cls for cls in found if cls.clone is not Cloned.clone] == []
 

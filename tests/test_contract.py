@@ -6,6 +6,7 @@ import pytest
 from river import (
     base,
     checks,
+    compose,
     ensemble,
     linear_model,
     multiclass,
@@ -24,7 +25,7 @@ from streamcal import (
 from tests.contract import calibrator_contract, classifier_contract
 
 
-def scaled(model: base.Classifier) -> base.Classifier:
+def scaled(model: base.Classifier) -> compose.Pipeline:
     return preprocessing.StandardScaler() | model
 
 

@@ -444,9 +444,9 @@ def test_bad_features_change_nothing(learner, bad):
     if not isinstance(bad, (list, str)):
         X = pd.DataFrame({"a": [1.0, bad], "b": [1.0, 1.0]})
         y = pd.Series([0, 1])
-        for call in (lambda: model.learn_many(X, y), lambda: model.predict_many(X)):
+        for batch in (lambda: model.learn_many(X, y), lambda: model.predict_many(X)):
             with pytest.raises(ValueError, match=r"`X` must hold finite .* for 'a' in row 1"):
-                call()
+                batch()
     assert state(model) == before
 
 

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,7 +56,7 @@ def tables_of(decisions):
 def test_one_sample_is_decided_by_enumeration_with_what_went_before(metric):
     model = DecisionClassifier(Oracle(), metric)
     phi = oracle.phi("fbeta" if metric == "f1" else metric, 0)
-    past = []
+    past: list[Any] = []
     for x, y in rare_stream(1, 60):
         counts = tables_of(past)
         assert model.counts == counts
@@ -74,7 +75,8 @@ def test_frames_are_decided_jointly(history):
     X = pd.DataFrame([x for x, _ in stream[20:]])
     best = maximize(X["p"], "f1", history=model.counts)
     before = pickle.dumps(model)
-    assert model.predict_many(X).tolist() == best.labels.tolist()
+    labels: Any = model.predict_many(X)
+    assert labels.tolist() == best.labels.tolist()
     assert model.decide_many([x for x, _ in stream[20:]]) == best.labels.tolist()
     assert pickle.dumps(model) == before
     if history is None:

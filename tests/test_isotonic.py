@@ -521,8 +521,8 @@ def test_unlearning_under_forgetting_takes_the_weight_as_it_stands() -> None:
 
 def test_merged_streams_are_one_stream() -> None:
     rng = np.random.default_rng(10)
-    scores, y, w = rng.random(2000).round(2), rng.random(2000), rng.integers(1, 9, 2000) / 8
-    y = (y < scores) * 1.0
+    scores, u, w = rng.random(2000).round(2), rng.random(2000), rng.integers(1, 9, 2000) / 8
+    y = (u < scores) * 1.0
     whole, left, right = (IsotonicCalibrator() for _ in range(3))
     whole.learn_many(scores, y, w)
     left.learn_many(scores[:700], y[:700], w[:700])

@@ -3,6 +3,7 @@
 import inspect
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -371,7 +372,7 @@ def test_is_a_river_metric(metric):
 def test_rolls_over_a_window(metric):
     rng = np.random.default_rng(6)
     stream = [(int(rng.integers(2)), rng.uniform(), 1.0) for _ in range(30)]
-    rolling = utils.Rolling(type(metric), window_size=8, **metric._get_params())
+    rolling: Any = utils.Rolling(type(metric), window_size=8, **metric._get_params())
     for n, (y, p, _) in enumerate(stream, 1):
         rolling.update(y, p)
         assert rolling.get() == close_to(metric, batch(metric, stream[max(n - 8, 0) : n]))
@@ -382,6 +383,7 @@ def test_predictions_that_are_not_there_are_not_scored(metric):
     metric = metric.clone()
     metric.update(True, 0.25)
     value = metric.get()
+    nothing: Any
     for nothing in ({}, None):
         metric.update(True, nothing)
         metric.revert(True, nothing)

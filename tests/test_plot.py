@@ -73,6 +73,7 @@ def test_band_has_its_level_where_the_model_is_calibrated():
         y, p = make(200, seed)
         curve = ReliabilityDisplay.from_predictions(y, p, level=0.8, n_resamples=200).curves[0]
         plt.close("all")
+        assert curve.band is not None
         x, low, high = curve.band
         fit = curve.staircase(x)
         inside.append(np.mean((low - 1e-12 <= fit) & (fit <= high + 1e-12)))
@@ -99,7 +100,10 @@ def test_band_of_many_scores_agrees_with_that_of_all_of_them(monkeypatch):
     y, p = make(3000)
     grouped = ReliabilityDisplay.from_predictions(y, p).curves[0].band
     monkeypatch.setattr("streamcal.metrics.bands._MAX_GROUPS", 10_000)
-    x, low, high = ReliabilityDisplay.from_predictions(y, p).curves[0].band
+    full = ReliabilityDisplay.from_predictions(y, p).curves[0].band
+    assert grouped is not None
+    assert full is not None
+    x, low, high = full
     assert len(grouped[0]) <= 1000 < len(x)
     assert (grouped[0][0], grouped[0][-1]) == (x[0], x[-1])
     for ours, theirs in zip(grouped[1:], (low, high), strict=True):
@@ -158,7 +162,7 @@ def test_stairs_that_reach_to_infinity_end_with_the_picture():
             return stairs
 
     display = ReliabilityDisplay.from_calibrator(Learned())
-    x, y = display.lines_[0].get_data()
+    x, y = np.array(display.lines_[0].get_data())
     assert (x[0], x[-1]) == (0.0, 1.0)
     assert (y[0], y[-1]) == (0.1, 0.9)
     assert display.curves[0].mass.sum() == pytest.approx(6.0)

@@ -59,7 +59,7 @@ def part_of(path: Path) -> str:
 
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a file imports at any depth, those for type checkers too."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
@@ -215,6 +215,25 @@ def test_unknown_name_is_an_attribute_error():
 def test_the_changelog_is_at_this_version():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {streamcal.__version__}" in changelog
+
+
+def test_the_citation_is_of_this_version_and_licence():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"version: {streamcal.__version__}" in citation
+    assert f"license: {project['license']}" in citation
+
+
+def test_every_package_of_the_gates_has_a_version_that_is_known_to_work():
+    def name(requirement):
+        return re.split(r"[^\w-]", requirement)[0].lower().replace("_", "-")
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    needed = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    lines = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    known = {name(line) for line in lines if "==" in line}
+    assert {name(line) for line in needed} - {project["name"]} <= known
 
 
 def test_dependencies_are_those_that_are_imported():

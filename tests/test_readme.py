@@ -72,7 +72,7 @@ def test_a_document_from_top_to_bottom(document, folder, monkeypatch):
     monkeypatch.chdir(folder)
     for left in folder.glob("scores.*"):
         left.unlink()  # but each makes its own input
-    names = {"__name__": "__main__"}
+    names: dict[str, object] = {"__name__": "__main__"}
     printed, after = "", 0
     text = document.read_text(encoding="utf-8")
     for number, block in enumerate(BLOCK.finditer(text)):

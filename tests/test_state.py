@@ -163,7 +163,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str, Teach]] = {
     "classes": (
         lambda: CalibratedClassifier(naive_bayes.GaussianNB(), PlattCalibrator()),
         "classifier",
-        lambda learner, start, stop: [  # type: ignore[func-returns-value]
+        lambda learner, start, stop: [
             learner.learn_one({"a": SCORES[i]}, ("low", "mid", "top")[int(3 * SCORES[i - 1])])
             for i in range(start, stop)
         ],
@@ -176,7 +176,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str, Teach]] = {
     "ordinal": (
         lambda: ThresholdClassifier(linear_model.LinearRegression(), window=80, every=40),
         "regressor",
-        lambda learner, start, stop: [  # type: ignore[func-returns-value]
+        lambda learner, start, stop: [
             learner.learn_one({"a": SCORES[i]}, int(3 * SCORES[i - 1])) for i in range(start, stop)
         ],
     ),

@@ -8,6 +8,7 @@ import math
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from streamcal.tables import Output, TableError, as_numbers, format_of, open_tab
 
 def read(path, columns, **options):
     """Return the columns as lists of text or values, the row numbers, and the faults."""
-    values = {name: [] for name in columns}
+    values: dict[str, list[Any]] = {name: [] for name in columns}
     rows, faults = [], []
     with open_table(path, columns, **options) as table:
         for chunk in table:
@@ -77,7 +78,8 @@ def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
     if not is_open:
         expected.pop()
 
-    seen, faults, told = [], [], ""
+    seen: list[Any] = []
+    faults, told = [], ""
     with (
         pytest.MonkeyPatch.context() as patch,
         open_table(path, "xy", batch_rows=batch_rows) as table,
@@ -173,7 +175,7 @@ def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(tmp_path, monkeypatch
         file.write(bad)
     with open_table(path, ["p"]) as table:
         monkeypatch.setattr(tables.Reader, "_block_bytes", block)
-        seen = []
+        seen: list[Any] = []
         with pytest.raises(TableError, match="row 11 is not UTF-8 text"):
             seen.extend(row for chunk in table for row in chunk.rows.tolist())
         assert seen == list(range(1, 11))
@@ -605,7 +607,7 @@ def test_output_ends_with_the_last_whole_write_when_the_disk_is_full(tmp_path):
 
     def fill():
         with output:
-            output._file = Full(output._file)
+            output._file = Full(output._file)  # type: ignore[assignment]
             output.write(b"one\n")
             output.write(b"two\n")
 

@@ -437,7 +437,7 @@ def test_trained_model_may_be_wrapped() -> None:
     for x, y in datasets.Phishing().take(50):
         inner.learn_one(x, y)
     model = CalibratedClassifier(inner)
-    assert model.classifier is inner
+    assert model.classifier is inner  # type: ignore[comparison-overlap]
     assert model.predict_proba_one(x) == inner.predict_proba_one(x)
 
 
@@ -497,7 +497,7 @@ def test_batches_binary(make: tuple[Any, Any], kind: Any) -> None:
             np.testing.assert_allclose(matrix(answer)[:, yes], p, atol=1e-15)
             np.testing.assert_allclose(matrix(answer)[:, no], 1.0 - p, atol=1e-15)
             calibrator.learn_many(matrix(served)[:, yes], np.array(labels, dtype=float))
-            decided = model.predict_many(X)
+            decided: Any = model.predict_many(X)
             decided = decided.to_pylist() if hasattr(decided, "to_pylist") else list(decided)
             assert decided == [kind(at) for at in (p > 0.5)]
         raw.learn_many(X, y)
@@ -511,7 +511,7 @@ def test_batches_of_many_labels(make: tuple[Any, Any]) -> None:
     names = {"0": "red", "1": "green", "2": "blue"}
     inner = multiclass.OneVsRestClassifier(linear_model.LogisticRegression(optim.SGD(1.0)))
     model = CalibratedClassifier(inner, PlattCalibrator())
-    nothing = model.predict_many(frame(batches(str)[0][0]))
+    nothing: Any = model.predict_many(frame(batches(str)[0][0]))
     nothing = nothing.to_pylist() if hasattr(nothing, "to_pylist") else list(nothing)
     assert all(label is None for label in nothing)
     right = total = 0
@@ -521,7 +521,7 @@ def test_batches_of_many_labels(make: tuple[Any, Any]) -> None:
             answer = matrix(model.predict_proba_many(X))
             np.testing.assert_allclose(answer.sum(axis=1), 1.0, atol=1e-12)
             one_by_one = [model.predict_one(row) for row in rows]
-            decided = model.predict_many(X)
+            decided: Any = model.predict_many(X)
             decided = decided.to_pylist() if hasattr(decided, "to_pylist") else list(decided)
             assert decided == one_by_one
             right += sum(d == names[label] for d, label in zip(decided, labels, strict=True))
@@ -593,10 +593,10 @@ def test_pandas_index_and_labels_are_kept() -> None:
     X, y = pd.DataFrame(rows, index=index), pd.Series(labels, index=index, name="target")
     model = CalibratedClassifier(scaled(linear_model.LogisticRegression()))
     model.learn_many(X, y)
-    answer = model.predict_proba_many(X)
+    answer: Any = model.predict_proba_many(X)
     assert list(answer.columns) == [False, True]
     assert list(answer.index) == index
-    decided = model.predict_many(X)
+    decided: Any = model.predict_many(X)
     assert decided.name == "target"
     assert list(decided.index) == index
 
