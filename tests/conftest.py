@@ -8,7 +8,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
+settings.register_profile(
+    "ci", settings.get_profile("default"), derandomize=True, database=None, max_examples=50
+)
+settings.register_profile("long", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
@@ -18,9 +21,26 @@ settings.load_profile(
 _MADE_ONCE = {"browser", "folder", "pool", "root", "rows", "spark"}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let JAX keep what it compiles, for all processes of this run and for the next run.
+
+    Compiling takes most of the time of tests that use JAX. ``--cache-clear`` forgets it.
+    """
+    if config.pluginmanager.has_plugin("cacheprovider"):
+        os.environ |= {
+            "JAX_COMPILATION_CACHE_DIR": str(config.cache.mkdir("jax")),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share something in one process, if there are many (`--dist loadgroup`)."""
+    """Keep tests that share something in one process, if there are many (`--dist loadgroup`).
+
+    These groups come first, since a group that began late would be awaited by the other processes.
+    """
     for item in items:
         if _MADE_ONCE & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

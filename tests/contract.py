@@ -15,7 +15,8 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial, update_wrapper
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -332,6 +333,20 @@ def _use_calibrator(
     before = [calibrator.predict_one(score) for score in grid]
     calibrator.learn_many(*more)
     return before, [calibrator.predict_one(score) for score in grid]
+
+
+def river_checks(model: base.Estimator, most: int = 600) -> Iterator[Callable[[Any], None]]:
+    """Yield river's checks that are meant for a model, on at most so many samples.
+
+    River takes 200, but 2,000 to see whether memory grows faster and faster. Each check can be made
+    once: its samples are read as it runs.
+    """
+    for check in checks.yield_checks(model):
+        if isinstance(check, partial):
+            samples = islice(check.keywords["dataset"], most)
+            check = update_wrapper(partial(check, dataset=samples), check)
+        if check.__name__ not in model._unit_test_skips():
+            yield check
 
 
 RIVER_BASE_CHECKS = [

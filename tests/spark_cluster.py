@@ -52,7 +52,7 @@ def session(master: str = "local[2]", java_options: str = QUICK_START) -> SparkS
     return spark
 
 
-def wait_for(what: Callable[[], Any], why: str, seconds: float = 60.0) -> Any:
+def wait_for(what: Callable[[], Any], why: str, seconds: float = 300.0) -> Any:
     """Wait until ``what`` returns a true value and return it; raise `TimeoutError` otherwise."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from river import (
     base,
-    checks,
     datasets,
     evaluate,
     linear_model,
@@ -24,6 +23,7 @@ from river import (
 )
 
 from streamcal import CalibratedRegressor, IsotonicCalibrator, PlattCalibrator
+from tests.contract import river_checks
 from tests.test_wrappers import Notes
 
 
@@ -348,14 +348,14 @@ RIVER_MODELS = [
 ]
 
 
-def river_checks() -> Any:
-    for model in RIVER_MODELS:
-        for check in checks.yield_checks(model):
-            if check.__name__ not in model._unit_test_skips():
-                yield pytest.param(model, check, id=f"{model}-{check.__name__}")
-
-
-@pytest.mark.parametrize(("model", "check"), list(river_checks()))
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        pytest.param(model, check, id=f"{model}-{check.__name__}")
+        for model in RIVER_MODELS
+        for check in river_checks(model)
+    ],
+)
 def test_river_check(model: CalibratedRegressor, check: Any) -> None:
     check(model.clone())
 

@@ -1,11 +1,10 @@
 """Who keeps the contracts of `tests.contract`, and river's own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from river import (
     base,
-    checks,
     compose,
     ensemble,
     linear_model,
@@ -22,7 +21,7 @@ from streamcal import (
     TemperatureCalibrator,
     VennAbersCalibrator,
 )
-from tests.contract import calibrator_contract, classifier_contract
+from tests.contract import calibrator_contract, classifier_contract, river_checks
 
 
 def scaled(model: base.Classifier) -> compose.Pipeline:
@@ -107,14 +106,14 @@ RIVER_MODELS = [
 ]
 
 
-def river_checks() -> Iterator[object]:
-    for model in RIVER_MODELS:
-        for check in checks.yield_checks(model):
-            if check.__name__ not in model._unit_test_skips():
-                yield pytest.param(model, check, id=f"{model}-{check.__name__}")
-
-
-@pytest.mark.parametrize(("model", "check"), list(river_checks()))
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        pytest.param(model, check, id=f"{model}-{check.__name__}")
+        for model in RIVER_MODELS
+        for check in river_checks(model)
+    ],
+)
 def test_river_check(
     model: CalibratedClassifier, check: Callable[[CalibratedClassifier], None]
 ) -> None:

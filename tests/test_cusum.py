@@ -13,14 +13,21 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from river import base, checks
+from river import base
 
 from streamcal import losses
 from streamcal.kernels.cusum import class_probabilities
 from streamcal.ordinal import CuSumRank, PACuSumRank, PRank, mistake_bound
 from streamcal.ordinal._ranks import RankLearner
 from tests import oracles_cusum as oracles
-from tests.contract import BAD, BAD_WEIGHTS, ClassifierContract, classifier_contract, state
+from tests.contract import (
+    BAD,
+    BAD_WEIGHTS,
+    ClassifierContract,
+    classifier_contract,
+    river_checks,
+    state,
+)
 
 NAMES = "abc"
 Sample = tuple[list[float], int]
@@ -677,7 +684,8 @@ class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):  # type: ign
     "model", [CuSumRank(), PACuSumRank(), PRank()], ids=lambda m: type(m).__name__
 )
 def test_river_checks(model):
-    checks.check_estimator(model)
+    for check in river_checks(model):
+        check(model.clone())
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])

@@ -13,11 +13,17 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from river import checks
 
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, RandomFourierFeatures
 from tests import oracles_cusum as oracles
-from tests.contract import BAD, BAD_WEIGHTS, ClassifierContract, classifier_contract, state
+from tests.contract import (
+    BAD,
+    BAD_WEIGHTS,
+    ClassifierContract,
+    classifier_contract,
+    river_checks,
+    state,
+)
 from tests.test_cusum import TestContract as LinearContract
 from tests.test_cusum import as_dict, problems
 
@@ -204,8 +210,14 @@ class TestContract(
 assert issubclass(TestContract, ClassifierContract)
 
 
-def test_river_checks():
-    checks.check_estimator(KernelCuSumRank())
+@pytest.mark.parametrize(
+    "model",
+    [KernelCuSumRank(), RandomFourierFeatures(n_components=10)],
+    ids=lambda m: type(m).__name__,
+)
+def test_river_checks(model):
+    for check in river_checks(model):
+        check(model.clone())
 
 
 def test_copies_go_on_alike():
@@ -276,10 +288,6 @@ def test_transform_many_equals_a_loop(frame):
 def test_bad_parameters_of_features(options):
     with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be"):
         RandomFourierFeatures(**options)
-
-
-def test_river_checks_of_features():
-    checks.check_estimator(RandomFourierFeatures(n_components=10))
 
 
 def test_features_make_a_ring_linear():

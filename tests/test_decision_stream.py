@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import base, checks, datasets, drift, linear_model, metrics, naive_bayes, preprocessing
+from river import base, datasets, drift, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
 from streamcal.decision import (
@@ -28,6 +28,7 @@ from streamcal.decision import (
 )
 from tests import named
 from tests import oracles_decision as oracle
+from tests.contract import river_checks
 
 
 class Oracle(base.Classifier):
@@ -254,9 +255,8 @@ def test_evaluate_asks_the_decision_layer():
 def test_river_checks():
     for params in DecisionClassifier._unit_test_params():
         model = DecisionClassifier(**params)
-        for check in checks.yield_checks(model):
-            if check.__name__ not in model._unit_test_skips():
-                check(model.clone())
+        for check in river_checks(model):
+            check(model.clone())
 
 
 def test_clone_pickle_and_calibrated_models():

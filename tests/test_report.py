@@ -520,7 +520,7 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
         taken = run("watch", run_db, "--port", port, status=2)
         assert taken.stderr == f"streamcal: --port {port} of 127.0.0.1 can't be used: {IN_USE}\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60) == (None, "")
+        assert process.communicate(timeout=300) == (None, "")
         assert process.returncode == 0
     finally:
         process.kill()

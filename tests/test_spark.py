@@ -94,7 +94,7 @@ def run(
     )
     try:
         meanwhile(query)
-        assert query.awaitTermination(120), "the stream has not ended"
+        assert query.awaitTermination(300), "the stream has not ended"
     finally:
         query.stop()
     return pq.read_table(tmp_path / "out")

@@ -9,12 +9,11 @@ import time
 
 import numpy as np
 import pytest
-from river import base, checks, dummy, linear_model, naive_bayes, preprocessing, stats
+from river import base, dummy, linear_model, naive_bayes, preprocessing, stats
 
 from streamcal import ThresholdClassifier, losses, optimal_thresholds
 from streamcal.metrics import MAE
-from tests import named
-from tests.contract import BAD, BAD_WEIGHTS, state
+from tests.contract import BAD, BAD_WEIGHTS, river_checks, state
 
 WORDS = ("low", "medium", "high", "extreme")
 KINDS = {
@@ -146,7 +145,7 @@ def test_jobs_solve_the_same():
     assert (one.solution.method, two.solution.method) == ("divide", "io")
 
 
-def wait_for(classifier, seconds=60.0):
+def wait_for(classifier, seconds=300.0):
     """Look until the background process has answered."""
     end = time.monotonic() + seconds
     while classifier._job is not None:
@@ -154,7 +153,7 @@ def wait_for(classifier, seconds=60.0):
         classifier._poll_worker()
 
 
-def ask(classifier, samples, seconds=60.0):
+def ask(classifier, samples, seconds=300.0):
     """Learn until the background process has taken a job."""
     end = time.monotonic() + seconds
     for x, y in samples:
@@ -337,7 +336,13 @@ def test_memory_is_bounded():
     assert max(sizes) <= 1.25 * sizes[0] + 1024
 
 
-@pytest.mark.parametrize("background", [False, True])
-@pytest.mark.parametrize("check", list(checks.yield_checks(model())), ids=named)
-def test_river_checks(check, background):
+@pytest.mark.parametrize(
+    ("background", "check"),
+    [
+        pytest.param(background, check, id=f"{background}-{check.__name__}")
+        for background in (False, True)
+        for check in river_checks(model())
+    ],
+)
+def test_river_checks(background, check):
     check(model(background=background))

@@ -99,7 +99,7 @@ class Root:
         import jax
 
         high = np.maximum(low, high)  # brackets of a caller may have rounding errors
-        room = _next_power_of_two(n_blocks)
+        room = _room(n_blocks)
         ends = [
             np.pad(x, (0, room - n_blocks), mode="edge")
             for x in (_to_order(low) - closed, _to_order(high))
@@ -144,7 +144,7 @@ class Root:
         import jax
 
         with jax.enable_x64(True):
-            room = _next_power_of_two(len(z))
+            room = _room(len(z))
             sums = _block_slopes(self.loss)(np.pad(z, (0, room - len(z)), mode="edge"), *samples)
             slopes = np.asarray(sums)[: len(z)]
         if np.isnan(slopes).any():
@@ -167,8 +167,11 @@ def _point_inside(ends: Interval) -> float:
     return 0.5 * low + 0.5 * high
 
 
-def _next_power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()
+def _room(n_blocks: int) -> int:
+    """Return the number of blocks that programs are compiled for: 1, which is faster, or many."""
+    from streamcal.losses._derivative import padded
+
+    return 1 if n_blocks == 1 else padded(n_blocks)
 
 
 def _pad_samples(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArray[np.int64]]:
