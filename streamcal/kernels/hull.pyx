@@ -93,7 +93,7 @@ cdef class Hull(ScoreIndex):
         """
         cdef ChunkHull *hull = hull_of(chunk)
         cdef Stack stack
-        cdef Edge edge
+        cdef const Edge *edge
         cdef int n = 0 if score == -INFINITY else hull.n  # edges that are looked at
         cdef int tail = n, start = 0, stop = chunk.size, n_made
         while tail > 0 and hull.edges[tail - 1].first > score:
@@ -107,8 +107,8 @@ cdef class Hull(ScoreIndex):
         while tail < n and (
             stack.n_made == 0 or not rises(&stack.made[stack.n_made - 1], &hull.edges[tail])
         ):
-            edge = hull.edges[tail]
-            push(&stack, &edge)
+            edge = &hull.edges[tail]
+            push(&stack, edge.first, edge.last, edge.weight, edge.sum)
             tail += 1
         n_made = stack.kept + stack.n_made
         self.set_edges(hull, max(hull.n, n_made + n - tail))
@@ -220,48 +220,44 @@ cdef inline bint rises(const Edge *edge, const Edge *after) noexcept nogil:
     return after.sum * edge.weight > edge.sum * after.weight
 
 
-cdef inline Edge edge_of(const Slot *slot) noexcept nogil:
-    cdef Edge edge
-    edge.first = edge.last = slot.score
-    edge.weight, edge.sum = slot.weight, slot.sum
-    return edge
-
-
-cdef inline void push(Stack *stack, Edge *edge) noexcept nogil:
+cdef inline void push(
+    Stack *stack, double first, double last, double w, double s
+) noexcept nogil:
     """Put an edge on a stack, pooled with those before it as far as need be."""
     cdef const Edge *before
+    cdef Edge *edge
     while stack.n_made > 0 or stack.kept > 0:
         if stack.n_made > 0:
             before = &stack.made[stack.n_made - 1]
         else:
             before = &stack.edges[stack.kept - 1]
-        if rises(before, edge):
+        if s * before.weight > before.sum * w:
             break
-        edge.first = before.first
-        edge.weight += before.weight
-        edge.sum += before.sum
+        first = before.first
+        w += before.weight
+        s += before.sum
         if stack.n_made > 0:
             stack.n_made -= 1
         else:
             stack.kept -= 1
-    stack.made[stack.n_made] = edge[0]
+    edge = &stack.made[stack.n_made]
+    edge.first, edge.last, edge.weight, edge.sum = first, last, w, s
     stack.n_made += 1
 
 
 cdef inline void push_slots(Stack *stack, const Slot *slots, int n) noexcept nogil:
     """Put slots on a stack: all as one edge if they are to be pooled, else one by one."""
-    cdef Edge edge
+    cdef Sums total
     cdef int i
-    if pool_all(slots, n, &edge):
-        push(stack, &edge)
+    if pool_all(slots, n, &total):
+        push(stack, slots[0].score, slots[n - 1].score, total.weight, total.sum)
         return
     for i in range(n):
-        edge = edge_of(&slots[i])
-        push(stack, &edge)
+        push(stack, slots[i].score, slots[i].score, slots[i].weight, slots[i].sum)
 
 
-cdef bint pool_all(const Slot *slots, int n, Edge *edge) noexcept nogil:
-    """Make one edge of slots if all of them are to be pooled; else return False.
+cdef bint pool_all(const Slot *slots, int n, Sums *total) noexcept nogil:
+    """Sum up slots if all of them are to be pooled into one edge; else return False.
 
     That is so where, cut anywhere, the first part has no smaller mean than the rest.
     """
@@ -280,8 +276,7 @@ cdef bint pool_all(const Slot *slots, int n, Edge *edge) noexcept nogil:
             return False
     if n == 0:
         return False
-    edge.first, edge.last = slots[0].score, slots[n - 1].score
-    edge.weight, edge.sum = w + slots[n - 1].weight, s + slots[n - 1].sum
+    total.weight, total.sum = w + slots[n - 1].weight, s + slots[n - 1].sum
     return True
 
 

@@ -470,7 +470,8 @@ cdef class ScoreIndex:
             chunk = place.chunk
             i = <int> (place.slot - chunk.slots)
         if chunk.size == chunk.room:
-            self.set_room(chunk, min(SLOTS, chunk.size + 1 + chunk.size // 16))
+            # In a window chunks shrink as often as they grow; else they keep growing.
+            self.set_room(chunk, min(SLOTS, chunk.size + (4 if self.window > 0 else 16)))
         memmove(&chunk.slots[i + 1], &chunk.slots[i], (chunk.size - i) * sizeof(Slot))
         chunk.slots[i] = Slot(score=score, weight=0.0, sum=0.0, n=0)
         chunk.size += 1
