@@ -217,6 +217,19 @@ def test_the_changelog_is_at_this_version():
     assert f"## {streamcal.__version__}" in changelog
 
 
+def test_the_map_of_the_tree_names_files_that_exist():
+    """The table of questions in CONTRIBUTING.md, and the modules in the map below it."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = [line for line in guide.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`((?:streamcal|tests|asv_bench|\.ci)/[\w./]+)`", "\n".join(table))
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    parts = re.findall(r"^  ([a-z_]+(?:/|\.py)) ", guide, re.MULTILINE)
+    on_disk = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()}
+    on_disk -= {"__pycache__/", "py.typed", "meson.build"}
+    assert set(parts) == {name for name in on_disk if not name.startswith(".")}
+
+
 def test_the_citation_is_of_this_version_and_licence():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
