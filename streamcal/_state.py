@@ -501,7 +501,7 @@ def pack(value: Any) -> Any:
     if callable(value):
         return {"function": getattr(value, "__qualname__", type(value).__qualname__)}
     raise TypeError(
-        "a state can hold numbers, text, labels and losses, but not a"
+        "a value in a state must be a number, text, a label or a loss, got a"
         f" {type(value).__name__}: {value!r}"
     )
 
