@@ -28,7 +28,7 @@ from tests.test_wrappers import Notes
 
 
 class Script(base.Regressor):
-    """Answers what it is told to, and notes what it is asked and taught."""
+    """Answers from a script, and records its calls."""
 
     def __init__(self) -> None:
         self.answer: Any = 0.0

@@ -106,7 +106,7 @@ def test_losses_and_kernels_know_nothing_of_river():
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
 
 
-def said_by(code):
+def output_of(code):
     """Run code in a process of its own; return the lines that it prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
@@ -118,7 +118,7 @@ def test_the_first_fit_loads_nothing_heavy():
         "print(streamcal.isotonic_fit([3, 1, 2], [1, 0, 1]).values)\n"
         f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
-    assert said_by(code) == ["[0. 1.]", "[]"]
+    assert output_of(code) == ["[0. 1.]", "[]"]
 
 
 def test_the_first_ordinal_learner_is_compiled_already():
@@ -130,7 +130,7 @@ def test_the_first_ordinal_learner_is_compiled_already():
         "print(model.predict_one({'x': 3.0}) in (1, 2, 3))\n"
         "print([name for name in ('jax', 'numba', 'scipy.special') if name in sys.modules])"
     )
-    assert said_by(code) == ["True", "[]"]
+    assert output_of(code) == ["True", "[]"]
 
 
 def test_the_first_decision_loads_nothing_heavy():
@@ -139,7 +139,7 @@ def test_the_first_decision_loads_nothing_heavy():
         "print(streamcal.maximize([0.1, 0.7, 0.4], 'f1').k)\n"
         f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
-    assert said_by(code) == ["2", "[]"]
+    assert output_of(code) == ["2", "[]"]
 
 
 def test_import_is_light():
@@ -155,7 +155,7 @@ def test_import_is_light():
         "typer",
     ]
     code = f"import sys, streamcal; print([name for name in {heavy} if name in sys.modules])"
-    assert said_by(code) == ["[]"]
+    assert output_of(code) == ["[]"]
 
 
 def test_the_command_line_starts_light():
@@ -163,7 +163,7 @@ def test_the_command_line_starts_light():
     code = (
         f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
     )
-    assert said_by(code) == ["[]"]
+    assert output_of(code) == ["[]"]
 
 
 def test_optional_packages_load_only_when_used():
@@ -172,7 +172,7 @@ def test_optional_packages_load_only_when_used():
         "for name in streamcal.__all__: getattr(streamcal, name)\n"
         f"print([name for name in {sorted(OPTIONAL)} if name in sys.modules])"
     )
-    assert said_by(code) == ["[]"]
+    assert output_of(code) == ["[]"]
 
 
 @pytest.mark.parametrize("name", streamcal.__all__)
@@ -308,7 +308,7 @@ def test_no_expected_number_has_digits_that_processors_disagree_on(folder):
                 assert significant(number) <= 12, f"{path}, line {line}: {number}"
 
 
-def test_java_that_cannot_be_had_is_said(tmp_path):
+def test_missing_java_is_reported(tmp_path):
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     for path, script in (
@@ -329,7 +329,7 @@ def test_java_that_cannot_be_had_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("npm", [None, "exit 1"])
-def test_a_browser_that_cannot_be_had_is_said(npm, tmp_path):
+def test_missing_browser_is_reported(npm, tmp_path):
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -358,7 +358,7 @@ def test_a_browser_that_cannot_be_had_is_said(npm, tmp_path):
         ('[ "$2" != "import venv, ensurepip" ]', "(venv or ensurepip is missing); " + APT),
     ],
 )
-def test_what_is_missing_is_said(python, message, tmp_path):
+def test_missing_tools_are_reported(python, message, tmp_path):
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
     if python:
@@ -375,7 +375,7 @@ def test_what_is_missing_is_said(python, message, tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_a_compiler_that_is_missing_is_said(tmp_path):
+def test_missing_compiler_is_reported(tmp_path):
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
     for name in ("bash", "dirname"):

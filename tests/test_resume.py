@@ -392,7 +392,7 @@ def test_two_processes_on_one_state(done: tuple[Path, ...]) -> None:
     calibrate(table, out, store)
 
 
-def test_a_finished_run_says_so_and_a_lost_output_is_said(done: tuple[Path, ...]) -> None:
+def test_a_finished_run_says_so_and_a_lost_output_is_reported(done: tuple[Path, ...]) -> None:
     table, out, store = done
     data = out.read_bytes()
     told = f"{store} is at the end of {table} (row 3,000): there is nothing to do"

@@ -341,7 +341,7 @@ class Shifted(PlattCalibrator):
         self.n = fields["n"]
 
 
-def test_a_class_of_ones_own() -> None:
+def test_a_class_of_the_user() -> None:
     learner = Shifted(0.5)
     teach_binary(learner, 0, 20)
     twin = restore(learner.to_bytes())

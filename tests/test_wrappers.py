@@ -37,7 +37,7 @@ from streamcal.calibration.base import Calibrator
 
 
 class Script(base.Classifier):
-    """Answers what it is told to, and notes what it is asked and taught."""
+    """Answers from a script, and records its calls."""
 
     def __init__(self) -> None:
         self.answer: dict[Any, float] = {}

@@ -428,8 +428,8 @@ class PRank(_LinearRanker):
 
     Notes
     -----
-    Of ranks with equal scores the highest is predicted, as published. Without ``margin`` thresholds
-    stay sorted; with it they may not, but the prediction, an argmax, does not need that.
+    Among ranks with equal scores the highest is predicted, as published. Without ``margin``
+    thresholds stay sorted; with it they may not, but the prediction, an argmax, does not need that.
 
     References
     ----------
