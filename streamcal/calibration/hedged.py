@@ -120,7 +120,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     In both cases steps are *tempered*: likelihoods are raised to the power 1 / (d + 1), where d is
     the recent mean delay. Full steps would follow what was right d samples ago, which does harm:
-    see the figures in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
+    see the numbers in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
     have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. There are streams
     of two calibrators and labels one sample late on which tempered weights lose more than that, but
     on every stream measured they were the better of the two.)
