@@ -525,13 +525,7 @@ def unpack(packed: Any, given: Any = None) -> Any:
 
 _TASK_LOSSES: dict[str, type[TaskLoss]] = {
     kind.name: kind
-    for kind in (
-        AbsoluteError,
-        AsymmetricError,
-        CostTable,
-        SquaredError,
-        ZeroOneError,
-    )
+    for kind in (AbsoluteError, AsymmetricError, CostTable, SquaredError, ZeroOneError)
 }
 
 

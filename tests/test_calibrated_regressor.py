@@ -10,17 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from river import (
-    base,
-    datasets,
-    evaluate,
-    linear_model,
-    metrics,
-    optim,
-    preprocessing,
-    stats,
-    tree,
-)
+from river import base, datasets, evaluate, linear_model, metrics, optim, preprocessing, stats, tree
 
 from streamcal import CalibratedRegressor, IsotonicCalibrator, PlattCalibrator
 from tests.contract import river_checks

@@ -346,10 +346,7 @@ def test_progress_is_shown_to_a_person_only(scores_csv, monkeypatch):
 
     for stream, shown in [(Terminal(), True), (io.StringIO(), False)]:
         monkeypatch.setattr(sys, "stderr", stream)
-        with (
-            tables.open_table(scores_csv, []) as source,
-            progress(source, "calibrating") as show,
-        ):
+        with tables.open_table(scores_csv, []) as source, progress(source, "calibrating") as show:
             list(source)
             show()
         assert ("calibrating" in stream.getvalue()) is shown
@@ -678,9 +675,5 @@ def test_groups_cover_the_rows_in_order():
     keys = pa.array(["b", "a", "", "b", "a"])
     chunk = tables.Chunk(np.arange(1, 6), {"k": keys}, [], None)
     groups = dict(group_rows(Rows(chunk, []), "k"))
-    assert {key: at.tolist() for key, at in groups.items()} == {
-        "b": [0, 3],
-        "a": [1, 4],
-        "": [2],
-    }
+    assert {key: at.tolist() for key, at in groups.items()} == {"b": [0, 3], "a": [1, 4], "": [2]}
     assert all(a < b for at in groups.values() for a, b in pairwise(at))

@@ -137,10 +137,7 @@ POINTS = [
 @pytest.mark.parametrize("at", [1, 7, 29])
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: f"{p[2]} {p[0].__name__}.{p[1]}")
 def test_crashes_at_every_step(
-    done: tuple[Path, ...],
-    point: tuple[type, str, str],
-    at: int,
-    monkeypatch: pytest.MonkeyPatch,
+    done: tuple[Path, ...], point: tuple[type, str, str], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The n-th save or write is the last thing that happens; then the command runs again."""
     table, whole, whole_store = done

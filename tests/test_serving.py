@@ -383,10 +383,7 @@ CRAFTED: list[tuple[Any, type[Exception]]] = [
     ({**GOOD, "raw": [[{"tuple": [], "more": 1}, 0.5]]}, TypeError),
     ({**GOOD, "raw": [[{"state": IsotonicCalibrator().to_bytes().hex()}, 0.5]]}, TypeError),
     ({**GOOD, "raw": [[{"tuple": [{"loss": ["log", {}]}]}, 0.5]]}, TypeError),
-    (
-        {**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]},
-        TypeError,
-    ),
+    ({**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]}, TypeError),
     ({**GOOD, "raw": nested(lambda inner: [inner])}, ValueError),
     ({**GOOD, "tickets": [["a", 3]]}, TypeError),
     ({**GOOD, "tickets": [["a", [3]]]}, ValueError),

@@ -14,13 +14,7 @@ from streamcal import losses
 from streamcal.ordinal import _jobs as jobs_module
 from streamcal.ordinal import optimal_thresholds
 from streamcal.ordinal._jobs import Jobs, close_jobs, combine, summarise
-from tests.oracles_thresholds import (
-    best_kappa,
-    independent_cuts,
-    kappa,
-    least_risk,
-    total_cost,
-)
+from tests.oracles_thresholds import best_kappa, independent_cuts, kappa, least_risk, total_cost
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 

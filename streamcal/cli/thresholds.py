@@ -53,8 +53,7 @@ def thresholds(
         bool, typer.Option("--balanced", help=_BALANCED, rich_help_panel=THRESHOLDS)
     ] = False,
     method: Annotated[
-        str,
-        setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME"),
+        str, setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME")
     ] = "auto",
     n_jobs: Annotated[int, setting(THRESHOLDS, "The number of processes for io.", min=1)] = 1,
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
