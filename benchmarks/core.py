@@ -1,4 +1,4 @@
-"""What the calls that users feel cost, in the tree that is imported.
+"""What the calls that users notice cost, measured on the tree that is imported.
 
 ``PYTHONPATH=TREE python benchmarks/core.py`` prints a JSON object: microseconds a call, the least
 of several repeats, unless a name says otherwise. Run it in turns with another tree, several times,

@@ -45,7 +45,7 @@ GENERATED = ("calibrated", "stationary", "gradual", *ABRUPT)
 
 
 class Says(base.Classifier):
-    """A model that says what it is told and learns nothing."""
+    """A model that answers from a script and learns nothing."""
 
     def learn_one(self, x: Any, y: Any) -> None:
         """Learn nothing."""

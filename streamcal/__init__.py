@@ -1,4 +1,4 @@
-"""Online calibration of model scores: exact, per sample, for river pipelines.
+"""Online probability calibration for river and data streams.
 
 The names a user types live here. Each loads its module when it is first touched, so that
 ``import streamcal`` costs next to nothing beyond river's own import.

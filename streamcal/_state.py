@@ -501,7 +501,7 @@ def pack(value: Any) -> Any:
     if callable(value):
         return {"function": getattr(value, "__qualname__", type(value).__qualname__)}
     raise TypeError(
-        "a state can hold numbers, text, labels and losses, but not a"
+        "a value in a state must be a number, text, a label or a loss, got a"
         f" {type(value).__name__}: {value!r}"
     )
 
@@ -525,13 +525,7 @@ def unpack(packed: Any, given: Any = None) -> Any:
 
 _TASK_LOSSES: dict[str, type[TaskLoss]] = {
     kind.name: kind
-    for kind in (
-        AbsoluteError,
-        AsymmetricError,
-        CostTable,
-        SquaredError,
-        ZeroOneError,
-    )
+    for kind in (AbsoluteError, AsymmetricError, CostTable, SquaredError, ZeroOneError)
 }
 
 

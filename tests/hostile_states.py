@@ -219,9 +219,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ),
     ],
     "LabelJoin": [Example(lambda: LabelJoin(20), events)],
-    "Metric": [
-        Example(lambda: Metric(profit), nothing, lambda: {"phi": profit}),
-    ],
+    "Metric": [Example(lambda: Metric(profit), nothing, lambda: {"phi": profit})],
     "PACuSumRank": [Example(lambda: PACuSumRank(window=50), rows)],
     "PAVStack": [
         Example(lambda: PAVStack("squared"), pushed),

@@ -972,10 +972,7 @@ def _add_decisions() -> None:
         cost=1.0,
     )
     CASES[decision.FractionalLinear] = Case(
-        lambda draw: decision.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)),
-        [tables],
-        ask,
-        cost=1.0,
+        lambda draw: decision.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), [tables], ask, cost=1.0
     )
     CASES[decision.Metric] = Case(
         lambda draw: decision.Metric(profit),
@@ -1115,11 +1112,7 @@ def _add_wrappers() -> None:
         return answers
 
     CASES[CalibratedClassifier] = Case(
-        classifier,
-        [learn],
-        ask,
-        given=lambda model: {"classifier": model.classifier},
-        cost=6.0,
+        classifier, [learn], ask, given=lambda model: {"classifier": model.classifier}, cost=6.0
     )
 
     class ScoreOfSample(base.Regressor):

@@ -122,7 +122,7 @@ def broken(z, y):
 BROKEN = losses.from_function(broken, name="broken", check=False)
 
 
-def test_a_loss_without_a_derivative_is_told_and_the_map_goes_on():
+def test_a_loss_without_a_derivative_is_reported_and_the_map_stays_in_use():
     calibrator = AnytimeCalibrator(BROKEN, every=5)
     calibrator.learn_many([1, 2, 3], [0.0, 1.0, 2.0])
     answer = calibrator.predict_one(2)

@@ -10,17 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from river import (
-    base,
-    datasets,
-    evaluate,
-    linear_model,
-    metrics,
-    optim,
-    preprocessing,
-    stats,
-    tree,
-)
+from river import base, datasets, evaluate, linear_model, metrics, optim, preprocessing, stats, tree
 
 from streamcal import CalibratedRegressor, IsotonicCalibrator, PlattCalibrator
 from tests.contract import river_checks
@@ -28,7 +18,7 @@ from tests.test_wrappers import Notes
 
 
 class Script(base.Regressor):
-    """Answers what it is told to, and notes what it is asked and taught."""
+    """Answers from a script, and records its calls."""
 
     def __init__(self) -> None:
         self.answer: Any = 0.0

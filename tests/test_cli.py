@@ -1,4 +1,4 @@
-"""The command line: what a person types, what comes out, and what is said when it can't."""
+"""The command line: what a user types, the output, and the messages of errors."""
 
 import csv
 import inspect
@@ -204,7 +204,7 @@ def test_standard_input_and_output(sample):
     assert result.stdout == 'p,y,calibrated\n".5","1",0.5\n'
 
 
-def test_keys_of_json_are_told_apart_by_type(tmp_path):
+def test_keys_of_json_differ_by_type(tmp_path):
     path = tmp_path / "in.jsonl"
     keys = [1, "1", None, [1], 1.0, True]
     lines = [json.dumps({"p": 0.5, "y": 1, "k": key}) for key in keys]
@@ -239,7 +239,7 @@ def test_the_format_stays(tmp_path, scores_csv):
     assert "the format stays the same" in result.stderr
 
 
-# --- calibrate: what is told
+# --- calibrate: the summary
 
 
 def test_summary_of_probabilities(tmp_path):
@@ -257,16 +257,16 @@ def test_summary_of_probabilities(tmp_path):
 
 
 def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
-    """Rows that were given no chance came true: one rule of clipping, and it is named."""
+    """Labels whose probability was 0: one rule of clipping, which the output names."""
     path = tmp_path / "in.csv"
     path.write_text("p,y\n0,1\n1,0\n0.5,1\n1,1\n")
     result = calibrate(path, "--out", tmp_path / "out.csv")
-    (told,) = re.findall(r"log loss +(\S+) -> (\S+)  \((.*)\)", result.stderr)
+    (losses,) = re.findall(r"log loss +(\S+) -> (\S+)  \((.*)\)", result.stderr)
     river = metrics.LogLoss()
     for y, p in [(True, 0.0), (False, 1.0), (True, 0.5), (True, 1.0)]:
         river.update(y, p)
-    assert told[0] == f"{river.get():.4f}"
-    assert told[2] == "probabilities below 1e-15 count as 1e-15"
+    assert losses[0] == f"{river.get():.4f}"
+    assert losses[2] == "probabilities below 1e-15 count as 1e-15"
 
     arguments = ("--score", "p", "--label", "y", "--column", "calibrated")
     run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
@@ -274,7 +274,7 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
     rows = re.findall(
         r'<td class="text">log loss</td><td class="text">(\w+)</td><td[^>]*>([^<]*)<', page
     )
-    assert rows == [("p", told[0]), ("calibrated", told[1])]
+    assert rows == [("p", losses[0]), ("calibrated", losses[1])]
     assert "probabilities below 1e-15 count as 1e-15" in page
 
 
@@ -346,10 +346,7 @@ def test_progress_is_shown_to_a_person_only(scores_csv, monkeypatch):
 
     for stream, shown in [(Terminal(), True), (io.StringIO(), False)]:
         monkeypatch.setattr(sys, "stderr", stream)
-        with (
-            tables.open_table(scores_csv, []) as source,
-            progress(source, "calibrating") as show,
-        ):
+        with tables.open_table(scores_csv, []) as source, progress(source, "calibrating") as show:
             list(source)
             show()
         assert ("calibrating" in stream.getvalue()) is shown
@@ -573,7 +570,7 @@ def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "closed", "status", "said"),
+    ("options", "closed", "status", "message"),
     [
         (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&-", 0, "2 rows calibrated\n"),
         (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&- 2>&-", 0, ""),
@@ -582,7 +579,7 @@ def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
         (["none.csv"], "2>&-", 2, ""),
     ],
 )
-def test_the_script_with_closed_streams(tmp_path, options, closed, status, said):
+def test_the_script_with_closed_streams(tmp_path, options, closed, status, message):
     (tmp_path / "in.csv").write_text("p,y\n.2,0\n.8,1\n")
     command = [sys.executable, "-m", "streamcal.cli", "calibrate", *options]
     done = subprocess.run(
@@ -593,7 +590,7 @@ def test_the_script_with_closed_streams(tmp_path, options, closed, status, said)
         env=os.environ | {"PYTHONPATH": str(Path(streamcal.__file__).parents[1])},
     )
     assert done.returncode == status
-    assert done.stderr.decode().startswith(said) if said else not done.stderr
+    assert done.stderr.decode().startswith(message) if message else not done.stderr
     assert not done.stdout
     if "--out" in options:
         values = expected([0.2, 0.8], [0, 1])
@@ -678,9 +675,5 @@ def test_groups_cover_the_rows_in_order():
     keys = pa.array(["b", "a", "", "b", "a"])
     chunk = tables.Chunk(np.arange(1, 6), {"k": keys}, [], None)
     groups = dict(group_rows(Rows(chunk, []), "k"))
-    assert {key: at.tolist() for key, at in groups.items()} == {
-        "b": [0, 3],
-        "a": [1, 4],
-        "": [2],
-    }
+    assert {key: at.tolist() for key, at in groups.items()} == {"b": [0, 3], "a": [1, 4], "": [2]}
     assert all(a < b for at in groups.values() for a, b in pairwise(at))

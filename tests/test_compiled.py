@@ -59,8 +59,8 @@ from streamcal.ordinal import (
     PRank,
     StreamingThresholds,
     optimal_thresholds,
-    summarise,
 )
+from streamcal.ordinal._jobs import summarise
 from streamcal.ordinal.thresholds import Samples, find_cuts
 from tests import oracles, oracles_convex
 
@@ -549,7 +549,7 @@ def test_cells_close_in_on_the_best_map(seed, shifted):
 
 @pytest.mark.parametrize("kind", ["near", "far", "random", "one", "infinite"])
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_was_guessed_bounds_hold(seed, kind):
+def test_bounds_hold_for_any_guess(seed, kind):
     y, w, ends, best = squares(seed)
     rng = np.random.default_rng(seed)
     begins = np.append(0, np.flatnonzero(ends)[:-1] + 1)
@@ -646,7 +646,7 @@ def test_cells_refuse_what_does_not_fit():
 
 
 class Wrong(BetaCalibrator):
-    """Answers to batches with what it is told to."""
+    """Answers batches from a script."""
 
     answers = np.empty(0)
 
@@ -719,7 +719,7 @@ def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote():
 
 
 def test_no_python_runs_under_the_lock_of_a_staircase():
-    """A handler of signals that came in there and asked the same object would wait for good."""
+    """A signal handler that ran there and called the same object would wait forever."""
     regression = IsotonicCalibrator(window=50, max_scores=8, half_life=0.2)._regression
     called = []
     sys.setprofile(lambda _, event, what: called.append(event) if event == "call" else None)

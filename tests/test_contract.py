@@ -58,9 +58,7 @@ TestIsotonicForgetting = calibrator_contract(
     weights_repeat=False,
 )
 TestVennAbers = calibrator_contract(
-    VennAbersCalibrator(),
-    VennAbersCalibrator(prior=0.5, max_scores=1_000),
-    weights_repeat=True,
+    VennAbersCalibrator(), VennAbersCalibrator(prior=0.5, max_scores=1_000), weights_repeat=True
 )
 TestVennAbersWindow = calibrator_contract(
     VennAbersCalibrator(window=50), weights_repeat=False, bounded=True

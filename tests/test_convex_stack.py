@@ -292,9 +292,7 @@ def test_margins_equal_the_logistic_loss():
 
 def test_range_with_ends():
     loss = from_function(
-        cross_entropy,
-        z_range=Interval(0, 1, False, False),
-        y_range=Interval(0, 1, False, False),
+        cross_entropy, z_range=Interval(0, 1, False, False), y_range=Interval(0, 1, False, False)
     )
     x, y = np.arange(6), [0.25, 0.5, 0.125, 0.75, 0.625, 0.875]
     assert_allclose(values_of(loss, x, y), isotonic_fit(x, y, loss="log")(x), rtol=1e-6)

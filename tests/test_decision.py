@@ -222,9 +222,7 @@ def test_river_lists_read_only_arrays_and_integers_are_probabilities():
 
 @settings(max_examples=40)
 @given(
-    st.sampled_from([0.5, 1.0, 2.0]),
-    st.floats(1.0, 40.0),
-    st.sampled_from([1e-13, 1e-12, 1e-8]),
+    st.sampled_from([0.5, 1.0, 2.0]), st.floats(1.0, 40.0), st.sampled_from([1e-13, 1e-12, 1e-8])
 )
 def test_the_certificate_of_exponential_sums_holds_at_the_integers(power, log_ratio, error):
     t, w = exponential_sum(power, 2.0**log_ratio, error).terms

@@ -45,7 +45,7 @@ TestBoundedHedged = calibrator_contract(
 
 
 class Scripted(ProbabilityCalibrator):
-    """Answer what it is told for each sample; a sample's score is its place in the script."""
+    """Answer from a script; a sample's score is its place in the script."""
 
     def __init__(self, script: tuple[float, ...], length: int = 1_000_000) -> None:
         self.script = script
@@ -170,7 +170,7 @@ def test_without_sharing_a_calibrator_comes_back_from_any_depth():
 
 
 @pytest.mark.parametrize("calibrators", [None, (PlattCalibrator(), IsotonicCalibrator(prior=0.5))])
-def test_the_team_in_one_call_is_its_members_one_by_one(calibrators):
+def test_one_call_of_a_hedge_is_its_calibrators_one_by_one(calibrators):
     rng = np.random.default_rng(5)
     n = 3_000
     scores = np.where(rng.uniform(size=n) < 0.1, 0.0, rng.uniform(size=n))
@@ -233,7 +233,7 @@ def test_weights_can_be_read():
     )
 
 
-def test_calibrators_of_ones_own_are_asked_as_those_that_are_compiled():
+def test_python_calibrators_are_mixed_like_compiled_ones():
     class OwnBeta(BetaCalibrator):
         def predict_one(self, score: float) -> float:
             return super().predict_one(score)
@@ -310,7 +310,7 @@ def test_tickets_of_labels_at_once_change_nothing():
 
 
 def test_what_was_served_is_charged():
-    """By a known delay as by tickets: the formula on what the calibrators said when they served."""
+    """By a known delay as by tickets: the formula on the answers that were served."""
     scores, y = drifting(400)
     delay = 20
     by_delay = late(HedgedCalibrator(delay=delay), scores, y, delay, False)
@@ -318,12 +318,12 @@ def test_what_was_served_is_charged():
     assert by_ticket == pytest.approx(by_delay, rel=1e-12)
     answers = []
     for calibrator in default_calibrators():
-        said = []
+        row = []
         for t in range(400):
-            said.append(calibrator.predict_one(scores[t]))
+            row.append(calibrator.predict_one(scores[t]))
             if t >= delay:
                 calibrator.learn_one(scores[t - delay], y[t - delay])
-        answers.append(said)
+        answers.append(row)
     powers = np.full(400, 1.0 / (delay + 1))
     expected = mixtures(np.array(answers).T, y, SHARES, powers, delay, prior=DEFAULT_PRIOR)
     assert by_ticket[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
@@ -369,7 +369,7 @@ def test_tempering_pays_where_labels_are_late():
     turn = np.arange(n) // 40 % 2
     answers = np.where(turn[:, None] == np.arange(2), 0.8, 0.3)
     losses = []
-    for assumed in (0, delay):  # tickets tell what was served in both cases
+    for assumed in (0, delay):  # tickets hold what was served in both cases
         hedge, scores = scripted(answers, delay=assumed)
         served = late(hedge, scores, np.ones(n), delay, True)
         losses.append(total_loss(served[delay:], np.ones(n - delay)))

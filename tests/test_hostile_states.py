@@ -296,7 +296,7 @@ def test_a_clip_that_no_float_can_tell_is_refused() -> None:
 
 
 @pytest.mark.parametrize("max_scores", [16, 16.0])
-def test_scores_are_merged_whatever_number_says_how_many(max_scores: Any) -> None:
+def test_scores_are_merged_for_any_type_of_number(max_scores: Any) -> None:
     calibrator = IsotonicCalibrator(max_scores=max_scores)
     for i in range(40):
         calibrator.learn_one(i / 40, i % 2)

@@ -34,24 +34,14 @@ PUBLISHED = {
         None,
         [0] + [25 / 6] * 6 + [20 / 3] * 3,
     ),
-    "scikit-learn": (
-        range(10),
-        [5, 3, 1, 2, 8, 10, 7, 9, 6, 4],
-        None,
-        [2.75] * 4 + [22 / 3] * 6,
-    ),
+    "scikit-learn": (range(10), [5, 3, 1, 2, 8, 10, 7, 9, 6, 4], None, [2.75] * 4 + [22 / 3] * 6),
     "scikit-learn, weighted": (
         range(7),
         [1, 41, 51, 1, 2, 5, 24],
         [1, 2, 3, 4, 5, 6, 7],
         [1] + [13.95] * 5 + [24],
     ),
-    "isotone, tied": (
-        [0, 1, 1, 2, 3, 4],
-        [0, 0, 1, 0, 0, 1],
-        None,
-        [0, 0.25, 0.25, 0.25, 0.25, 1],
-    ),
+    "isotone, tied": ([0, 1, 1, 2, 3, 4], [0, 0, 1, 0, 0, 1], None, [0, 0.25, 0.25, 0.25, 0.25, 1]),
 }
 
 
@@ -108,7 +98,7 @@ def test_a_prior_that_outweighs_all_samples_leaves_one_block() -> None:
     assert calibrator.predict_one(-5) == calibrator.predict_one(7) == 13 / 23
 
 
-def test_log_loss_is_finite_whatever_comes() -> None:
+def test_log_loss_is_finite_for_any_samples() -> None:
     calibrator = IsotonicCalibrator()
     calibrator.learn_many(np.arange(1000.0), np.arange(1000) >= 500)
     values = calibrator.predict_many([-1e308, 0, 999, 1e308])
@@ -658,7 +648,7 @@ def test_bytes_restore_a_calibrator_to_the_last_bit(parameters: dict[str, Any], 
     assert restored.to_bytes() == calibrator.to_bytes()
 
 
-def test_bytes_of_a_loss_of_ones_own() -> None:
+def test_bytes_with_a_loss_of_the_user() -> None:
     class Mine(losses.Squared):
         name = "mine"
 

@@ -376,10 +376,7 @@ def share_a_store(path: Path, seed: int) -> int:
 
 
 def test_a_reader_that_looks_again_answers_with_what_it_sees(tmp_path: Path) -> None:
-    with (
-        Store(tmp_path / "run.db") as store,
-        Store(tmp_path / "run.db", read_only=True) as reader,
-    ):
+    with Store(tmp_path / "run.db") as store, Store(tmp_path / "run.db", read_only=True) as reader:
         writing = KeyedCalibrator(make, store=store)
         for n in range(1, 5):
             writing.learn_many(["a", "b"], [0.3, 0.6], [n % 2, 1])

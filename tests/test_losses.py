@@ -240,10 +240,7 @@ def test_known_values(loss, z, y, value):
     [
         (Poisson(), metrics.mean_poisson_deviance),
         (Gamma(), metrics.mean_gamma_deviance),
-        (
-            Tweedie(power=1.3),
-            lambda y, z: metrics.mean_tweedie_deviance(y, z, power=1.3),
-        ),
+        (Tweedie(power=1.3), lambda y, z: metrics.mean_tweedie_deviance(y, z, power=1.3)),
     ],
     ids=["poisson", "gamma", "tweedie"],
 )

@@ -241,7 +241,7 @@ def test_multiclass_brier_equals_scikit_learn():
         assert metric.get() == pytest.approx(brier_score_loss(labels, matrix, scale_by_half=scale))
 
 
-def test_brier_of_two_labels_is_the_binary_score_whatever_they_are():
+def test_brier_of_any_two_labels_is_the_binary_score():
     plain, named = BrierScore(), BrierScore()
     for happened, p in [(True, 0.9), (False, 0.4), (True, 0.3)]:
         plain.update(happened, p)

@@ -195,11 +195,7 @@ def run_command(root: Path, n_batches: int | None) -> None:
 
 def command(root: Path) -> None:
     calibrate(
-        root / "table.csv",
-        root / "out" / "out.csv",
-        root / "state" / "run.db",
-        "--batch-rows",
-        10,
+        root / "table.csv", root / "out" / "out.csv", root / "state" / "run.db", "--batch-rows", 10
     )
 
 

@@ -106,7 +106,7 @@ def test_losses_and_kernels_know_nothing_of_river():
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
 
 
-def said_by(code):
+def output_of(code):
     """Run code in a process of its own; return the lines that it prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
@@ -118,7 +118,7 @@ def test_the_first_fit_loads_nothing_heavy():
         "print(streamcal.isotonic_fit([3, 1, 2], [1, 0, 1]).values)\n"
         f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
-    assert said_by(code) == ["[0. 1.]", "[]"]
+    assert output_of(code) == ["[0. 1.]", "[]"]
 
 
 def test_the_first_ordinal_learner_is_compiled_already():
@@ -130,7 +130,7 @@ def test_the_first_ordinal_learner_is_compiled_already():
         "print(model.predict_one({'x': 3.0}) in (1, 2, 3))\n"
         "print([name for name in ('jax', 'numba', 'scipy.special') if name in sys.modules])"
     )
-    assert said_by(code) == ["True", "[]"]
+    assert output_of(code) == ["True", "[]"]
 
 
 def test_the_first_decision_loads_nothing_heavy():
@@ -139,7 +139,7 @@ def test_the_first_decision_loads_nothing_heavy():
         "print(streamcal.maximize([0.1, 0.7, 0.4], 'f1').k)\n"
         f"print([name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
-    assert said_by(code) == ["2", "[]"]
+    assert output_of(code) == ["2", "[]"]
 
 
 def test_import_is_light():
@@ -155,7 +155,7 @@ def test_import_is_light():
         "typer",
     ]
     code = f"import sys, streamcal; print([name for name in {heavy} if name in sys.modules])"
-    assert said_by(code) == ["[]"]
+    assert output_of(code) == ["[]"]
 
 
 def test_the_command_line_starts_light():
@@ -163,7 +163,7 @@ def test_the_command_line_starts_light():
     code = (
         f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
     )
-    assert said_by(code) == ["[]"]
+    assert output_of(code) == ["[]"]
 
 
 def test_optional_packages_load_only_when_used():
@@ -172,7 +172,7 @@ def test_optional_packages_load_only_when_used():
         "for name in streamcal.__all__: getattr(streamcal, name)\n"
         f"print([name for name in {sorted(OPTIONAL)} if name in sys.modules])"
     )
-    assert said_by(code) == ["[]"]
+    assert output_of(code) == ["[]"]
 
 
 @pytest.mark.parametrize("name", streamcal.__all__)
@@ -215,6 +215,19 @@ def test_unknown_name_is_an_attribute_error():
 def test_the_changelog_is_at_this_version():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {streamcal.__version__}" in changelog
+
+
+def test_the_map_of_the_tree_names_files_that_exist():
+    """The table of questions in CONTRIBUTING.md, and the modules in the map below it."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = [line for line in guide.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`((?:streamcal|tests|asv_bench|\.ci)/[\w./]+)`", "\n".join(table))
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    parts = re.findall(r"^  ([a-z_]+(?:/|\.py)) ", guide, re.MULTILINE)
+    on_disk = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()}
+    on_disk -= {"__pycache__/", "py.typed", "meson.build"}
+    assert set(parts) == {name for name in on_disk if not name.startswith(".")}
 
 
 def test_the_citation_is_of_this_version_and_licence():
@@ -295,7 +308,7 @@ def test_no_expected_number_has_digits_that_processors_disagree_on(folder):
                 assert significant(number) <= 12, f"{path}, line {line}: {number}"
 
 
-def test_java_that_cannot_be_had_is_said(tmp_path):
+def test_missing_java_is_reported(tmp_path):
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     for path, script in (
@@ -316,7 +329,7 @@ def test_java_that_cannot_be_had_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("npm", [None, "exit 1"])
-def test_a_browser_that_cannot_be_had_is_said(npm, tmp_path):
+def test_missing_browser_is_reported(npm, tmp_path):
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -345,7 +358,7 @@ def test_a_browser_that_cannot_be_had_is_said(npm, tmp_path):
         ('[ "$2" != "import venv, ensurepip" ]', "(venv or ensurepip is missing); " + APT),
     ],
 )
-def test_what_is_missing_is_said(python, message, tmp_path):
+def test_missing_tools_are_reported(python, message, tmp_path):
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
     if python:
@@ -362,7 +375,7 @@ def test_what_is_missing_is_said(python, message, tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_a_compiler_that_is_missing_is_said(tmp_path):
+def test_missing_compiler_is_reported(tmp_path):
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
     for name in ("bash", "dirname"):

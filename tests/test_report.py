@@ -500,7 +500,7 @@ def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time():
     assert computed == [0, 1]
 
 
-def test_a_store_that_breaks_meanwhile_is_said(tmp_path):
+def test_a_store_damaged_while_served_is_reported(tmp_path):
     def build():
         raise ValueError("the store is damaged")
 
@@ -510,7 +510,7 @@ def test_a_store_that_breaks_meanwhile_is_said(tmp_path):
 
 def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
     command = [sys.executable, "-m", "streamcal.cli", "watch", str(run_db), "--port"]
-    # A run of the tests in the background ignores Ctrl-C, and hands that on to what it starts.
+    # A run of the tests in the background ignores Ctrl-C, and so do the processes that it starts.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([*command, "0"], stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)

@@ -137,10 +137,7 @@ POINTS = [
 @pytest.mark.parametrize("at", [1, 7, 29])
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: f"{p[2]} {p[0].__name__}.{p[1]}")
 def test_crashes_at_every_step(
-    done: tuple[Path, ...],
-    point: tuple[type, str, str],
-    at: int,
-    monkeypatch: pytest.MonkeyPatch,
+    done: tuple[Path, ...], point: tuple[type, str, str], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The n-th save or write is the last thing that happens; then the command runs again."""
     table, whole, whole_store = done
@@ -392,7 +389,7 @@ def test_two_processes_on_one_state(done: tuple[Path, ...]) -> None:
     calibrate(table, out, store)
 
 
-def test_a_finished_run_says_so_and_a_lost_output_is_said(done: tuple[Path, ...]) -> None:
+def test_a_finished_run_says_so_and_a_lost_output_is_reported(done: tuple[Path, ...]) -> None:
     table, out, store = done
     data = out.read_bytes()
     told = f"{store} is at the end of {table} (row 3,000): there is nothing to do"

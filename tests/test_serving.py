@@ -95,7 +95,7 @@ def test_a_bad_ticket_is_refused_before_the_model_learns():
     assert pickle.dumps(model) == before
 
 
-def test_other_calibrators_take_what_the_model_said():
+def test_other_calibrators_learn_what_the_model_answered():
     model = CalibratedClassifier(Told(), PlattCalibrator())
     served = model.serve_one(says(0.9))
     assert served == Served({False: 1.0 - 0.9, True: 0.9}, {False: 1.0 - 0.9, True: 0.9})
@@ -106,7 +106,7 @@ def test_other_calibrators_take_what_the_model_said():
 
 
 @pytest.mark.parametrize("delay", [0, 20])
-def test_alarms_come_where_the_stream_turns(delay):
+def test_alarms_follow_a_change_of_the_stream(delay):
     losses = {}
     for on_drift in ("none", "reset", "shrink"):
         model: Any = CalibratedClassifier(
@@ -383,10 +383,7 @@ CRAFTED: list[tuple[Any, type[Exception]]] = [
     ({**GOOD, "raw": [[{"tuple": [], "more": 1}, 0.5]]}, TypeError),
     ({**GOOD, "raw": [[{"state": IsotonicCalibrator().to_bytes().hex()}, 0.5]]}, TypeError),
     ({**GOOD, "raw": [[{"tuple": [{"loss": ["log", {}]}]}, 0.5]]}, TypeError),
-    (
-        {**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]},
-        TypeError,
-    ),
+    ({**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]}, TypeError),
     ({**GOOD, "raw": nested(lambda inner: [inner])}, ValueError),
     ({**GOOD, "tickets": [["a", 3]]}, TypeError),
     ({**GOOD, "tickets": [["a", [3]]]}, ValueError),

@@ -92,10 +92,7 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
         lambda learner, start, stop: teach_pushes_as(learner, start, stop),
     ),
     "Platt": (lambda: PlattCalibrator(gamma=0.2), teach_binary),
-    "Platt, calibeating": (
-        lambda: PlattCalibrator(calibeating=7, half_life=50.0),
-        teach_binary,
-    ),
+    "Platt, calibeating": (lambda: PlattCalibrator(calibeating=7, half_life=50.0), teach_binary),
     "beta": (lambda: BetaCalibrator(half_life=80.0), teach_binary),
     "histogram": (lambda: HistogramCalibrator(4, half_life=30.0), teach_binary),
     "identity": (lambda: IdentityCalibrator(), teach_binary),
@@ -341,7 +338,7 @@ class Shifted(PlattCalibrator):
         self.n = fields["n"]
 
 
-def test_a_class_of_ones_own() -> None:
+def test_a_class_of_the_user() -> None:
     learner = Shifted(0.5)
     teach_binary(learner, 0, 20)
     twin = restore(learner.to_bytes())

@@ -1,4 +1,4 @@
-"""Tables: rows come out as they went in, and what is wrong with one is said with its place."""
+"""Tables: rows are written as they were read, and errors name the row."""
 
 import csv
 import gzip

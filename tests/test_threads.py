@@ -78,7 +78,7 @@ def use(calibrator: Any, number: int) -> None:
     calibrator.to_bytes()
 
 
-def test_a_staircase_has_learned_all_samples_whatever_their_order() -> None:
+def test_a_staircase_learns_all_samples_in_any_order() -> None:
     calibrator, alone = IsotonicCalibrator(), IsotonicCalibrator()
     together(lambda number: use(calibrator, number))
     for number in range(N_THREADS):
@@ -277,7 +277,7 @@ def use_thresholds(thresholds: StreamingThresholds, number: int) -> None:
 
 
 @pytest.mark.parametrize(("n_labels", "loss"), ORDINAL)
-def test_thresholds_have_learned_all_samples_whatever_their_order(n_labels: int, loss: str) -> None:
+def test_thresholds_learn_all_samples_in_any_order(n_labels: int, loss: str) -> None:
     thresholds = StreamingThresholds(n_labels, loss)
     together(lambda number: use_thresholds(thresholds, number))
     alone = StreamingThresholds(n_labels, loss)

@@ -110,7 +110,7 @@ def test_before_and_with_few_labels():
     check_layer(classifier)
 
 
-def test_stated_labels_that_have_not_come_are_improbable():
+def test_stated_labels_not_seen_yet_are_improbable():
     classifier = model(WORDS)
     classifier.learn_one({"a": 1.0}, "low")
     assert classifier.predict_one({"a": 1.0}) == "low"
@@ -223,7 +223,7 @@ def test_copies_of_one_that_waits_go_on_without_it():
 
 
 class Broken(base.Regressor):
-    """A regressor that answers what it is told to."""
+    """A regressor that answers from a script."""
 
     def __init__(self, answer=0.0):
         self.answer = answer

@@ -14,13 +14,7 @@ from streamcal import losses
 from streamcal.ordinal import _jobs as jobs_module
 from streamcal.ordinal import optimal_thresholds
 from streamcal.ordinal._jobs import Jobs, close_jobs, combine, summarise
-from tests.oracles_thresholds import (
-    best_kappa,
-    independent_cuts,
-    kappa,
-    least_risk,
-    total_cost,
-)
+from tests.oracles_thresholds import best_kappa, independent_cuts, kappa, least_risk, total_cost
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 
@@ -128,7 +122,7 @@ def test_thresholds_alone_are_those_of_cumulative_sums():
     np.testing.assert_array_equal(found, independent_cuts(labels, table))
 
 
-def test_unsorted_thresholds_are_told_and_auto_is_optimal_all_the_same():
+def test_unsorted_thresholds_are_reported_and_auto_is_still_optimal():
     """A zero-one problem, as a table so that `auto` has no shortcut, where IO fails."""
     scores, labels = np.arange(5.0), np.array([3, 3, 1, 1, 1])
     loss = losses.CostTable(losses.get_task("zero-one").table(3))
@@ -206,7 +200,7 @@ def test_candidates_are_midpoints_and_infinities():
     ("low", "high"),
     [(1.0, np.nextafter(1.0, 2.0)), (5e-324, 1e-323), (-1.7e308, 1.7e308), (-5e-324, 0.0)],
 )
-def test_neighbours_without_a_midpoint_are_still_told_apart(low, high):
+def test_neighbours_without_a_midpoint_are_still_separated(low, high):
     found = optimal_thresholds([low, high], [1, 2])
     assert found([low, high]).tolist() == [1, 2]
 

@@ -37,7 +37,7 @@ from streamcal.calibration.base import Calibrator
 
 
 class Script(base.Classifier):
-    """Answers what it is told to, and notes what it is asked and taught."""
+    """Answers from a script, and records its calls."""
 
     def __init__(self) -> None:
         self.answer: dict[Any, float] = {}
@@ -198,10 +198,7 @@ def test_answers_are_python_floats() -> None:
 
 def test_weights_and_arguments_go_where_they_are_taken() -> None:
     plain, rich = Script(), WeightedScript()
-    for script, learned in (
-        (plain, ("learn", {}, True)),
-        (rich, ("learn", {}, True, 2.0, None)),
-    ):
+    for script, learned in ((plain, ("learn", {}, True)), (rich, ("learn", {}, True, 2.0, None))):
         script.answer = {False: 0.5, True: 0.5}
         model = CalibratedClassifier(script, Notes())
         model.learn_one({}, True, w=2, unknown=1)

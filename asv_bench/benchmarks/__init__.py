@@ -1,8 +1,8 @@
-"""What is timed, one file per part of the package; `make bench` runs all of it.
+"""Benchmarks of speed and memory, one file per part of the package; `make bench` runs all of them.
 
-A class has ``params``, ``param_names`` and ``setup``; the figure and its peer (scipy, river, the
+A class has ``params``, ``param_names`` and ``setup``; a benchmark and its peer (scipy, river, the
 bare model) stand side by side in one class, so that their ratio comes from one run on one machine.
-Kernels compile in ``setup``, and a benchmark whose call changes its subject sets ``number = 1``.
+Peers on numba compile in ``setup``. A benchmark whose call changes its subject sets ``number = 1``.
 Import what is timed in ``setup`` too: an older revision, run with these by `make bench-compare`,
 may lack it, and then lacks that one benchmark and not all of them.
 

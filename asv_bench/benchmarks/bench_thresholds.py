@@ -9,7 +9,7 @@ from benchmarks.sizes import size
 
 
 class Table1:
-    """DP, IO and what came after, for the K of the paper's data sets; labels in score order.
+    """DP, IO and later methods, for the K of the paper's data sets; labels in score order.
 
     The paper's shape (AFAD, CACD, MORPH-2): IO costs what DP costs, parallel IO a fifth of it.
     """

@@ -31,10 +31,7 @@ def check_edges(tree: Tree, lengths: NDArray[np.int64], sums: NDArray[np.float64
 
 
 def check_hulls(
-    tree: Tree,
-    slots: NDArray[np.float64],
-    lengths: NDArray[np.int64],
-    edges: NDArray[np.float64],
+    tree: Tree, slots: NDArray[np.float64], lengths: NDArray[np.int64], edges: NDArray[np.float64]
 ) -> None:
     """Raise unless pooling the slots of each chunk gives these edges, up to rounding.
 

@@ -120,7 +120,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     In both cases steps are *tempered*: likelihoods are raised to the power 1 / (d + 1), where d is
     the recent mean delay. Full steps would follow what was right d samples ago, which does harm:
-    see the figures in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
+    see the numbers in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
     have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. There are streams
     of two calibrators and labels one sample late on which tempered weights lose more than that, but
     on every stream measured they were the better of the two.)
@@ -250,7 +250,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
         require(log_odds.max() == 0.0, "the best share must have the log 0")
         alone = np.array(self._shares) == 0.0
         logs = weights[alone]
-        # Of few calibrators one has a log near 0; the least prior is far above this bound.
+        # One of a few calibrators has a log near 0; the least prior is far above this bound.
         require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
         for row in (*weights[~alone], mixed):
             require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-6, "weights must sum to 1")
@@ -298,8 +298,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         w : float
             The weight, from 1e-60 to 1e60.
         served : Ticket, optional
-            What `serve_one` returned beside its answer. Without it they are charged what they say
-            now, or with a ``delay`` what they said that many samples ago.
+            What `serve_one` returned beside its answer. Without it the calibrators are weighted by
+            what they answer now, or with a ``delay`` by what they answered that many samples ago.
 
         Raises
         ------
@@ -437,7 +437,7 @@ def default_calibrators() -> list[Calibrator]:
 
 
 def _predict_number(calibrator: Calibrator, p: float) -> float:
-    """Return a calibrator's prediction, or raise: a NaN would stay in the weights for good."""
+    """Return a calibrator's prediction, or raise: a NaN would stay in the weights forever."""
     answer = calibrator.predict_one(p)
     if answer != answer:
         raise ValueError(f"`calibrators` must answer with numbers, got NaN of {calibrator!r}")

@@ -1,4 +1,4 @@
-"""What calibrators that learn by online Newton steps have in common: parameters and states.
+"""A base of calibrators that learn by online Newton steps: parameters and states.
 
 The parameters of the map start at the identity and follow the log loss, one step for each sample
 (Hazan, Agarwal & Kale, *Logarithmic Regret Algorithms for Online Convex Optimization*, Machine

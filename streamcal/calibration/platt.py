@@ -54,7 +54,7 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     it found not to matter much.
 
     Calibeating ("tracking" in the paper's Section 3, after Foster & Hart) guarantees calibration
-    whatever the data: in each bin of what Platt scaling says, the mean label is served. The first
+    whatever the data: in each bin of Platt's answers, the mean label is served. The first
     of these is Platt's own answer, as one sample, where the paper starts with none. A map with bins
     need not rise with the score; some tens of bins are usual.
 

@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Online calibration of model scores: exact, sample by sample, in one pass over a file.",
+    help="Online probability calibration: sample by sample, in one pass over a file.",
 )
 
 

@@ -20,6 +20,7 @@ from streamcal.cli.options import (
     column_option,
     picture_option,
 )
+from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, Rows, binary_label_column, probability_column
 from streamcal.cli.summary import print_skipped
 
@@ -140,11 +141,8 @@ def _print_reached(goal: "Metric", metric: str, chosen: NDArray[np.bool_], y: Ve
 
 def _draw(path: Path, p: Vector, metric: str) -> None:
     """Draw the curve of the expected metric."""
-    from matplotlib.figure import Figure
-
     from streamcal.plot import UtilityCurveDisplay
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained", dpi=150)
-    UtilityCurveDisplay.from_probabilities(p, metric, ax=figure.subplots())
-    figure.savefig(path)
+    with picture(path, 6.4, 4.0) as ax:
+        UtilityCurveDisplay.from_probabilities(p, metric, ax=ax)
     say(f"{path}: drawn from {count_rows(len(p))}")

@@ -17,6 +17,7 @@ from streamcal.cli.options import (
     column_option,
     out_option,
 )
+from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, binary_label_column, probability_column
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import print_skipped
@@ -75,20 +76,16 @@ def draw_reliability(
 
     The rows are a sample of ``n_seen`` rows.
     """
-    from matplotlib.figure import Figure
-
     from streamcal.plot import ReliabilityDisplay
 
-    # Without pyplot, so that no window system is needed.
-    figure = Figure(figsize=(5.6, 6.2), layout="constrained", dpi=150)
     happened = labels == 1.0
-    if len(curves) == 1:
-        ((name, values),) = curves.items()
-        ReliabilityDisplay.from_predictions(happened, values, name=name, ax=figure.subplots())
-    else:
-        models = {name: (happened, values) for name, values in curves.items()}
-        ReliabilityDisplay.from_models(models, ax=figure.subplots())
-    figure.savefig(path)
+    with picture(path, 5.6, 6.2) as ax:
+        if len(curves) == 1:
+            ((name, values),) = curves.items()
+            ReliabilityDisplay.from_predictions(happened, values, name=name, ax=ax)
+        else:
+            models = {name: (happened, values) for name, values in curves.items()}
+            ReliabilityDisplay.from_models(models, ax=ax)
     drawn = count_rows(n_seen)
     if n_seen > len(labels):
         drawn = f"a uniform sample of {len(labels):,} of {drawn}"

@@ -195,11 +195,7 @@ def _stamp_of(*paths: Path) -> Hashable:
 
 
 def _read_scored(
-    table: Path,
-    kind: str,
-    columns: _ScoredColumns,
-    on_error: OnError,
-    limit: int | None = None,
+    table: Path, kind: str, columns: _ScoredColumns, on_error: OnError, limit: int | None = None
 ) -> "Scored":
     """Return the labelled rows among the first ``limit`` rows of a table."""
     from streamcal import tables

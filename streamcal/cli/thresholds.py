@@ -20,6 +20,7 @@ from streamcal.cli.options import (
     picture_option,
     setting,
 )
+from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, ordinal_label_column, score_column, weight_column
 from streamcal.cli.summary import print_skipped
 
@@ -52,8 +53,7 @@ def thresholds(
         bool, typer.Option("--balanced", help=_BALANCED, rich_help_panel=THRESHOLDS)
     ] = False,
     method: Annotated[
-        str,
-        setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME"),
+        str, setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME")
     ] = "auto",
     n_jobs: Annotated[int, setting(THRESHOLDS, "The number of processes for io.", min=1)] = 1,
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
@@ -142,11 +142,8 @@ def _print_loss(found: "Thresholds", n_rows: int, loss: str, balanced: bool, wei
 
 
 def _draw(path: Path, scores: Vector, labels: Vector, weights: Vector, found: "Thresholds") -> None:
-    from matplotlib.figure import Figure
-
     from streamcal.plot import ThresholdDisplay
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained", dpi=150)
-    ThresholdDisplay.from_predictions(scores, labels, found, w=weights, ax=figure.subplots())
-    figure.savefig(path)
+    with picture(path, 6.4, 4.0) as ax:
+        ThresholdDisplay.from_predictions(scores, labels, found, w=weights, ax=ax)
     say(f"{path}: drawn from {count_rows(len(scores))}")

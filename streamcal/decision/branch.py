@@ -1,6 +1,6 @@
 """The best cutoff for the geometric and harmonic mean of the rates by branch and bound.
 
-Both means grow with TPR and with TNR, for any number of positives. Of the labellings a..b none has
+Both means grow with TPR and with TNR, for any number of positives. No labelling in a..b has
 more true positives than b, and none has more true negatives than a, which has at most b - a more
 than b. So all of Ψ_a..Ψ_b are at most the expectation of the mean of TPR_b and TNR_b + (b - a)/N,
 which needs the same laws as Ψ_b. Intervals that can't contain the maximum are dropped, the others

@@ -21,13 +21,7 @@ from streamcal._routing import BatchRouting, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import MOST_COUNT, check_half_life, check_label
 from streamcal.decision.goals import Metric, as_parameter, get_metric
-from streamcal.decision.maximize import (
-    Counts,
-    Decision,
-    as_labels,
-    expected_utility,
-    maximize,
-)
+from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
 
 Features = dict[FeatureName, Any]
 _HISTORIES = ("labels", "expected", None)

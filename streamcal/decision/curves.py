@@ -118,10 +118,7 @@ def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
         D_rows, dropped = extended_rows(D, items[::-1].copy(), tau)
         lost += dropped
         backward = Laws(D_rows.offset, D_rows.rows[::-1].copy(), D_rows.bounds[::-1].copy())
-        largest = max(
-            largest,
-            _expectations(metric, history, n, first, C_rows, backward, psi),
-        )
+        largest = max(largest, _expectations(metric, history, n, first, C_rows, backward, psi))
         low, high = D_rows.bounds[-1].tolist()
         D = Law(D_rows.offset + low, D_rows.rows[-1, low : high + 1].copy())
     return psi, (lost + _LAWS_ROUNDING * n * _UNIT) * largest

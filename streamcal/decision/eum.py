@@ -85,11 +85,7 @@ class EUMThreshold(Stateful, Cloned):
     """
 
     def __init__(
-        self,
-        metric: Any = "f1",
-        *,
-        window: int | None = None,
-        half_life: float | None = None,
+        self, metric: Any = "f1", *, window: int | None = None, half_life: float | None = None
     ) -> None:
         check_window(window)
         check_half_life(half_life)

@@ -78,11 +78,7 @@ class Metric(Stateful):
     _hash: int | None = None
 
     def __init__(
-        self,
-        phi: Callable[..., Any],
-        *,
-        zero_division: ZeroDivision = 0,
-        monotone: bool = True,
+        self, phi: Callable[..., Any], *, zero_division: ZeroDivision = 0, monotone: bool = True
     ) -> None:
         if not callable(phi):
             raise TypeError(f"`phi` must be callable, got {phi!r}")
@@ -223,11 +219,7 @@ class FractionalLinear(_Fraction):
     """
 
     def __init__(
-        self,
-        c: Sequence[float],
-        d: Sequence[float],
-        *,
-        zero_division: ZeroDivision = 0,
+        self, c: Sequence[float], d: Sequence[float], *, zero_division: ZeroDivision = 0
     ) -> None:
         c, d = _as_coefficients(c, "c"), _as_coefficients(d, "d")
         above = [c[0] + c[1] * u + c[2] * v + c[3] * p for u, v, p in _CELLS]

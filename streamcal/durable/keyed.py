@@ -135,13 +135,7 @@ class KeyedCalibrator:
         return calibrator.predict_one(score), None
 
     def learn_one(
-        self,
-        key: Hashable,
-        score: float,
-        y: float,
-        w: float = 1.0,
-        *,
-        served: Ticket | None = None,
+        self, key: Hashable, score: float, y: float, w: float = 1.0, *, served: Ticket | None = None
     ) -> None:
         """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
 
@@ -205,13 +199,7 @@ class KeyedCalibrator:
             name_of(key)  # or it raises
         return groups, vector, labels, weights
 
-    def predict_learn_groups(
-        self,
-        groups: Groups,
-        scores: Vector,
-        y: Vector,
-        w: Vector,
-    ) -> Vector:
+    def predict_learn_groups(self, groups: Groups, scores: Vector, y: Vector, w: Vector) -> Vector:
         """Predict and learn samples as `check` returns them."""
         values = np.empty(len(scores))
         for key, at in groups.items():

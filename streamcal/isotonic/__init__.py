@@ -1,10 +1,11 @@
-"""Isotonic regression: what calibrators and other parts rest on, for batches and for streams.
+"""Isotonic regression for batches and streams; calibrators are built on it.
 
 Each name loads its module when it is first used: `isotonic_fit` needs neither river nor JAX.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
 
 if TYPE_CHECKING:
     from streamcal.isotonic.anytime.fit import anytime_isotonic, anytime_isotonic_refinements
@@ -33,14 +34,4 @@ _HOME = {
     "isotonic_fit_sharded": "sharded",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

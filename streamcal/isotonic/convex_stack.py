@@ -1,6 +1,6 @@
 """The blocks of a `PAVStack` for a loss whose block minimiser is not a mean.
 
-No sums say all about such a block, so all samples are kept, in score order, and a block is a run of
+No sums describe such a block, so all samples are kept, in score order, and a block is a run of
 them. Two facts keep the work small:
 
 * A new block is pooled with the one before it if and only if its best value is at most that block's

@@ -162,9 +162,7 @@ def _find_rows(scores: NDArray[Any], low: float, high: float) -> Any:
     return np.flatnonzero(inside if high == np.inf else inside & (scores < high))
 
 
-def _fit_range(
-    task: tuple[list[list[Any]], float, float, losses.MeanLoss],
-) -> NDArray[np.float64]:
+def _fit_range(task: tuple[list[list[Any]], float, float, losses.MeanLoss]) -> NDArray[np.float64]:
     """Return the blocks of the samples in a range."""
     shards, low, high, loss = task
     parts: list[tuple[NDArray[np.float64], ...]] = []

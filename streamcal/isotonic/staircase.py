@@ -294,7 +294,7 @@ def from_stack(
     blocks.setflags(write=False)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
-    # What a kernel has made need not be checked or copied again.
+    # Arrays from a kernel need no check and no copy.
     stairs = object.__new__(Staircase)
     vars(stairs).update(
         lower=blocks[0],

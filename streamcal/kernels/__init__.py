@@ -1,1 +1,1 @@
-"""What is compiled: structures and algorithms that know scores, labels and weights, not river."""
+"""Compiled code: structures and algorithms that know scores, labels and weights, not river."""

@@ -13,13 +13,6 @@ def expectations(
 ) -> None: ...
 def few(spec: Vector, history: Vector, p: Vector) -> Vector: ...
 def expectation_of_rates(
-    spec: Vector,
-    history: Vector,
-    n: int,
-    k: int,
-    C: Law,
-    D: Law,
-    slack: float,
-    error: float,
+    spec: Vector, history: Vector, n: int, k: int, C: Law, D: Law, slack: float, error: float
 ) -> float: ...
 def linear_expectations(spec: Vector, history: Vector, p: Vector, law: Law) -> Vector: ...

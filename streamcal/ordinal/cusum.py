@@ -23,22 +23,11 @@ from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget, FeatureName
-from river.utils.dataframe import (
-    into_series,
-    to_native_frame,
-    to_native_series,
-)
+from river.utils.dataframe import into_series, to_native_frame, to_native_series
 
 from streamcal import losses
 from streamcal._state import Arrays, Fields, as_name, as_names, pack
-from streamcal._validation import (
-    LARGEST,
-    as_number,
-    as_score,
-    as_weight,
-    as_weights,
-    check_choice,
-)
+from streamcal._validation import LARGEST, as_number, as_score, as_weight, as_weights, check_choice
 from streamcal.kernels.cusum import PA, PA_I, PA_II
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features, check_frame
@@ -428,8 +417,8 @@ class PRank(_LinearRanker):
 
     Notes
     -----
-    Of ranks with equal scores the highest is predicted, as published. Without ``margin`` thresholds
-    stay sorted; with it they may not, but the prediction, an argmax, does not need that.
+    Among ranks with equal scores the highest is predicted, as published. Without ``margin``
+    thresholds stay sorted; with it they may not, but the prediction, an argmax, does not need that.
 
     References
     ----------

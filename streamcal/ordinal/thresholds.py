@@ -284,9 +284,7 @@ class Samples:
         return midpoints(
             np.where(cuts > 0, self.scores[np.maximum(cuts, 1) - 1], -np.inf),
             np.where(
-                cuts < len(self.scores),
-                self.scores[np.minimum(cuts, len(self.scores) - 1)],
-                np.inf,
+                cuts < len(self.scores), self.scores[np.minimum(cuts, len(self.scores) - 1)], np.inf
             ),
         )
 

@@ -107,9 +107,7 @@ def _mean_score(y: Vector, p: Vector, kind: str) -> float:
 
 
 def _score_section(
-    scored: Scored,
-    scores: Mapping[tuple[str, str], Decomposition],
-    left_out: str | None,
+    scored: Scored, scores: Mapping[tuple[str, str], Decomposition], left_out: str | None
 ) -> Section:
     rows: list[Cells] = [
         (_SCORE_NAMES[kind], name, *(float(part) for part in parts))

@@ -1,4 +1,4 @@
-"""What tables of all formats share: chunks of rows, readers, writers and errors."""
+"""Parts shared by tables of all formats: chunks of rows, readers, writers and errors."""
 
 import os
 from abc import ABC, abstractmethod

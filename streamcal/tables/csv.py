@@ -151,7 +151,7 @@ class CsvReader(Reader):
 class _Utf8(io.RawIOBase):
     """The rest of a reader's file up to the first byte that is not UTF-8, then an appendix.
 
-    There is no appendix if such a byte is found; ``error`` says so then.
+    If such a byte is found there is no appendix, and ``error`` names it.
     """
 
     def __init__(self, reader: Reader, appendix: bytes) -> None:

@@ -96,13 +96,7 @@ class CalibratedRegressor(
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
     def learn_one(
-        self,
-        x: Features,
-        y: float,
-        w: float = 1.0,
-        *,
-        served: float | None = None,
-        **kwargs: Any,
+        self, x: Features, y: float, w: float = 1.0, *, served: float | None = None, **kwargs: Any
     ) -> None:
         """Predict ``x`` with the model, teach the model, then teach the calibrator the prediction.
 

@@ -92,7 +92,7 @@ def anytime_isotonic(
 
     Notes
     -----
-    Of several best maps the one found depends on the derivative JAX chooses; for `Pinball` and
+    If several maps are best, the one found depends on the derivative JAX chooses; for `Pinball` and
     `Absolute` it is that of their ``ties``, and weights balance that do so up to a share of 1e-12.
 
     Examples

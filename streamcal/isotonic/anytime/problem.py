@@ -1,4 +1,4 @@
-"""What a solver is given: checked and sorted samples, the range of values, and when to stop."""
+"""The input of a solver: checked and sorted samples, the range of values, and when to stop."""
 
 import math
 from dataclasses import dataclass
