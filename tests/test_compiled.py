@@ -59,8 +59,8 @@ from streamcal.ordinal import (
     PRank,
     StreamingThresholds,
     optimal_thresholds,
-    summarise,
 )
+from streamcal.ordinal._jobs import summarise
 from streamcal.ordinal.thresholds import Samples, find_cuts
 from tests import oracles, oracles_convex
 
