@@ -463,6 +463,42 @@ def test_a_window_forgets_just_what_it_has_learned() -> None:
 # --- forgetting
 
 
+@pytest.mark.parametrize("window", [None, 10])
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_a_first_batch_that_another_thread_writes_to(column: int, window: int | None) -> None:
+    class Overwritten(IsotonicCalibrator):
+        def _check_samples(self, *samples: Any) -> Any:
+            columns = super()._check_samples(*samples)
+            columns[column][1] = np.nan  # after the checks
+            return columns
+
+    calibrator = Overwritten(window=window)
+    calibrator.learn_many(np.array([0.1, 0.2, 0.3]), np.array([0.0, 1.0, 1.0]), np.ones(3))
+    expected = IsotonicCalibrator(window=window)
+    expected.learn_many([0.1, 0.3], [0, 1])
+    Structure(calibrator).check()
+    assert calibrator.n_samples == 2
+    assert calibrator.predict_many([0.0, 0.2, 0.5]).tolist() == (
+        expected.predict_many([0.0, 0.2, 0.5]).tolist()
+    )
+
+
+@pytest.mark.parametrize("scores", [[0.5], [0.1, 0.2, 0.3, 0.4]])
+def test_a_window_forgets_samples_whose_weight_has_vanished(scores: list[float]) -> None:
+    calibrator = IsotonicCalibrator(half_life=0.1, window=200)
+    for i in range(1500):
+        calibrator.learn_one(scores[i % len(scores)], i % 2)
+        assert calibrator.n_samples <= 200
+    Structure(calibrator).check()
+    again = IsotonicCalibrator.from_bytes(calibrator.to_bytes())
+    for score in scores * 300:
+        calibrator.learn_one(score, 1)
+        again.learn_one(score, 1)
+    assert calibrator.to_bytes() == again.to_bytes()
+    calibrator.learn_many([0.9] * 250, [0] * 250)
+    assert calibrator.n_scores == 1
+
+
 @pytest.mark.parametrize("window", [None, 120])
 @pytest.mark.parametrize("half_life", [0.5, 25.0])
 def test_a_half_life_is_a_batch_fit_with_decayed_weights(
@@ -679,7 +715,7 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
     for version in (_state.VERSION - 1, _state.VERSION + 1):
         other = bytearray(data)
         other[len(_state.MAGIC)] = version
-        with pytest.raises(ValueError, match=f"of version 2, got version {version}"):
+        with pytest.raises(ValueError, match=f"of version {_state.VERSION}, got version {version}"):
             IsotonicCalibrator.from_bytes(bytes(other))
     with pytest.raises(TypeError, match="`data` must be bytes, got str"):
         IsotonicCalibrator.from_bytes("text")  # type: ignore[arg-type]

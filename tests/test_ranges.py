@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from streamcal import (
+    BetaCalibrator,
     EUMThreshold,
     HistogramCalibrator,
     IsotonicCalibrator,
     PAVStack,
     PlattCalibrator,
     StreamingThresholds,
+    TemperatureCalibrator,
     _state,
     anytime_isotonic,
     isotonic_fit,
@@ -195,8 +197,13 @@ def test_newton_steps_of_heavy_samples_stay_finite(clip: float, gamma: float, pr
                 within(calibrator.predict_many(np.linspace(0, 1, 9)), 0.0, 1.0)
     with pytest.raises(ValueError, match=r"`clip` must lie in \[1e-15, 0.5\)"):
         PlattCalibrator(clip=1e-20)
+
+
+@pytest.mark.parametrize("kind", [PlattCalibrator, BetaCalibrator, TemperatureCalibrator])
+def test_a_limit_whose_products_overflow_is_refused(kind: Any) -> None:
+    kind(limit=1e60)
     with pytest.raises(ValueError, match="`limit` must be more than 1 and at most 1e"):
-        PlattCalibrator(limit=1e61)
+        kind(limit=1e61)
 
 
 @pytest.mark.parametrize(

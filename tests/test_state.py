@@ -2,11 +2,13 @@
 
 import contextlib
 import copy
+import json
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
@@ -40,7 +42,9 @@ from streamcal import (
 from streamcal._state import Stateful, restore
 from streamcal.decision import FBeta, FractionalLinear, Metric
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
+from tests import hostile_states
 
+RECORDED = Path(__file__).parent / "recorded" / "formats.json"
 RNG = np.random.default_rng(0)
 SCORES = np.round(RNG.random(400), 3).tolist()
 WEIGHTS = RNG.uniform(0.1, 3.0, 400).tolist()
@@ -395,3 +399,27 @@ def test_a_fresh_process_reads_them() -> None:
     data = pickle.dumps([learner.to_bytes() for learner in learners])
     done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
     assert done.stdout.decode().split() == [type(learner).__name__ for learner in learners]
+
+
+def formats() -> dict[str, list[list[list[str]]]]:
+    """Return the names of parameters, fields and arrays in the states of each class."""
+    found: dict[str, list[list[list[str]]]] = {}
+    for name in sorted(hostile_states.classes()):
+        for example in hostile_states.examples(name):
+            learner = example.make()
+            for i in range(12):
+                example.teach(learner, i)
+            state = _state.decode(learner.to_bytes())
+            parts = state.fields["parameters"], state.fields, state.arrays
+            found.setdefault(name, []).append([sorted(part) for part in parts])
+    return found
+
+
+def test_another_format_has_another_version() -> None:
+    # Where this fails, raise `_state.VERSION` and record anew: `python -m tests.test_state`.
+    recorded = json.loads(RECORDED.read_text())
+    assert {"version": _state.VERSION, "formats": formats()} == recorded
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps({"version": _state.VERSION, "formats": formats()}) + "\n")

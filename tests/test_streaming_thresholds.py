@@ -127,6 +127,16 @@ def test_windows_forget_exactly(order, window, name):
             check(stream, samples[max(0, i + 1 - window) : i + 1])
 
 
+def test_a_window_forgets_samples_whose_weight_has_vanished():
+    stream = StreamingThresholds(3, half_life=0.1, window=200)
+    for i in range(1500):
+        stream.learn_one(0.5, 1 + i % 3)
+        assert stream.n_samples <= 200
+    stream.learn_many([0.9] * 250, [1] * 250)
+    assert stream.n_scores == 1
+    assert StreamingThresholds.from_bytes(stream.to_bytes()).to_bytes() == stream.to_bytes()
+
+
 @pytest.mark.parametrize("window", [None, 40])
 def test_half_life_is_a_weight_for_each_age(window):
     rng = np.random.default_rng(6)

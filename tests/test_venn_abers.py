@@ -1,5 +1,6 @@
 """Venn-Abers pairs against two fits each, and the probability that they are merged into."""
 
+import copy
 import math
 import pickle
 
@@ -38,6 +39,18 @@ def test_a_pair_is_two_fits(program: list[tuple[float, int]]) -> None:
                 assert value == pytest.approx(stairs(x), rel=1e-12)
         assert calibrator.to_bytes() == before
         Structure(calibrator.isotonic).check()
+
+
+@pytest.mark.parametrize(("half_life", "prior"), [(0.1, 1.0), (1.0, 1.0), (5.0, 0.0)])
+def test_a_pair_is_what_would_be_learned(half_life: float, prior: float) -> None:
+    rng = np.random.default_rng(4)
+    calibrator = VennAbersCalibrator(half_life=half_life, prior=prior)
+    calibrator.learn_many(scores := rng.random(30).round(1), rng.random(30) < scores)
+    for x in np.linspace(-0.05, 1.05, 23):
+        for label, value in enumerate(calibrator.predict_interval_one(x)):
+            twin = copy.deepcopy(calibrator.isotonic)
+            twin.learn_one(x, label)
+            assert value == pytest.approx(twin.predict_one(x), rel=1e-9, abs=1e-12)
 
 
 def test_a_pair_of_a_large_fit() -> None:

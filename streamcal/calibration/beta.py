@@ -27,7 +27,7 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
     prior : float
         Curvature assumed before the first sample, positive. Larger starts slower.
     limit : float
-        The parameters a and b stay in [0, limit], c in [−limit, limit]; more than 1.
+        The parameters a and b stay in [0, limit], c in [−limit, limit]; more than 1, at most 1e60.
     half_life : float, optional
         Halve the hold of past samples on the step size with every so many that follow, at least
         0.1: the map then follows a stream that drifts. None: steps get ever smaller.

@@ -11,6 +11,7 @@ from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
     LARGEST,
     MOST_COUNT,
+    SMALLEST,
     as_number,
     as_score,
     as_vector,
@@ -328,6 +329,12 @@ class IsotonicCalibrator(Calibrator):
         """Learn the first samples at once, sorted; return False, unchanged, if that can't be."""
         most = min(self.window or self.max_scores, self.max_scores)
         if self.n_samples or self.half_life is not None or not 1 < len(scores) <= most:
+            return False
+        # Another thread may write to the arrays: own copies are checked, or the loop skips samples.
+        scores, s, w = np.array(scores), np.array(s), np.array(w)
+        low, high = np.clip(self._find_statistics(), -LARGEST, LARGEST)
+        fit = np.isfinite(scores) & (w >= SMALLEST) & (w <= LARGEST) & (s >= low) & (s <= high)
+        if not fit.all():
             return False
         distinct, place = np.unique(scores, return_inverse=True)
         sums = np.array([np.bincount(place, w), np.bincount(place, w * s)])

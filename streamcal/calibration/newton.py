@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import as_score, as_weight, check_half_life
+from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
 from streamcal.calibration.probability import check_clip
 
 
@@ -32,7 +32,8 @@ class NewtonSteps:
         """Check the parameters and keep them; return those of a kernel."""
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
-        self._check_limit(limit)
+        if not 1.0 < as_score(limit, "limit") <= LARGEST:
+            raise ValueError(f"`limit` must be more than 1 and at most {LARGEST:g}, got {limit}")
         check_half_life(half_life)
         check_clip(clip)
         self.gamma = gamma
@@ -42,10 +43,6 @@ class NewtonSteps:
         self.clip = clip
         fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
         return gamma, prior, limit, clip, fade
-
-    def _check_limit(self, limit: float) -> None:
-        if not as_score(limit, "limit") > 1.0:
-            raise ValueError(f"`limit` must be more than 1, got {limit}")
 
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:
         """Return whether a step can have left the map with these parameters."""

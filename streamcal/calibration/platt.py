@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import LARGEST, as_score
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
 from streamcal.kernels.platt import Platt
@@ -32,7 +31,7 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     prior : float
         Curvature assumed before the first sample, positive. Larger starts slower.
     limit : float
-        The parameters (a, b) stay within this distance from the origin; more than 1.
+        The parameters (a, b) stay within this distance from the origin; more than 1, at most 1e60.
     clip : float
         Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
         Bayes and trees answer 0 and 1, whose log odds are infinite.
@@ -101,10 +100,6 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
         return self._kernel.intercept
 
     _n_parameters = 2
-
-    def _check_limit(self, limit: float) -> None:
-        if not 1.0 < as_score(limit, "limit") <= LARGEST:
-            raise ValueError(f"`limit` must be more than 1 and at most {LARGEST:g}, got {limit}")
 
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:
         return math.hypot(*theta) <= self.limit * (1.0 + 1e-9)

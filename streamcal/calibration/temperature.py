@@ -30,7 +30,7 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     prior : float
         Curvature assumed before the first sample, positive. Larger starts slower.
     limit : float
-        The temperature stays in [1 / limit, limit]; more than 1.
+        The temperature stays in [1 / limit, limit]; more than 1, at most 1e60.
     half_life : float, optional
         Halve the hold of past samples on the step size with every so many that follow, at least
         0.1. None: steps get ever smaller.

@@ -111,7 +111,8 @@ class VennAbersCalibrator(Calibrator):
         """Return the pair (p0, p1) of a score, p0 ≤ p1; O(log² n).
 
         These are the values of the map at ``score`` if the sample were learned with the label 0 and
-        weight 1, and if it were learned with the label 1.
+        weight 1, and if it were learned with the label 1. No sample leaves the window for it, and
+        no scores are merged.
 
         Raises
         ------

@@ -82,7 +82,9 @@ cdef class ConfusionIndex(ScoreIndex):
         self.window, self.rate = window, rate
 
     def __sizeof__(self):
-        return super().__sizeof__() + self.remainders.bytes_taken()
+        cdef size_t n = super().__sizeof__()
+        with self.lock:
+            return n + self.remainders.bytes_taken()
 
     # ------------------------------------------------------------------ for Python
 
@@ -211,6 +213,9 @@ cdef class ConfusionIndex(ScoreIndex):
         stays = stays or slot.sum > VANISHED * total.negative or self.window > 0
         ScoreIndex.scale_slot(self, slot, factor)
         return stays
+
+    cdef bint vanishes(self, const Sample *sample) noexcept nogil:
+        return False  # each sample of a window stays in its slot until it leaves
 
     cdef int find_remainders(self) except -1 nogil:
         """Find what is left out of the sums of all slots: their samples wait in the queue."""

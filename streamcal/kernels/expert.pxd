@@ -1,5 +1,4 @@
 cimport cython
-from libc.math cimport INFINITY
 
 
 cdef class Expert:
@@ -11,4 +10,4 @@ cdef class Expert:
 
 cdef inline bint is_sample(double score, double y, double w) noexcept nogil:
     """Return whether this can be learned: another thread may write to the arrays of a batch."""
-    return 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0 and 0.0 < w < INFINITY
+    return 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0 and 1e-60 <= w <= 1e60

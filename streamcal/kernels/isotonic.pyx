@@ -332,11 +332,15 @@ cdef class IsotonicRegression(Hull):
         taken out again, in three updates after which all sums are bit for bit what they were; a
         full chunk may have been split.
         """
-        cdef double w = self.growth, low = w * self.lowest, high = w * self.highest
+        cdef double growth, w, low, high
         cdef double before_w = 0.0, before_s = 0.0, p0, p1
         cdef Place place
         with nogil, self.lock:
             self.start_change()
+            growth = self.growth
+            self.growth *= self.rate
+            w = self.growth
+            low, high = w * self.lowest, w * self.highest
             if self.locate(score, &place):
                 before_w, before_s = place.slot.weight, place.slot.sum
             self.add(score, w, low)
@@ -345,6 +349,7 @@ cdef class IsotonicRegression(Hull):
             self.locate(score, &place)
             self.set_sums(&place, before_w + w, before_s + high)
             p1 = self.bracket(score, True).low
+            self.growth = growth
             if before_w > 0.0:
                 place.slot.n -= 1
                 self.set_sums(&place, before_w, before_s)

@@ -119,6 +119,7 @@ cdef class ScoreIndex:
     cdef int remove(self, const Sample *sample) except -1 nogil
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil
+    cdef bint vanishes(self, const Sample *sample) noexcept nogil
     # and what is written and read besides the index itself.
     cdef tuple settings(self)
     cdef dict numbers(self)
@@ -130,6 +131,7 @@ cdef class ScoreIndex:
     cdef int start_change(self) except -1 nogil
     cdef int limit_growth(self) except -1 nogil
     cdef int scale_down(self, double factor) except -1 nogil
+    cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil
     cdef int forget_oldest(self) except -1 nogil
 
     cdef int push(self, double score, double w, double s) except -1 nogil

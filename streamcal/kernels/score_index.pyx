@@ -85,12 +85,14 @@ cdef class ScoreIndex:
     def __sizeof__(self):
         """Return how many bytes this object and all it owns take."""
         cdef size_t n = (<object> type(self)).__basicsize__
-        cdef Chunk *chunk = self.first
-        n += max(self.n_chunks - 1, 0) * self.node_bytes + self.n_chunks * self.chunk_bytes
-        while chunk != NULL:
-            n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
-            chunk = chunk.next
-        return n + self.queue_room * sample_bytes(self.wide)
+        cdef Chunk *chunk
+        with self.lock:
+            n += max(self.n_chunks - 1, 0) * self.node_bytes + self.n_chunks * self.chunk_bytes
+            chunk = self.first
+            while chunk != NULL:
+                n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
+                chunk = chunk.next
+            return n + self.queue_room * sample_bytes(self.wide)
 
     def check(self):
         """Raise ``AssertionError`` that names the first broken invariant of order and balance."""
@@ -151,6 +153,10 @@ cdef class ScoreIndex:
         """Multiply the sums of a queued sample by a power of two."""
         sample.weight *= factor
         sample.sum *= factor
+
+    cdef bint vanishes(self, const Sample *sample) noexcept nogil:
+        """Return whether nothing is left of a queued sample, which is then cancelled."""
+        return has_vanished(sample.weight)
 
     cdef tuple settings(self):
         """Return the arguments that make an empty index like this one."""
@@ -281,6 +287,7 @@ cdef class ScoreIndex:
             if self.queue_size > 0 and not self.wide:  # small numbers fit no float
                 self.set_queue(self.queue_room, True)
             self.copy_slots(slots)
+            self.uncount_vanishing(slots, n, factor)
             for i in range(n):
                 slots[kept] = slots[i]
                 if self.scale_slot(&slots[kept], factor):
@@ -295,9 +302,34 @@ cdef class ScoreIndex:
             sample = self.queued(i)
             self.scale_sample(&sample, factor)
             self.set_queued(i, &sample)
-            if self.find(sample.score) == NULL:
+            if self.vanishes(&sample) or self.find(sample.score) == NULL:
                 self.cancel_queued(i)
         return 0
+
+    cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil:
+        """Take queued samples of which nothing will be left from the counts of their slots.
+
+        A slot without any other sample is left with the weight 0.
+        """
+        cdef int64_t i, low, high, middle
+        cdef Sample sample
+        for i in range(self.queue_size):
+            sample = self.queued(i)
+            if sample.weight == 0.0:
+                continue
+            self.scale_sample(&sample, factor)
+            if not self.vanishes(&sample):
+                continue
+            low, high = 0, n - 1
+            while low < high:
+                middle = (low + high) // 2
+                if slots[middle].score < sample.score:
+                    low = middle + 1
+                else:
+                    high = middle
+            slots[low].n -= 1
+            if slots[low].n == 0:
+                slots[low].weight = 0.0
 
     cdef int forget_oldest(self) except -1 nogil:
         """Take out the oldest sample where there are more than the window holds."""
