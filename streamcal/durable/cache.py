@@ -62,6 +62,7 @@ class CalibratorCache:
         self._offered: dict[Hashable, bytes] = {}  # digests of the states that are being saved
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
+            store.check_count()
             self._version = store.version
             name = store.first_key(PREFIX)
             if name is not None:

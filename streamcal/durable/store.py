@@ -13,7 +13,8 @@ SQLite detects only some disk damage and manual edits, so a store has digests of
 its key and its state, and is checked when it is read: damage, a state under another key, and a
 state newer than the head are refused. A row that is missing, or is an older version of itself,
 fits its own digest; it is detected by the summary, which the calls that read all keys compare:
-`Store.check`, `Store.keys`, `Store.sizes` and `Store.load`.
+`Store.check`, `Store.keys`, `Store.sizes` and `Store.load`. `Store.check_count` compares only the
+number of rows.
 
 There is one writer: it holds an exclusive lock on a file beside the store until it closes the store
 or its process ends; the file of the lock stays. Any number of readers (``read_only=True``) may open
@@ -358,6 +359,23 @@ class Store:
             for _ in self._checked_rows(database, head):
                 pass
 
+    def check_count(self) -> None:
+        """Raise `StoreError` unless there are as many states as were saved; no state is read.
+
+        A key without a state looks new, so this is called before anything is learned.
+        """
+        with self._reading() as (database, head):
+            ((n_states,),) = database.execute("SELECT count(*) FROM states").fetchall()
+            self._compare(head, n_states)
+
+    def _compare(self, head: Head, n_states: int, combined: int | None = None) -> None:
+        """Raise unless the states in the file are those of the head's summary."""
+        if n_states != head.n_states or combined not in (None, head.combined):
+            raise StoreError(
+                f"{self.path} is damaged: its states are not those of the last save"
+                f" ({n_states} of {head.n_states})"
+            )
+
     def _checked_rows(self, database: sqlite3.Connection, head: Head) -> Iterator[Any]:
         """Iterate over all rows, whose states are checked."""
         for row in self._all_rows(database, head, "key, digest, n_saves, data"):
@@ -373,11 +391,7 @@ class Store:
             n_states += 1
             combined ^= _as_number(row[1])
             yield row
-        if (n_states, combined) != (head.n_states, head.combined):
-            raise StoreError(
-                f"{self.path} is damaged: its states are not those of the last save"
-                f" ({n_states} of {head.n_states})"
-            )
+        self._compare(head, n_states, combined)
 
     # Writing -------------------------------------------------------------------------------------
 
