@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import random
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -399,6 +400,24 @@ def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
         store.save({"join": PlattCalibrator()})
         with pytest.raises(ValueError, match="must be of a LabelJoin"):
             run(LATE, IsotonicCalibrator(window=5), print, store, join=LabelJoin(9))
+
+
+@pytest.mark.parametrize("name", ["join", 'key:"b"'])
+def test_a_key_without_its_state_is_not_taken_for_a_new_one(tmp_path: Path, name: str) -> None:
+    """Else what it had learned would be lost, and nothing would say so."""
+    path, join = tmp_path / "run.db", LabelJoin(9)
+    events = [Event(0.5, 1.0, key="a"), Event(0.5, 1.0, key="b"), Event(0.5, id=1)]
+    with Store(path) as store:
+        keyed = KeyedCalibrator(PlattCalibrator(), store=store)
+        run(events, keyed, lambda at, p: None, store, join=join)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+            database.execute("DELETE FROM states WHERE key = ?", (name,))
+        for calibrators in (PlattCalibrator(), keyed):
+            with pytest.raises(StoreError, match=r"not those of the last save \(2 of 3\)"):
+                run(events * 2, calibrators, pytest.fail, store, join=join)
+        with pytest.raises(StoreError, match=r"not those of the last save \(2 of 3\)"):
+            KeyedCalibrator(PlattCalibrator(), store=store)
+        assert store.offset == 3
 
 
 def test_a_reader_is_refused_before_the_sink_goes_back(tmp_path: Path) -> None:

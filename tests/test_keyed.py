@@ -1,5 +1,6 @@
 """Keyed calibrators are a dict of calibrators, whatever is parked, saved, and opened again."""
 
+import contextlib
 import os
 import pickle
 import random
@@ -7,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -149,7 +151,22 @@ def test_equal_keys_are_one(tmp_path: Path, keys: tuple[Any, ...]) -> None:
 
 
 def test_different_keys_are_different(tmp_path: Path) -> None:
-    keys = [1, "1", None, "null", ("a",), "a", "", (), ((),), 0.1, float("inf"), 2**80, "\ud800"]
+    keys = [
+        1,
+        "1",
+        None,
+        "null",
+        ("a",),
+        "a",
+        "",
+        (),
+        ((),),
+        0.1,
+        float("inf"),
+        2**80,
+        "\ud800",
+        "😀",
+    ]
     with Store(tmp_path / "run.db") as store:
         keyed = KeyedCalibrator(PlattCalibrator(), store=store)
         for n, key in enumerate(keys):
@@ -172,6 +189,7 @@ def test_different_keys_are_different(tmp_path: Path) -> None:
         (frozenset(), TypeError),
         (float("nan"), ValueError),
         (("a", float("nan")), ValueError),
+        ("\ud83d\ude00", ValueError),  # in JSON the same as one character
     ],
 )
 @pytest.mark.parametrize("with_store", [False, True])
@@ -504,6 +522,31 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         assert (keyed.n_live, keyed.n_parked) == (5, 0)
     assert sizes["stored"] * 10 < sizes["free"]
     assert sizes["stored"] < sizes["parked"] < sizes["free"] / 2
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_no_sample_is_lost_by_an_eviction_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_store: bool
+) -> None:
+    """Memory may be short when a calibrator is compressed, and enough later."""
+    store = Store(tmp_path / "run.db") if with_store else None
+    keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1, store=store)
+    keyed.learn_one("a", 0.5, 1)
+    keyed.learn_one("b", 0.5, 1)  # "a" is parked
+    expected = states(keyed)
+    for use in (
+        lambda: keyed.predict_one("a", 0.5),
+        lambda: keyed.predict_one("b", 0.5),
+        lambda: keyed.learn_one("c", 0.5, 1),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(PlattCalibrator, "to_bytes", Mock(side_effect=MemoryError))
+            with contextlib.suppress(MemoryError):
+                use()
+        held = states(keyed)
+        assert {key: held[key] for key in "ab"} == expected
+    if store is not None:
+        store.close()
 
 
 def test_pickling_keeps_what_is_learned() -> None:

@@ -770,6 +770,25 @@ def test_files_that_are_no_stores(path: Path, tmp_path: Path) -> None:
     assert foreign.read_bytes() == before
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_log_of_another_database_stays(tmp_path: Path, read_only: bool) -> None:
+    """SQLite would play it back when it asks the database what it is."""
+    code = """if True:
+        import os, sqlite3, sys
+        database = sqlite3.connect(sys.argv[1], isolation_level=None)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE numbers (n)")
+        os._exit(0)
+    """
+    foreign = tmp_path / "foreign.db"
+    subprocess.run([sys.executable, "-c", code, foreign], check=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert set(before) == {"foreign.db", "foreign.db-wal", "foreign.db-shm"}
+    with pytest.raises(StoreError, match="is no store of states"):
+        Store(foreign, read_only=read_only)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize(("version", "age"), [(1, "an older"), (3, "a newer")])
 def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
     filled(path, 1)
@@ -839,6 +858,8 @@ def test_what_hands_do_to_states(path: Path, statement: str) -> None:
         "INSERT INTO states VALUES (99, 'new', x'00', 1, x'00')",
         "INSERT INTO states SELECT 99, key, x'00', n_saves, data FROM states WHERE key = 'last'",
         "UPDATE states SET key = x'80' WHERE key = 'last'",
+        "UPDATE states SET key = 'other' WHERE key = 'last'",
+        "UPDATE states SET key = CASE key WHEN 'last' THEN '5' WHEN '5' THEN 'last' ELSE key END",
         "UPDATE states SET key = CAST(x'80' AS TEXT) WHERE key = 'last'",
     ],
 )
@@ -848,6 +869,13 @@ def test_what_hands_add_and_remove(path: Path, statement: str) -> None:
     rewrite(path, statement)
     with Store(path) as store:
         assert_refused(store, store.keys, store.sizes)
+
+
+def test_a_key_that_is_no_text(path: Path) -> None:
+    filled(path, 5)
+    rewrite(path, "UPDATE states SET key = x'80' WHERE key = 'last'")
+    with Store(path) as store:
+        assert_refused(store, lambda: store.first_key("m"))
 
 
 def test_an_older_row_is_not_of_the_last_save(path: Path) -> None:
@@ -941,6 +969,14 @@ def test_a_reader_in_a_folder_that_is_read_only(
             commit(writer, 4)
         reader.refresh()
         assert_holds(reader, 4)
+    filled(path, 5, start=5)  # the last to close the file removes the log
+    with Store(path, read_only=True) as reader:
+        assert_holds(reader, 5)
+        filled(path, 6, start=6)
+        assert read_mark(reader.get_bytes("last")) == 6  # without `refresh`, as anywhere else
+        with Store(path) as writer:
+            commit(writer, 7)
+            assert read_mark(reader.get_bytes("last")) == 7
 
 
 @pytest.mark.parametrize("beside", ["", "-lock"])
@@ -986,6 +1022,23 @@ class Flaky:
 
     def executemany(self, *args: Any) -> Any:
         return self._run("executemany", *args)
+
+
+def test_a_backup_after_an_interrupt_has_what_was_saved(path: Path, tmp_path: Path) -> None:
+    """The rows of a `save` that was interrupted in its ``ROLLBACK``, too, are not in the copy."""
+    with Store(path) as store:
+        commit(store, 1)
+        database = store._database
+        assert database is not None
+        for at in (2, 3, 4, 5):
+            store._database = Flaky(database, at, True, True)  # type: ignore[assignment]
+            with contextlib.suppress(KeyboardInterrupt):
+                store.save({"new": mark(at)})
+            store._database = database
+            store.backup(tmp_path / "copy.db")
+            with Store(tmp_path / "copy.db", read_only=True) as copy:
+                copy.check()
+                assert_holds(copy, 1)
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])

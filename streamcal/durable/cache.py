@@ -62,6 +62,7 @@ class CalibratorCache:
         self._offered: dict[Hashable, bytes] = {}  # digests of the states that are being saved
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
+            store.check_count()
             self._version = store.version
             name = store.first_key(PREFIX)
             if name is not None:
@@ -108,16 +109,14 @@ class CalibratorCache:
         except TypeError:
             raise not_a_key(key) from None
         if calibrator is None:
-            calibrator = self._unpark(key) if key in self.parked else self._read(key)
+            if key in self.parked:
+                calibrator = self.restore(zlib.decompress(self.parked[key]))
+            else:
+                calibrator = self._read(key)
             if calibrator is not None:
                 self._keep(key, calibrator)
         elif self.max_live is not None:
             self.live.move_to_end(key)
-        return calibrator
-
-    def _unpark(self, key: Hashable) -> Calibrator:
-        calibrator = self.restore(zlib.decompress(self.parked[key]))
-        del self.parked[key]
         return calibrator
 
     def _read(self, key: Hashable) -> Calibrator | None:
@@ -134,21 +133,26 @@ class CalibratorCache:
         return calibrator
 
     def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
-        """Make a calibrator live; if there are too many, evict the least recently used one."""
+        """Make a calibrator live; if there are too many, evict the least recently used one.
+
+        After an interrupt at any statement each calibrator is still live or parked.
+        """
         self.live[key] = calibrator
+        self.parked.pop(key, None)
         if self.max_live is None or len(self.live) <= self.max_live:
             return
-        evicted, least_used = self.live.popitem(last=False)
+        evicted, least_used = next(iter(self.live.items()))
         if evicted in self._unsaved or self.store is None:
             self.parked[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
         else:
             self._base.pop(evicted, None)
+        del self.live[evicted]
 
     def changed(self, key: Hashable, calibrator: Calibrator) -> None:
         """Take note that a calibrator, which may be a new one, has learned something."""
-        self._unsaved.add(key)
         if key not in self.live:
             self._keep(key, calibrator)
+        self._unsaved.add(key)
 
     def changed_in_part(self, key: Hashable) -> None:
         """Take note that a calibrator may have learned before it raised; no key is added."""

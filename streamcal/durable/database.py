@@ -51,7 +51,7 @@ class Head(NamedTuple):
     n_saves : int
         How many saves there have been. Each row has the number of the save that wrote it.
     combined : int
-        The exclusive or of the digests of all rows.
+        The exclusive or of the shares of all rows, see `share_of`.
     digest : bytes
         The digest of the text in the file.
     """
@@ -90,6 +90,14 @@ def hash_of(data: bytes) -> bytes:
 def digest_of(key: str, state: bytes) -> bytes:
     """Return the digest of a row: of its key, and of the checksum at the end of its state."""
     return hash_of(key.encode() + b"\0" + state[-DIGEST:])
+
+
+def share_of(key: str, digest: bytes) -> int:
+    """Return what a row adds to the combined digest; 0 for an empty digest: no row.
+
+    It has the key in it once more: keys are compared without reading the states.
+    """
+    return int.from_bytes(hash_of(key.encode() + digest), "little") if digest else 0
 
 
 def check_row(head: Head, key: str, digest: bytes, n_saves: int, state: bytes) -> None:

@@ -93,8 +93,9 @@ def run(
     Raises
     ------
     StoreError
-        If a commit fails, or if somebody else has changed the store's offset, or states of the same
-        keys, during the run; the store is as after the last commit.
+        If the store has fewer or more states than were saved, if a commit fails, or if somebody
+        else has changed the store's offset, or states of the same keys, during the run; the store
+        is as after the last commit.
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
         what came before the event's batch is committed.
@@ -124,6 +125,7 @@ def run(
         raise StoreError(f"{store.path} was opened to be read only")
     if join is not None and not isinstance(join, LabelJoin):
         raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
+    store.check_count()
     keyed = _as_keyed(calibrators, store)
     _restore_join(join, store)
     keyed.revert()

@@ -81,6 +81,23 @@ def check_writable(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
+def check_application(path: Path) -> None:
+    """Raise if a file is a database of another application.
+
+    SQLite itself would play a log back into it before it could tell.
+    """
+    if path.is_file():
+        with open(path, "rb") as file:
+            head = file.read(_HEADER)
+        if head.startswith(_SQLITE) and not _has_application(head):
+            raise StoreError(f"{path} is no store of states")
+
+
+def _has_application(head: bytes) -> bool:
+    """Return whether the header of a database says that it is a store."""
+    return int.from_bytes(head[68:72], "big") == APPLICATION
+
+
 def check_backup(target: Path, source: Path) -> None:
     """Raise if a backup of ``source`` would replace a file of that or of another store."""
     for ending in _ENDINGS:
@@ -126,7 +143,7 @@ def _is_left(path: Path, beginnings: tuple[bytes, ...] | None) -> bool:
         head = file.read(_HEADER)
     if beginnings is None:
         if head.startswith(_SQLITE):
-            return int.from_bytes(head[68:72], "big") == APPLICATION
+            return _has_application(head)
         beginnings = (_SQLITE,)
     return not any(head) or any(
         all(got in (0, byte) for got, byte in zip(head, beginning, strict=False))
@@ -161,6 +178,15 @@ def identify(path: Path) -> list[tuple[int, int]] | None:
     except FileNotFoundError:
         return None
     return [(status.st_dev, status.st_ino) for status in found]
+
+
+def stamp_of(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is written or replaced; None if there is no file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def take_lock(path: Path) -> sqlite3.Connection:

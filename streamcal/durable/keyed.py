@@ -45,6 +45,8 @@ class KeyedCalibrator:
         store; if ``store`` is no store.
     ValueError
         If ``max_keys`` is not a positive int, or the states in the store have other parameters.
+    StoreError
+        If the store has fewer or more states than were saved.
 
     Notes
     -----

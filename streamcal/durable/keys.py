@@ -40,7 +40,7 @@ def name_of(key: Hashable) -> str:
     TypeError
         If it is no string, number, boolean, None, or tuple of these.
     ValueError
-        If it is NaN.
+        If it is NaN, or text with a surrogate pair in place of a character.
 
     Examples
     --------
@@ -60,6 +60,9 @@ def _plain(key: Any) -> Any:
         raise ValueError("`keys` must be equal to themselves, got nan")
     if isinstance(key, bool) or (isinstance(key, float) and key.is_integer()):
         return int(key)
+    if isinstance(key, str) and not key.isascii() and json.loads(json.dumps(key)) != key:
+        # JSON has the same name for the character that these two halves are.
+        raise ValueError(f"`keys` must have no surrogate pairs, got {key!r}")
     if key is None or isinstance(key, str | int | float):
         return key
     raise not_a_key(key)

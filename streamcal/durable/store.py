@@ -13,7 +13,8 @@ SQLite detects only some disk damage and manual edits, so a store has digests of
 its key and its state, and is checked when it is read: damage, a state under another key, and a
 state newer than the head are refused. A row that is missing, or is an older version of itself,
 fits its own digest; it is detected by the summary, which the calls that read all keys compare:
-`Store.check`, `Store.keys`, `Store.sizes` and `Store.load`.
+`Store.check`, `Store.keys`, `Store.sizes` and `Store.load`. `Store.check_count` compares only the
+number of rows.
 
 There is one writer: it holds an exclusive lock on a file beside the store until it closes the store
 or its process ends; the file of the lock stays. Any number of readers (``read_only=True``) may open
@@ -33,9 +34,25 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
-from streamcal.durable.database import Head, check_row, connect, create, digest_of, replacing
+from streamcal.durable.database import (
+    Head,
+    check_row,
+    connect,
+    create,
+    digest_of,
+    replacing,
+    share_of,
+)
 from streamcal.durable.errors import StoreError, damage, faults
-from streamcal.durable.files import beside, check_backup, follow_link, identify, take_lock
+from streamcal.durable.files import (
+    beside,
+    check_application,
+    check_backup,
+    follow_link,
+    identify,
+    stamp_of,
+    take_lock,
+)
 
 
 class Saved(NamedTuple):
@@ -81,9 +98,6 @@ class Store:
     Opening reads the head alone: it does not depend on the number of keys. `check` reads
     everything.
 
-    A reader in a folder that it may not write to sees what a writer that began after it has saved
-    only after `refresh` or `load`.
-
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
     and after a fork the child can't use it. Open the file again instead.
 
@@ -113,7 +127,7 @@ class Store:
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0
-        self._immutable = False  # opened without expecting a writer
+        self._unlocked: tuple[int, ...] | None = None  # see `_connect`
         self._files: list[tuple[int, int]] | None = None  # that are written to
         self._lock: sqlite3.Connection | None = None
         self._database: sqlite3.Connection | None = None
@@ -131,6 +145,7 @@ class Store:
             raise StoreError(f"{self.path} can't be opened: there is no such folder")
         if self._file.is_dir():
             raise StoreError(f"{self.path} can't be opened: it is a folder")
+        check_application(self._file)
         if not self.read_only:
             self._lock = take_lock(self._file)
             if not self._file.exists():
@@ -141,22 +156,29 @@ class Store:
 
     def _connect(self) -> None:
         """Open the database."""
+        self._unlocked, stamp = None, stamp_of(self._file)
         try:
-            self._database, self._immutable = connect(self._file, self.read_only), False
+            self._database = connect(self._file, self.read_only)
         except sqlite3.OperationalError:
             # In a read-only folder a reader can't make the files of a log. If nobody else has made
             # them, there is no writer, and the database itself holds everything.
             if not self.read_only or beside(self._file, "-wal").exists():
                 raise
-            self._database, self._immutable = connect(self._file, True, immutable=True), True
+            self._database = connect(self._file, True, immutable=True)
+            self._unlocked = stamp
 
     def _reconnect(self) -> None:
-        """Open a database again that was opened without expecting a writer: one may have come."""
-        if self._immutable:
-            self._connected().close()
-            self._database, self._immutable = None, False
-            with faults(self.path, "opened"):
-                self._connect()
+        """Open a database again that was opened as one without a writer, if one has come.
+
+        SQLite would mix pages that it has read before with pages that were written since.
+        """
+        if self._unlocked is not None:
+            written = stamp_of(self._file) != self._unlocked
+            if written or beside(self._file, "-wal").exists():
+                self._connected().close()
+                self._database = None
+                with faults(self.path, "opened"):
+                    self._connect()
 
     def _connected(self) -> sqlite3.Connection:
         """Return the open database."""
@@ -217,10 +239,8 @@ class Store:
 
         In a writer this accepts what another writer has saved in spite of the lock.
         """
-        with self._mutex:
-            self._reconnect()
-            with self._reading(accept=True):
-                pass
+        with self._reading(accept=True):
+            pass
 
     def _settle(self) -> None:
         """Find out whether a `save` that was interrupted has been committed."""
@@ -236,6 +256,7 @@ class Store:
         with ``accept`` it takes that over.
         """
         with self._mutex, faults(self.path, "read"), damage(self.path):
+            self._reconnect()
             database = self._connected()
             self._roll_back()  # an interrupted save may have been interrupted in this, too
             try:
@@ -312,7 +333,7 @@ class Store:
         with self._reading() as (database, _):
             query = "SELECT key FROM states WHERE key >= ? ORDER BY key LIMIT 1"
             found: list[str] = [key for (key,) in database.execute(query, (prefix,))]
-        return found[0] if found and found[0].startswith(prefix) else None
+            return found[0] if found and found[0].startswith(prefix) else None
 
     def keys(self) -> list[str]:
         """Return all keys, compared with the summary in the head."""
@@ -335,10 +356,8 @@ class Store:
         ValueError, TypeError
             If one needs what bytes do not hold; see `get`.
         """
-        with self._mutex:
-            self._reconnect()
-            with self._reading() as (database, head):
-                states = {key: data for key, _, _, data in self._checked_rows(database, head)}
+        with self._reading() as (database, head):
+            states = {key: data for key, _, _, data in self._checked_rows(database, head)}
         return Saved({key: restore(states.pop(key)) for key in list(states)}, head.offset)
 
     def check(self) -> None:
@@ -358,6 +377,23 @@ class Store:
             for _ in self._checked_rows(database, head):
                 pass
 
+    def check_count(self) -> None:
+        """Raise `StoreError` unless there are as many states as were saved; no state is read.
+
+        A key without a state looks new, so this is called before anything is learned.
+        """
+        with self._reading() as (database, head):
+            ((n_states,),) = database.execute("SELECT count(*) FROM states").fetchall()
+            self._compare(head, n_states)
+
+    def _compare(self, head: Head, n_states: int, combined: int | None = None) -> None:
+        """Raise unless the states in the file are those of the head's summary."""
+        if n_states != head.n_states or combined not in (None, head.combined):
+            raise StoreError(
+                f"{self.path} is damaged: its states are not those of the last save"
+                f" ({n_states} of {head.n_states})"
+            )
+
     def _checked_rows(self, database: sqlite3.Connection, head: Head) -> Iterator[Any]:
         """Iterate over all rows, whose states are checked."""
         for row in self._all_rows(database, head, "key, digest, n_saves, data"):
@@ -371,13 +407,9 @@ class Store:
             if type(row[0]) is not str:
                 raise StoreError(f"{self.path} is damaged: a key is {row[0]!r}")
             n_states += 1
-            combined ^= _as_number(row[1])
+            combined ^= share_of(*row[:2])
             yield row
-        if (n_states, combined) != (head.n_states, head.combined):
-            raise StoreError(
-                f"{self.path} is damaged: its states are not those of the last save"
-                f" ({n_states} of {head.n_states})"
-            )
+        self._compare(head, n_states, combined)
 
     # Writing -------------------------------------------------------------------------------------
 
@@ -441,7 +473,7 @@ class Store:
             for key, data in changes.items():
                 old, place = _find(database, key, "place") or (b"", None)
                 digest = b"" if data is None else digest_of(key, data)
-                combined ^= _as_number(old) ^ _as_number(digest)
+                combined ^= share_of(key, old) ^ share_of(key, digest)
                 n_states += (data is not None) - (place is not None)
                 rows.append((place, key, digest, head.n_saves, data))  # no place: a new one
         database.executemany(
@@ -501,6 +533,8 @@ class Store:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             check_backup(target, self._file)
             with contextlib.closing(take_lock(target)), replacing(target) as copy:
+                self._reconnect()
+                self._roll_back()  # a save may have been interrupted in this
                 self._connected().backup(copy)
 
 
@@ -516,10 +550,6 @@ def _find(database: sqlite3.Connection, key: object, columns: str) -> Any:
     if len(rows) > 1 or not all(isinstance(row[0], bytes) for row in rows):
         raise ValueError(f"the row of {key!r} has no digest, or there are two")
     return rows[0] if rows else None
-
-
-def _as_number(digest: bytes) -> int:
-    return int.from_bytes(digest, "little")
 
 
 def _as_bytes(key: Any, state: Any) -> bytes:
