@@ -74,6 +74,14 @@ def serves():
     assert isinstance(served, streamcal.Served)
 
 
+def answers_late():
+    """Teach a hedge a label that comes late."""
+    hedge = streamcal.HedgedCalibrator()
+    _, ticket = hedge.serve_one(0.7)
+    assert isinstance(ticket, streamcal.Ticket)
+    hedge.learn_one(0.7, 1, served=ticket)
+
+
 def votes():
     """Calibrate the votes of a forest."""
     from river.forest import ARFClassifier
@@ -136,6 +144,7 @@ USES = {
         streamcal.ThresholdClassifier(LinearRegression(), labels=(1, 2, 3)), [1, 3, 2, 3]
     ),
     "Thresholds": lambda: streamcal.Thresholds(np.array([0.5]), 0.0, "dp", True)(0.7),
+    "Ticket": answers_late,
     "TopLabelCalibrator": lambda: calibrates_jointly(streamcal.TopLabelCalibrator()),
     "VennAbersCalibrator": lambda: calibrates("VennAbersCalibrator"),
     "VoteClassifier": votes,
