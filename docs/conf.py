@@ -148,7 +148,7 @@ def write_reference(folder: Path) -> list[str]:
         If a name of the package is on none of them.
     """
     folder.mkdir(exist_ok=True)
-    from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]
+    from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]  # not exported
 
     missing = set(streamcal.__all__)
     pages = {}

@@ -10,6 +10,6 @@ may lack it, and then lacks that one benchmark and not all of them.
 processes are forks of one that has imported what most setups import.
 """
 
-import numba  # noqa: F401
-import scipy.optimize  # noqa: F401
-from river import linear_model, preprocessing, utils  # noqa: F401
+import numba  # noqa: F401  (the forks have it loaded)
+import scipy.optimize  # noqa: F401  (the same)
+from river import linear_model, preprocessing, utils  # noqa: F401  (the same)

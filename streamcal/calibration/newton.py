@@ -5,6 +5,7 @@ The parameters of the map start at the identity and follow the log loss, one ste
 Learning 2007).
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
 from streamcal.calibration.probability import check_clip
 
 
-class NewtonSteps:
+class NewtonSteps(ABC):
     """A base beside that of the calibrator; its ``_kernel`` has ``state`` and ``restore``."""
 
     _n_parameters: ClassVar[int]
@@ -44,9 +45,9 @@ class NewtonSteps:
         fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
         return gamma, prior, limit, clip, fade
 
+    @abstractmethod
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:
         """Return whether a step can have left the map with these parameters."""
-        raise NotImplementedError
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         return {}, {"numbers": self._kernel.state()[0]}

@@ -146,7 +146,7 @@ class ResumableOutput(Output):
         if self._finished is not None:
             self._copy_finished()
         elif self._size:
-            self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115
+            self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115  (stays open)
             self._file.truncate(self._size)
             self._file.seek(self._size)
         else:
@@ -172,7 +172,7 @@ class ResumableOutput(Output):
             self._file = self._create(self._partial)
             return
         self._check_partial(0, "")
-        self._leftover = open(self._partial, "rb", buffering=0)  # noqa: SIM115
+        self._leftover = open(self._partial, "rb", buffering=0)  # noqa: SIM115  (stays open)
         self._open_if_compared()
 
     def _write_or_compare(self, data: Any) -> None:
@@ -198,7 +198,7 @@ class ResumableOutput(Output):
         if self._size == os.fstat(self._leftover.fileno()).st_size:
             self._leftover.close()
             self._leftover = None
-            self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115
+            self._file = open(self._partial, "rb+", buffering=0)  # noqa: SIM115  (stays open)
             compared = self._size
             for at, data in self._missing:
                 self._file.seek(at)

@@ -1,7 +1,8 @@
 """Crash-safe streams: states and the stream's offset in one file, and one calibrator per key."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
 
 if TYPE_CHECKING:
     from streamcal.durable.engine import Source, run
@@ -24,7 +25,6 @@ __all__ = [
     "run",
 ]
 
-# Each name loads its module when it is first touched.
 _HOME = {
     "Event": "labels",
     "KeyedCalibrator": "keyed",
@@ -38,8 +38,4 @@ _HOME = {
     "run": "engine",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'streamcal.durable' has no attribute {name!r}")
-    return getattr(import_module(f"streamcal.durable.{_HOME[name]}"), name)
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

@@ -40,6 +40,7 @@ from streamcal._validation import (
     SMALLEST,
     as_number,
     as_score,
+    check_label,
     check_window,
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -125,8 +126,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     def _check_label(self, y: Any) -> None:
         """Raise unless ``y`` is a label that is known or may be learned."""
-        if y is None or y != y:
-            raise ValueError(f"`y` must be a label, got {y}")
+        check_label(y)
         if not isinstance(y, Hashable):
             raise TypeError(f"`y` must be hashable, got {y!r}")
         labels = self._cusum.labels

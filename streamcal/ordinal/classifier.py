@@ -36,7 +36,14 @@ from streamcal._state import (
     state_of,
     unpack,
 )
-from streamcal._validation import LARGEST, SMALLEST, as_weight, check_bool, check_window
+from streamcal._validation import (
+    LARGEST,
+    SMALLEST,
+    as_weight,
+    check_bool,
+    check_label,
+    check_window,
+)
 from streamcal._worker import Worker
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.losses import (
@@ -344,9 +351,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             raised here too, once. In all cases nothing is learned.
         """
         w = as_weight(w)
-        missing: Any = y
-        if missing is None or missing != missing:
-            raise ValueError(f"`y` must be a label, got {y}")
+        check_label(y)
         if self.labels is not None and y not in self._ranks:
             raise ValueError(f"`y` must be one of {self._order}, got {y!r}")
         if self._job is not None:

@@ -104,7 +104,7 @@ class Reader(ABC):
         if self._standard:
             self._file = standard_input()
         else:
-            self._file = open(path, "rb")  # noqa: SIM115
+            self._file = open(path, "rb")  # noqa: SIM115  (stays open)
         self.size = None if self._standard else os.fstat(self._file.fileno()).st_size or None
         self.position = 0
         try:

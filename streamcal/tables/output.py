@@ -67,7 +67,7 @@ class Output:
 
     def _create(self, partial: Path) -> BinaryIO:
         """Create a file, and wait until its name is on the disk."""
-        file = open(partial, "xb", buffering=0)  # noqa: SIM115
+        file = open(partial, "xb", buffering=0)  # noqa: SIM115  (stays open)
         sync_folder(partial.parent)
         return file
 

@@ -14,7 +14,7 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal._routing import Routing, name_of
-from streamcal._validation import as_weight
+from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.voting.votes import optimal_votes, two_class_votes
@@ -129,8 +129,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
             If ``y`` is None or NaN, or neither False nor True for rules, or ``w`` not positive and
             finite; nothing is learned.
         """
-        if y != y or y is None:
-            raise ValueError(f"`y` must be a label, got {y}")
+        check_label(y)
         w = as_weight(w)
         regresses = isinstance(self.model, _river_classes().rules)
         if regresses and y not in (False, True):
