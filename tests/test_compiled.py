@@ -197,6 +197,7 @@ def streaming_answers(parameters, program):
 
 
 def test_streaming_thresholds_answer_as_they_did_on_numba():
+    # But where several answers cost the same: there, what is recorded has the highest labels.
     with np.load(RECORDED / "streaming_thresholds.npz") as recorded:
         for at in range(len(recorded.files) // 3):
             found = streaming_answers(recorded[f"parameters{at}"], recorded[f"asked{at}"])

@@ -85,6 +85,29 @@ def test_any_table_of_costs_is_solved_exactly(data):
         assert stream.risk == pytest.approx(least, abs=1e-9)
 
 
+@pytest.mark.parametrize("loss", ["zero-one", "table"])
+@pytest.mark.parametrize("n_labels", [4, 8, 12])
+def test_equally_good_answers_do_not_depend_on_the_order_of_samples(loss, n_labels):
+    rng = np.random.default_rng(n_labels)
+    if loss == "table":
+        loss = losses.CostTable(rng.integers(0, 4, (n_labels, n_labels)).tolist())
+    for _ in range(20):
+        n = int(rng.integers(200, 800))
+        scores = rng.integers(0, 300, n) / 300
+        noisy = np.round(scores * n_labels + rng.normal(0.0, n_labels / 4, n))
+        labels = np.clip(noisy, 1, n_labels).astype(np.int64)
+        first = StreamingThresholds(n_labels, loss)
+        first.learn_many(scores, labels)
+        for order in (np.argsort(scores), np.argsort(-scores), rng.permutation(n)):
+            other = StreamingThresholds(n_labels, loss)
+            for i in order.tolist():
+                other.learn_one(scores[i], labels[i])
+            np.testing.assert_array_equal(other.thresholds, first.thresholds)
+        if loss != "zero-one":  # which the batch solver does in a way of its own
+            batch = optimal_thresholds(scores, labels, n_labels, loss=loss)
+            np.testing.assert_array_equal(first.thresholds, batch.thresholds)
+
+
 @pytest.mark.parametrize("name", sorted(LOSSES))
 @pytest.mark.parametrize(("n_labels", "decimals"), [(3, 6), (7, 2), (12, 6), (12, 1)])
 def test_long_programs_that_split_and_join_chunks(name, n_labels, decimals):

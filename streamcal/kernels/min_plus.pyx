@@ -87,7 +87,9 @@ cdef class MinPlus(LabelIndex):
     cdef void trace(self, Node *node, int a, int b, double *ends) noexcept nogil:
         """Write the last score below each of the boundaries from ``a`` to ``b - 1``.
 
-        They end among the scores of a node, or right before these.
+        They end among the scores of a node, or right before these. Of labels that cost the same the
+        highest is taken, here and in `trace_chunk`: of all best answers one is at least as high as
+        the others at every score, and it does not depend on the shape of the tree.
         """
         cdef const double *left
         cdef const double *right
@@ -101,7 +103,7 @@ cdef class MinPlus(LabelIndex):
         left, right = table_of(node.child[LEFT]), table_of(node.child[RIGHT])
         for c in range(a, b + 1):
             total = left[at(self.n_labels, a, c)] + right[at(self.n_labels, c, b)]
-            if total < least:
+            if total <= least:
                 best, least = c, total
         self.trace(node.child[LEFT], a, best, ends)
         self.trace(node.child[RIGHT], best, b, ends)

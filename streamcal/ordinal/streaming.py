@@ -77,8 +77,9 @@ class StreamingThresholds(Stateful, Cloned):
 
     Any thread may call any method at any time: calls run one after the other.
 
-    Integer weights and losses give exact sums. Other sums are added along a balanced tree and never
-    subtracted, so they are accurate to a few units in the last place.
+    Integer weights and losses give exact sums, and then the thresholds do not depend on the order
+    of the samples, even where several cost the same. Other sums are added along a balanced tree and
+    never subtracted, so they are accurate to a few units in the last place.
 
     References
     ----------
