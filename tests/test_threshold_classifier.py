@@ -50,7 +50,9 @@ def check_layer(classifier):
     best = optimal_thresholds(scores, ranks + 1, n_labels, loss=classifier.loss, w=w)
     assert classifier._score_model.thresholds.risk == pytest.approx(best.risk, rel=1e-9)
     assert classifier._score_model.thresholds.n_samples == len(scores)
-    assert all(staircase.n_samples == len(scores) for staircase in classifier._score_model.stairs)
+    assert all(
+        staircase.n_samples == len(scores) for staircase in classifier._score_model.calibrators
+    )
 
 
 def answers(classifier, labels, n=30):
@@ -148,9 +150,9 @@ def test_jobs_solve_the_same():
 def wait_for(classifier, seconds=300.0):
     """Look until the background process has answered."""
     end = time.monotonic() + seconds
-    while classifier._job is not None:
+    while classifier._rescorer.waiting:
         assert time.monotonic() < end
-        classifier._poll_worker()
+        classifier._take_over(classifier._rescorer.poll(classifier._n_samples))
 
 
 def ask(classifier, samples, seconds=300.0):
@@ -158,7 +160,7 @@ def ask(classifier, samples, seconds=300.0):
     end = time.monotonic() + seconds
     for x, y in samples:
         classifier.learn_one(x, y)
-        if classifier._job is not None:
+        if classifier._rescorer.waiting:
             return
         assert time.monotonic() < end
     raise AssertionError
@@ -174,15 +176,15 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs):
     classifier = model(WORDS, window=200, every=100, background=True, n_jobs=n_jobs)
     samples = endless(WORDS)
     ask(classifier, samples)
-    asked, _ = classifier._job
+    asked = classifier._n_samples
     job = [x for x, *_ in classifier._samples]
     expected = [classifier.regressor.predict_one(x) for x in job]
     for _ in range(30):  # without looking, so that these come between question and answer
         x, y = next(samples)
-        pending, classifier._job = classifier._job, None
-        classifier._due = None
+        classifier._rescorer.waiting = False
+        classifier._rescorer.due = None
         classifier.learn_one(x, y)
-        classifier._job = pending
+        classifier._rescorer.waiting = True
     late = recorded(classifier)[0][-30:].tolist()
     wait_for(classifier)
     assert classifier._n_samples == asked + 30
@@ -191,21 +193,21 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs):
     assert scores[:-30] == expected[len(expected) - len(scores) + 30 :]
     assert classifier.solution.certified
     check_layer(classifier)
-    classifier._worker.close()
+    classifier._rescorer.worker.close()
 
 
 def test_a_killed_worker_is_replaced():
     classifier = model(WORDS, window=200, every=100, background=True)
     samples = endless(WORDS)
     ask(classifier, samples)
-    os.kill(classifier._worker.pid, signal.SIGKILL)
+    os.kill(classifier._rescorer.worker.pid, signal.SIGKILL)
     wait_for(classifier)
-    classifier._job = None
+    classifier._rescorer.waiting = False
     ask(classifier, samples)
     wait_for(classifier)
     assert classifier.solution is not None
     check_layer(classifier)
-    classifier._worker.close()
+    classifier._rescorer.worker.close()
 
 
 def test_copies_of_one_that_waits_go_on_without_it():
@@ -217,9 +219,9 @@ def test_copies_of_one_that_waits_go_on_without_it():
         for x, y in stream(WORDS, 20, seed=3):
             other.learn_one(x, y)
         check_layer(other)
-        other._worker.close()
+        other._rescorer.worker.close()
     wait_for(classifier)
-    classifier._worker.close()
+    classifier._rescorer.worker.close()
 
 
 class Broken(base.Regressor):

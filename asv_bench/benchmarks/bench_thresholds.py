@@ -199,4 +199,4 @@ class WhileSolving:
     track_p99_above_the_regressor.unit = "microseconds"  # type: ignore[attr-defined]
 
     def teardown(self) -> None:
-        self.there._worker.close()
+        self.there._rescorer.worker.close()

@@ -1,16 +1,14 @@
 """A river classifier of ordinal labels around a river regressor.
 
-The regressor gives a score, thresholds cut it into labels (`StreamingThresholds`), and an isotonic
-calibrator for each boundary turns it into probabilities (`IsotonicCalibrator`). All of them are
-exact on the recorded scores. But the regressor keeps learning, so recorded scores become outdated.
-From time to time the window is therefore scored again, and thresholds and calibrators are solved
-again, in this process or in another one, and replaced together.
+The regressor gives a score; a `ScoreModel` turns it into a label, by thresholds, and into
+probabilities, by a calibrator for each boundary. Both are exact on the recorded scores. But the
+regressor keeps learning, so recorded scores become outdated. From time to time a `Rescorer`
+therefore scores the window again, in this process or in another one, and a score model of the new
+scores replaces the old one.
 """
 
-import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,11 +27,8 @@ from streamcal._state import (
     as_list,
     as_name,
     as_names,
-    check_alike,
-    nest,
     pack,
     require,
-    state_of,
     unpack,
 )
 from streamcal._validation import (
@@ -44,8 +39,6 @@ from streamcal._validation import (
     check_label,
     check_window,
 )
-from streamcal._worker import Worker
-from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.losses import (
     AbsoluteError,
     AsymmetricError,
@@ -55,45 +48,15 @@ from streamcal.losses import (
     get_task,
 )
 from streamcal.losses._task import check_n_labels
-from streamcal.ordinal.streaming import StreamingThresholds
-from streamcal.ordinal.thresholds import METHODS, Thresholds, optimal_thresholds
+from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
+from streamcal.ordinal._score_model import ScoreModel
+from streamcal.ordinal.thresholds import METHODS, Thresholds
 
 Features = dict[FeatureName, Any]
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""
 
 _LOSSES_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricError)
-_RETRY_SAMPLES = 100  # until the next attempt, if the background process is not ready
-
-
-class _ScoreModel:
-    """Thresholds, and an isotonic calibrator for each boundary, fitted to recorded scores."""
-
-    def __init__(
-        self,
-        scores: NDArray[np.float64],
-        ranks: NDArray[np.int64],
-        w: NDArray[np.float64],
-        n_labels: int,
-        loss: str | TaskLoss,
-        window: int,
-        n_jobs: int | None = None,
-    ):
-        self.solution: Thresholds | None = None
-        if n_jobs is not None:
-            self.solution = optimal_thresholds(
-                scores, ranks + 1, n_labels, loss=loss, w=w, n_jobs=n_jobs
-            )
-        self.thresholds = StreamingThresholds(n_labels, loss, window=window)
-        self.thresholds.learn_many(scores, ranks + 1, w)
-        self.stairs = [IsotonicCalibrator(window=window) for _ in range(n_labels - 1)]
-        for k, staircase in enumerate(self.stairs):
-            staircase.learn_many(scores, ranks > k, w)
-
-    def learn_one(self, score: float, rank: int, w: float) -> None:
-        self.thresholds.learn_one(score, rank + 1, w)
-        for k, staircase in enumerate(self.stairs):
-            staircase.learn_one(score, rank > k, w)
 
 
 class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.Classifier):
@@ -170,6 +133,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
     {'light': 0.0, 'medium': 0.0, 'heavy': 1.0}
     """
 
+    _given = ("regressor",)
+
     def __init__(
         self,
         regressor: base.Regressor,
@@ -203,112 +168,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         elif labels is not None:
             task.table(len(self._order))
         self._samples: deque[Sample] = deque(maxlen=window)
-        self._score_model: _ScoreModel | None = None
+        self._score_model: ScoreModel | None = None
         self._solution: Thresholds | None = None
         self._n_samples = 0
-        self._due = every
+        self._rescorer = Rescorer(every, background)
         self._set_routes(regressor, "learn_one", "predict_one")
-        self._worker = Worker(_run_job) if background else None
-        # For the job in the background: the numbers of samples and of labels at its start.
-        self._job: tuple[int, int] | None = None
-
-    _given = ("regressor",)
-
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        features = [
-            [[pack(name), pack(value)] for name, value in s[0].items()] for s in self._samples
-        ]
-        fields: Fields = {
-            "order": pack(self._order),
-            "features": features,
-            "n_samples": self._n_samples,
-            "due": self._due,
-            "solution": None,
-        }
-        arrays: Arrays = {
-            "ranks": np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64),
-            "samples": np.array([s[2:] for s in self._samples], np.float64).reshape(-1, 2),
-        }
-        if self._score_model is not None:
-            arrays["thresholds"] = nest(self._score_model.thresholds.to_bytes())
-            for k, staircase in enumerate(self._score_model.stairs):
-                arrays[f"staircase {k}"] = nest(staircase.to_bytes())
-        if self._solution is not None:
-            found = self._solution
-            fields["solution"] = [found.risk, found.method, found.certified]
-            arrays["solution"] = found.thresholds
-        return fields, arrays
-
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        order = self._read_labels(fields["order"])
-        n_labels = len(order)
-        ranks = array_of(arrays, "ranks", None, dtype=np.int64)
-        samples = array_of(arrays, "samples", len(ranks), 2)
-        require(len(ranks) <= self.window, "there must be no more samples than the window holds")
-        require(((ranks >= 0) & (ranks < n_labels)).all(), "ranks must be those of labels")
-        w = samples[:, 1]
-        require(((w >= SMALLEST) & (w <= LARGEST)).all(), "weights must be in range")
-        features = [_read_features(x) for x in as_list(fields["features"], "features", len(ranks))]
-        n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
-        due = fields["due"]
-        require((due is None) == (self.every is None), "`due` must be None where `every` is")
-        layer = self._read_score_model(arrays, order)
-        require(layer is None or len(ranks), "thresholds must rest on samples")
-        if fields["solution"] is not None:
-            self._solution = _read_solution(fields["solution"], arrays, n_labels)
-        self._due = None if due is None else as_int(due, "due")
-        self._n_samples, self._score_model, self._order = n_samples, layer, order
-        self._ranks = {label: rank for rank, label in enumerate(order)}
-        rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
-        self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
-
-    def _read_labels(self, packed: Any) -> list[ClfTarget]:
-        """Return the labels in a state in their order; raise unless they are possible."""
-        order: list[ClfTarget] = unpack(packed)
-        require(isinstance(order, list), "labels must be a list")
-        require(len(set(order)) == len(order), "labels must be different")
-        if self.labels is not None:
-            require(order == self._order, "labels must be those given")
-        else:
-            require(order == sorted(order), "labels must be in order")
-            for label in order:
-                as_name(label, "labels")
-        return order
-
-    def _read_score_model(self, arrays: Arrays, order: list[ClfTarget]) -> "_ScoreModel | None":
-        """Return the thresholds and calibrators in a state, None without any; or raise."""
-        if "thresholds" not in arrays:
-            return None
-        layer = _ScoreModel.__new__(_ScoreModel)
-        layer.solution = None
-        layer.thresholds = StreamingThresholds.from_bytes(state_of(arrays, "thresholds"))
-        n, window = len(order), self.window
-        require(n == layer.thresholds.n_labels, "thresholds must fit labels")
-        check_alike([layer.thresholds], [StreamingThresholds(n, self.loss, window=window)])
-        states = (state_of(arrays, f"staircase {k}") for k in range(n - 1))
-        layer.stairs = [IsotonicCalibrator.from_bytes(state) for state in states]
-        check_alike(layer.stairs, [IsotonicCalibrator(window=window)] * (n - 1))
-        held = [layer.thresholds.n_samples, *(stairs.n_samples for stairs in layer.stairs)]
-        require(min(held) > 0, "thresholds must rest on samples")
-        return layer
-
-    @property
-    def _wrapped_model(self) -> base.Regressor:
-        return self.regressor
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        from river import linear_model, preprocessing
-
-        yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy has no job in the background.
-        return {**self.__dict__, "_job": None}
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
@@ -354,8 +218,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         check_label(y)
         if self.labels is not None and y not in self._ranks:
             raise ValueError(f"`y` must be one of {self._order}, got {y!r}")
-        if self._job is not None:
-            self._poll_worker()
+        if self._rescorer.waiting:
+            self._take_over(self._rescorer.poll(self._n_samples))
         score = self._score(x, {})
         if y not in self._ranks:
             self._add_label(y)
@@ -371,7 +235,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._score_model.learn_one(score, rank, w)
         elif len(self._order) > 1:
             self._refit()
-        if self._due is not None and self._n_samples >= self._due:
+        due = self._rescorer.due
+        if due is not None and self._n_samples >= due:
             self._rescore_window()
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
@@ -384,8 +249,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         """
         if self._score_model is None:
             return self._samples[-1][1] if self._samples else None
-        label = self._score_model.thresholds.predict_one(self._score(x, kwargs))
-        return None if label is None else self._order[label - 1]
+        return self._order[self._score_model.predict_one(self._score(x, kwargs))]
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; empty while nothing is learned.
@@ -397,15 +261,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         """
         if self._score_model is None:
             return {self._samples[-1][1]: 1.0} if self._samples else {}
-        score = self._score(x, kwargs)
-        answer: dict[ClfTarget, float] = {}
-        above = 1.0  # the probability of this label and all higher ones
-        for label, staircase in zip(self._order[:-1], self._score_model.stairs, strict=True):
-            beyond = min(staircase.predict_one(score), above)
-            answer[label] = above - beyond
-            above = beyond
-        answer[self._order[-1]] = above
-        return answer
+        probabilities = self._score_model.predict_proba_one(self._score(x, kwargs))
+        return dict(zip(self._order, probabilities, strict=True))
 
     def _score(self, x: Features, kwargs: dict[str, Any]) -> float:
         routed = self._route("predict_one", kwargs) if kwargs else kwargs
@@ -430,108 +287,125 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         if self._score_model is not None:
             self._refit()
 
-    # Solving ----------------------------------------------------------------------------------
+    # Learning the window again ----------------------------------------------------------------
 
     def _refit(self) -> None:
-        """Fit thresholds and calibrators to the recorded scores."""
-        _, labels, scores, w = zip(*self._samples, strict=True)
-        ranks = np.array([self._ranks[label] for label in labels])
-        self._score_model = _ScoreModel(
-            np.array(scores), ranks, np.array(w), len(self._order), self.loss, self.window
-        )
+        """Learn thresholds and calibrators from the recorded scores."""
+        _, _, scores, w = zip(*self._samples, strict=True)
+        model = ScoreModel(len(self._order), self.loss, self.window)
+        model.learn_many(np.array(scores), self._recorded_ranks(), np.array(w))
+        self._score_model = model
+
+    def _recorded_ranks(self) -> NDArray[np.int64]:
+        """Return the ranks of the labels in the window, of all labels known now."""
+        return np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64)
 
     def _rescore_window(self) -> None:
-        """Score the window again and solve, in this process or in the background."""
-        assert self.every is not None
+        """Start to score the window again, if that is possible now."""
         if self._score_model is None:
-            self._due = self._n_samples + self.every
-            return
-        if self._worker is not None:
-            if self._job is not None or not self._worker.ready():
-                self._due = self._n_samples + _RETRY_SAMPLES
-                return
-        features, labels, _, w = zip(*self._samples, strict=True)
-        ranks = np.array([self._ranks[label] for label in labels])
-        data = (features, ranks, np.array(w), len(self._order), self.loss, self.window, self.n_jobs)
-        if self._worker is None:
-            scores, layer = _score_and_solve(self.regressor, *data)
-            self._replace_score_model(scores, layer, 0)
-        elif self._worker.submit(_pickle_if_possible(self.regressor), _pickle_if_possible(data)):
-            self._job = (self._n_samples, len(self._order))
-        self._due = self._n_samples + self.every
+            self._rescorer.postpone(self._n_samples)
+        elif self._rescorer.ready(self._n_samples):
+            features, _, _, w = zip(*self._samples, strict=True)
+            window = Window(
+                features,
+                self._recorded_ranks(),
+                np.array(w),
+                len(self._order),
+                self.loss,
+                self.window,
+                self.n_jobs,
+                self._n_samples,
+            )
+            self._take_over(self._rescorer.start(self.regressor, window))
 
-    def _poll_worker(self) -> None:
-        """Take over the result of the background process, if it is ready."""
-        assert self._worker is not None
-        assert self._job is not None
-        asked, n_labels = self._job
-        try:
-            result = self._worker.poll()
-        except Exception:
-            self._job = None
-            raise
-        if result is not None:
-            self._job = None
-            if n_labels == len(self._order):  # else there is a new label: the next job has it
-                scores, layer = pickle.loads(result)
-                self._replace_score_model(scores, layer, self._n_samples - asked)
-        elif self._n_samples % _RETRY_SAMPLES == 0 and not self._worker.busy:  # it was killed
-            self._job = None
-            self._due = self._n_samples
+    def _take_over(self, found: Rescored | None) -> None:
+        """Replace scores and score model, which then learns the samples since the window."""
+        if found is None or found.model.n_labels != len(self._order):
+            return  # with a new label the result is outdated: the next one has it
+        samples = list(self._samples)
+        n_old = max(len(samples) - (self._n_samples - found.n_samples), 0)
+        for i, score in enumerate(found.scores[len(found.scores) - n_old :].tolist()):
+            x, y, _, w = samples[i]
+            samples[i] = x, y, score, w
+        for _, y, score, w in samples[n_old:]:
+            found.model.learn_one(score, self._ranks[y], w)
+        self._samples = deque(samples, maxlen=self.window)
+        self._score_model, self._solution = found.model, found.solution
 
-    def _replace_score_model(
-        self, scores: NDArray[np.float64], model: _ScoreModel, n_since: int
-    ) -> None:
-        """Replace thresholds and scores; add the ``n_since`` samples learned in the meantime."""
-        n_old = len(self._samples) - n_since
-        since = list(islice(self._samples, max(n_old, 0), None))
-        fresh = scores[len(scores) - n_old :].tolist() if n_old > 0 else []
-        again = [
-            (x, y, score, w)
-            for (x, y, _, w), score in zip(islice(self._samples, len(fresh)), fresh, strict=True)
+    # Bytes --------------------------------------------------------------------------------------
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        features = [
+            [[pack(name), pack(value)] for name, value in s[0].items()] for s in self._samples
         ]
-        for _, y, score, w in since:
-            model.learn_one(score, self._ranks[y], w)
-        self._samples = deque([*again, *since], maxlen=self.window)
-        self._score_model, self._solution = model, model.solution
+        fields: Fields = {
+            "order": pack(self._order),
+            "features": features,
+            "n_samples": self._n_samples,
+            "due": self._rescorer.due,
+            "solution": None,
+        }
+        arrays: Arrays = {
+            "ranks": self._recorded_ranks(),
+            "samples": np.array([s[2:] for s in self._samples], np.float64).reshape(-1, 2),
+        }
+        if self._score_model is not None:
+            arrays |= self._score_model.freeze()
+        if self._solution is not None:
+            found = self._solution
+            fields["solution"] = [found.risk, found.method, found.certified]
+            arrays["solution"] = found.thresholds
+        return fields, arrays
 
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        order = self._read_labels(fields["order"])
+        n_labels = len(order)
+        ranks = array_of(arrays, "ranks", None, dtype=np.int64)
+        samples = array_of(arrays, "samples", len(ranks), 2)
+        require(len(ranks) <= self.window, "there must be no more samples than the window holds")
+        require(((ranks >= 0) & (ranks < n_labels)).all(), "ranks must be those of labels")
+        w = samples[:, 1]
+        require(((w >= SMALLEST) & (w <= LARGEST)).all(), "weights must be in range")
+        features = [_read_features(x) for x in as_list(fields["features"], "features", len(ranks))]
+        n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
+        due = fields["due"]
+        require((due is None) == (self.every is None), "`due` must be None where `every` is")
+        model = ScoreModel.thaw(arrays, n_labels, self.loss, self.window)
+        require(model is None or len(ranks), "thresholds must rest on samples")
+        if fields["solution"] is not None:
+            self._solution = _read_solution(fields["solution"], arrays, n_labels)
+        self._rescorer.due = None if due is None else as_int(due, "due")
+        self._n_samples, self._score_model, self._order = n_samples, model, order
+        self._ranks = {label: rank for rank, label in enumerate(order)}
+        rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
+        self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
 
-def _score_and_solve(
-    regressor: base.Regressor,
-    features: Sequence[Features],
-    ranks: NDArray[np.int64],
-    w: NDArray[np.float64],
-    n_labels: int,
-    loss: str | TaskLoss,
-    window: int,
-    n_jobs: int,
-) -> tuple[NDArray[np.float64], _ScoreModel]:
-    """Score samples with a regressor and solve; the background process runs this too."""
-    scores = np.array([regressor.predict_one(x) for x in features], dtype=np.float64)
-    if not np.isfinite(scores).all():
-        bad = scores[~np.isfinite(scores)][0]
-        raise ValueError(f"`regressor` must predict finite numbers, got {bad}")
-    return scores, _ScoreModel(scores, ranks, w, n_labels, loss, window, n_jobs)
+    def _read_labels(self, packed: Any) -> list[ClfTarget]:
+        """Return the labels in a state in their order; raise unless they are possible."""
+        order: list[ClfTarget] = unpack(packed)
+        require(isinstance(order, list), "labels must be a list")
+        require(len(set(order)) == len(order), "labels must be different")
+        if self.labels is not None:
+            require(order == self._order, "labels must be those given")
+        else:
+            require(order == sorted(order), "labels must be in order")
+            for label in order:
+                as_name(label, "labels")
+        return order
 
+    @property
+    def _wrapped_model(self) -> base.Regressor:
+        return self.regressor
 
-def _pickle_if_possible(thing: Any) -> Any:
-    """Return an object as bytes, or itself if pickle can't, such as a pipeline with a lambda.
+    @property
+    def _multiclass(self) -> bool:
+        return True
 
-    The worker then pickles it with dill, which takes far longer.
-    """
-    try:
-        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return thing
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
 
-
-def _run_job(regressor: Any, data: Any) -> bytes:
-    """Run a job in the background process."""
-    if isinstance(regressor, bytes):
-        regressor = pickle.loads(regressor)
-    if isinstance(data, bytes):
-        data = pickle.loads(data)
-    return pickle.dumps(_score_and_solve(regressor, *data), pickle.HIGHEST_PROTOCOL)
+        yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
 
 def _check_regressor(regressor: Any) -> None:
