@@ -462,7 +462,7 @@ def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         keyed = KeyedCalibrator(PlattCalibrator(), max_keys=2, store=store)
         run(EVENTS[:4], keyed, lambda at, p: None, store)
-        database = store._connected()
+        database = store._connection.connected()
         database.execute("PRAGMA query_only = 1")  # stands for the disk
         with pytest.raises(StoreError, match="can't be written"):
             run(EVENTS, keyed, lambda at, p: None, store, batch=5)

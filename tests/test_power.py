@@ -70,7 +70,7 @@ class Marked(Store):
 def run_engine(root: Path, stop: int, *, keep_open: bool = False) -> None:
     """Run the first events of a stream; leave the files as a process does that is killed."""
     store = Marked(root / "state" / "run.db")
-    store._connected().execute(
+    store._connection.connected().execute(
         "PRAGMA wal_autocheckpoint = 12"
     )  # pages: the log begins anew at times
     keyed = KeyedCalibrator(IsotonicCalibrator(window=5), max_keys=2, store=store)

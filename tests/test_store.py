@@ -22,8 +22,8 @@ import pytest
 
 from streamcal import IsotonicCalibrator, PlattCalibrator, _state
 from streamcal.durable import Store, StoreError
+from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
-from streamcal.durable import store as store_module
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -188,14 +188,14 @@ def test_opening_does_not_depend_on_the_number_of_keys(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[None] = []  # of SQLite's machine
-    original = store_module.connect
+    original = connection_module.connect
 
     def counting(path: Path, read_only: bool) -> sqlite3.Connection:
         database = original(path, read_only)
         database.set_progress_handler(lambda: steps.append(None), 1)
         return database
 
-    monkeypatch.setattr(store_module, "connect", counting)
+    monkeypatch.setattr(connection_module, "connect", counting)
     counts = []
     for n_keys in (10, 2_000):
         with Store(path) as store:
@@ -620,7 +620,7 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
         with Store(path) as first:
             Path(f"{path}-lock").unlink()
             with Store(path) as second:
-                second._connected().execute("PRAGMA busy_timeout = 0")
+                second._connection.connected().execute("PRAGMA busy_timeout = 0")
                 said: list[str] = []
 
                 def save(second: Store = second, said: list[str] = said) -> None:
@@ -629,11 +629,11 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
                     except StoreError as error:
                         said.append(str(error))
 
-                database = first._connected()
+                database = first._connection.connected()
                 meddler = Meddler(database, at, save)
-                first._database = meddler  # type: ignore[assignment]
+                first._connection.database = meddler  # type: ignore[assignment]
                 commit(first, 2)
-                first._database = database
+                first._connection.database = database
                 assert_holds(first, 2)
                 if meddler.left > 0:
                     break
@@ -911,7 +911,7 @@ def test_an_index_that_does_not_fit_its_table(path: Path) -> None:
 def test_a_full_disk(path: Path) -> None:
     with Store(path) as store:
         commit(store, 1)
-        database = store._connected()
+        database = store._connection.connected()
         (n_pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {n_pages + 1}")
         with pytest.raises(StoreError, match="can't be written: database or disk is full"):
@@ -934,7 +934,7 @@ def test_a_folder_that_is_read_only(path: Path, monkeypatch: pytest.MonkeyPatch)
         def refuse(*args: Any) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")
 
-        monkeypatch.setattr(store_module, "take_lock", refuse)
+        monkeypatch.setattr(connection_module, "take_lock", refuse)
         message = "can't be opened: Permission denied"
     with pytest.raises(StoreError, match=message):
         Store(path)
@@ -952,14 +952,14 @@ def test_a_reader_in_a_folder_that_is_read_only(
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)
     path.parent.chmod(0o700)
-    original = store_module.connect
+    original = connection_module.connect
 
     def refuse(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
         if read_only and not immutable and not path.with_name(path.name + "-wal").exists():
             raise sqlite3.OperationalError("attempt to write a readonly database")
         return original(path, read_only, immutable)
 
-    monkeypatch.setattr(store_module, "connect", refuse)  # root may write anywhere
+    monkeypatch.setattr(connection_module, "connect", refuse)  # root may write anywhere
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)
         with Store(path) as writer:
@@ -1028,13 +1028,13 @@ def test_a_backup_after_an_interrupt_has_what_was_saved(path: Path, tmp_path: Pa
     """The rows of a `save` that was interrupted in its ``ROLLBACK``, too, are not in the copy."""
     with Store(path) as store:
         commit(store, 1)
-        database = store._database
+        database = store._connection.database
         assert database is not None
         for at in (2, 3, 4, 5):
-            store._database = Flaky(database, at, True, True)  # type: ignore[assignment]
+            store._connection.database = Flaky(database, at, True, True)  # type: ignore[assignment]
             with contextlib.suppress(KeyboardInterrupt):
                 store.save({"new": mark(at)})
-            store._database = database
+            store._connection.database = database
             store.backup(tmp_path / "copy.db")
             with Store(tmp_path / "copy.db", read_only=True) as copy:
                 copy.check()
@@ -1049,16 +1049,16 @@ def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> 
         path.unlink(missing_ok=True)
         with Store(path) as store:
             commit(store, 1)
-            database = store._database
+            database = store._connection.database
             assert database is not None
             flaky = Flaky(database, at, after, twice)
-            store._database = flaky  # type: ignore[assignment]
+            store._connection.database = flaky  # type: ignore[assignment]
             interrupted = False
             try:
                 commit(store, 2)
             except KeyboardInterrupt:
                 interrupted = True
-            store._database = database
+            store._connection.database = database
             with Store(path, read_only=True) as reader:
                 n = reader.offset
                 assert_holds(reader, n)
@@ -1148,10 +1148,10 @@ def test_damage_is_refused_or_does_no_harm(path: Path, tmp_path: Path, log: str)
         for n in range(1, n_last + 1):
             commit(store, n)
             if n == 5 and log != "none":
-                store._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                store._connection.connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if log != "after":
             mode = "TRUNCATE" if log == "none" else "PASSIVE"
-            store._connected().execute(f"PRAGMA wal_checkpoint({mode})")
+            store._connection.connected().execute(f"PRAGMA wal_checkpoint({mode})")
         parts = {rest: Path(f"{path}{rest}").read_bytes() for rest in ("", "-wal")}
     broken = tmp_path / "broken.db"
     held_at, refused = [], []

@@ -21,9 +21,9 @@ from typing import Any
 
 from streamcal._state import pack
 from streamcal.calibration.base import Calibrator
-from streamcal.durable.database import digest_of
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import PREFIX, key_of, name_of, not_a_key
+from streamcal.durable.rows import digest_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 

@@ -1,18 +1,14 @@
-"""The database of a store: its tables, its head, and how it is opened, made and replaced.
+"""The database of a store: its tables, and how it is opened, made and replaced.
 
 head     one row: a JSON text and the digest of this text
 states   a row for each key: the digest of key and state, the save that wrote it, the state
 """
 
 import contextlib
-import hashlib
-import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from streamcal._state import DIGEST, as_int, check
 from streamcal.durable.errors import StoreError
 from streamcal.durable.files import (
     APPLICATION,
@@ -24,6 +20,7 @@ from streamcal.durable.files import (
     remove,
     sync,
 )
+from streamcal.durable.rows import Head
 
 VERSION = 2
 # The index holds all that `Store.keys` reads, in a hundredth of the pages that states take.
@@ -35,78 +32,6 @@ CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB
 CREATE TABLE states (place INTEGER PRIMARY KEY, key TEXT, digest BLOB, n_saves INT, data BLOB);
 CREATE UNIQUE INDEX directory ON states (key, digest);
 """
-
-
-class Head(NamedTuple):
-    """What a store holds besides the states, and a summary of them that `Store.save` updates.
-
-    Attributes
-    ----------
-    offset : int
-        How many samples of the stream are learned.
-    notes : dict
-        What `Store.save` was given.
-    n_states : int
-        How many states there are.
-    n_saves : int
-        How many saves there have been. Each row has the number of the save that wrote it.
-    combined : int
-        The exclusive or of the shares of all rows, see `share_of`.
-    digest : bytes
-        The digest of the text in the file.
-    """
-
-    offset: int = 0
-    notes: Any = {}  # noqa: RUF012  (it is never changed)
-    n_states: int = 0
-    n_saves: int = 0
-    combined: int = 0
-    digest: bytes = b""
-
-    @classmethod
-    def decode(cls, text: str, digest: bytes) -> "Head":
-        """Return the head from its row; ``ValueError`` and others if it is damaged."""
-        if hash_of(text.encode()) != digest:
-            raise ValueError("its head does not fit its digest")
-        fields = json.loads(text)
-        counts = [as_int(fields[name], name) for name in ("offset", "n_states", "n_saves")]
-        offset, n_states, n_saves = counts
-        notes, combined = dict(fields["notes"]), int(fields["combined"], 16)
-        return cls(offset, notes, n_states, n_saves, combined, digest)
-
-    def encode(self) -> tuple[str, bytes]:
-        """Return the row: the text, and its digest."""
-        fields = {**self._asdict(), "combined": f"{self.combined:x}"}
-        del fields["digest"]
-        text = json.dumps(fields)
-        return text, hash_of(text.encode())
-
-
-def hash_of(data: bytes) -> bytes:
-    """Return a digest of bytes."""
-    return hashlib.blake2b(data, digest_size=DIGEST).digest()
-
-
-def digest_of(key: str, state: bytes) -> bytes:
-    """Return the digest of a row: of its key, and of the checksum at the end of its state."""
-    return hash_of(key.encode() + b"\0" + state[-DIGEST:])
-
-
-def share_of(key: str, digest: bytes) -> int:
-    """Return what a row adds to the combined digest; 0 for an empty digest: no row.
-
-    It has the key in it once more: keys are compared without reading the states.
-    """
-    return int.from_bytes(hash_of(key.encode() + digest), "little") if digest else 0
-
-
-def check_row(head: Head, key: str, digest: bytes, n_saves: int, state: bytes) -> None:
-    """Raise unless a row holds this key, and a state that is not newer than the head."""
-    check(state)
-    if digest_of(key, state) != digest:
-        raise ValueError(f"the state of {key!r} does not fit its digest")
-    if n_saves > head.n_saves:
-        raise ValueError(f"the state of {key!r} is newer than the head")
 
 
 def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:

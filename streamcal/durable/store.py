@@ -26,32 +26,28 @@ store left it. Through a link, the store and its lock are those of the link's ta
 import contextlib
 import errno
 import os
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
-from streamcal.durable.database import (
-    Head,
-    check_row,
-    connect,
-    create,
-    digest_of,
-    replacing,
-    share_of,
-)
+from streamcal.durable.connection import StoreConnection
+from streamcal.durable.database import replacing
 from streamcal.durable.errors import StoreError, damage, faults
-from streamcal.durable.files import (
-    beside,
-    check_application,
-    check_backup,
-    follow_link,
-    identify,
-    stamp_of,
-    take_lock,
+from streamcal.durable.files import check_backup, follow_link, take_lock
+from streamcal.durable.rows import (
+    Head,
+    all_rows,
+    check_row,
+    checked_rows,
+    find_row,
+    has_head,
+    prepare_rows,
+    read_head,
+    write_rows,
 )
 
 
@@ -121,80 +117,24 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path)
         self.read_only = read_only
-        self._file = self.path  # or the target of a link
+        self._connection = StoreConnection(self.path, read_only)
         self._mutex = threading.RLock()
-        self._process = os.getpid()
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0
-        self._unlocked: tuple[int, ...] | None = None  # see `_connect`
-        self._files: list[tuple[int, int]] | None = None  # that are written to
-        self._lock: sqlite3.Connection | None = None
-        self._database: sqlite3.Connection | None = None
         try:
             with faults(self.path, "opened"):
-                self._open()
+                self._connection.open()
+                self.refresh()
+                self._connection.remember_files()
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> None:
-        """Take the lock, make the file if it is missing, and read its head."""
-        self._file = follow_link(self.path)
-        if not self._file.parent.is_dir():
-            raise StoreError(f"{self.path} can't be opened: there is no such folder")
-        if self._file.is_dir():
-            raise StoreError(f"{self.path} can't be opened: it is a folder")
-        check_application(self._file)
-        if not self.read_only:
-            self._lock = take_lock(self._file)
-            if not self._file.exists():
-                create(self._file)
-        self._connect()
-        self.refresh()
-        self._files = identify(self._file)
-
-    def _connect(self) -> None:
-        """Open the database."""
-        self._unlocked, stamp = None, stamp_of(self._file)
-        try:
-            self._database = connect(self._file, self.read_only)
-        except sqlite3.OperationalError:
-            # In a read-only folder a reader can't make the files of a log. If nobody else has made
-            # them, there is no writer, and the database itself holds everything.
-            if not self.read_only or beside(self._file, "-wal").exists():
-                raise
-            self._database = connect(self._file, True, immutable=True)
-            self._unlocked = stamp
-
-    def _reconnect(self) -> None:
-        """Open a database again that was opened as one without a writer, if one has come.
-
-        SQLite would mix pages that it has read before with pages that were written since.
-        """
-        if self._unlocked is not None:
-            written = stamp_of(self._file) != self._unlocked
-            if written or beside(self._file, "-wal").exists():
-                self._connected().close()
-                self._database = None
-                with faults(self.path, "opened"):
-                    self._connect()
-
-    def _connected(self) -> sqlite3.Connection:
-        """Return the open database."""
-        if self._process != os.getpid():
-            raise StoreError(f"{self.path} was opened by another process: open it again in this")
-        if self._database is None:
-            raise StoreError(f"{self.path} is closed")
-        return self._database
-
     def close(self) -> None:
         """Release the file and the lock; nothing needs to be saved by this."""
         with self._mutex:
-            for connection in (self._database, self._lock):
-                if connection is not None and self._process == os.getpid():
-                    connection.close()
-            self._database = self._lock = None
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -249,39 +189,24 @@ class Store:
                 pass
 
     @contextlib.contextmanager
-    def _reading(self, accept: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
+    def _reading(self, accept: bool = False) -> Iterator[tuple[Connection, Head]]:
         """Give the database as it is at one moment, and the head of that moment.
 
         A writer keeps its own head if the file has that of another writer, so that `save` refuses;
         with ``accept`` it takes that over.
         """
-        with self._mutex, faults(self.path, "read"), damage(self.path):
-            self._reconnect()
-            database = self._connected()
-            self._roll_back()  # an interrupted save may have been interrupted in this, too
-            try:
-                database.execute("BEGIN")
-                head = self._read_head(database)
-                if accept or self.read_only or head.digest == self._pending:
-                    self._version += head.combined != self._head.combined
-                    self._head = head
-                self._pending = None
-                yield database, head
-            finally:
-                self._roll_back()
-
-    def _read_head(self, database: sqlite3.Connection) -> Head:
-        """Return the head of the file, which is decoded only if it has changed."""
-        rows = database.execute("SELECT digest FROM head").fetchall()
-        if rows == [(self._head.digest,)]:
-            return self._head
-        ((text, digest),) = database.execute("SELECT text, digest FROM head").fetchall()
-        return Head.decode(text, digest)
-
-    def _roll_back(self) -> None:
-        """End the transaction, if there is one: SQLite ends it itself after some errors."""
-        if self._connected().in_transaction:
-            self._connected().execute("ROLLBACK")
+        with (
+            self._mutex,
+            faults(self.path, "read"),
+            damage(self.path),
+            self._connection.reading() as database,
+        ):
+            head = read_head(database, self._head)
+            if accept or self.read_only or head.digest == self._pending:
+                self._version += head.combined != self._head.combined
+                self._head = head
+            self._pending = None
+            yield database, head
 
     # States --------------------------------------------------------------------------------------
 
@@ -309,7 +234,7 @@ class Store:
     def get_bytes(self, key: str) -> bytes:
         """Return the bytes of a state, checked against their digest; raises as `get` does."""
         with self._reading() as (database, head):
-            row = _find(database, key, "n_saves, data")
+            row = find_row(database, key, "n_saves, data")
             if row is not None:
                 check_row(head, key, *row)
         if row is None:
@@ -322,7 +247,7 @@ class Store:
         The state is not read.
         """
         with self._reading() as (database, _):
-            row = _find(database, key, "place")
+            row = find_row(database, key, "place")
         return None if row is None else row[0]
 
     def __contains__(self, key: object) -> bool:
@@ -338,12 +263,12 @@ class Store:
     def keys(self) -> list[str]:
         """Return all keys, compared with the summary in the head."""
         with self._reading() as (database, head):
-            return [key for key, _ in self._all_rows(database, head, "key, digest")]
+            return [key for key, _ in all_rows(database, head, "key, digest")]
 
     def sizes(self) -> dict[str, int]:
         """Return how many bytes each state takes, by key; the states are not read."""
         with self._reading() as (database, head):
-            rows = self._all_rows(database, head, "key, digest, length(data)")
+            rows = all_rows(database, head, "key, digest, length(data)")
             return {key: size for key, _, size in rows}
 
     def load(self) -> Saved:
@@ -357,7 +282,7 @@ class Store:
             If one needs what bytes do not hold; see `get`.
         """
         with self._reading() as (database, head):
-            states = {key: data for key, _, _, data in self._checked_rows(database, head)}
+            states = dict(checked_rows(database, head))
         return Saved({key: restore(states.pop(key)) for key in list(states)}, head.offset)
 
     def check(self) -> None:
@@ -373,8 +298,8 @@ class Store:
         with self._reading() as (database, head):
             ((report,), *_) = database.execute("PRAGMA integrity_check(1)").fetchall()
             if report != "ok":
-                raise StoreError(f"{self.path} is damaged: {report.splitlines()[-1]}")
-            for _ in self._checked_rows(database, head):
+                raise ValueError(report.splitlines()[-1])
+            for _ in checked_rows(database, head):
                 pass
 
     def check_count(self) -> None:
@@ -384,32 +309,7 @@ class Store:
         """
         with self._reading() as (database, head):
             ((n_states,),) = database.execute("SELECT count(*) FROM states").fetchall()
-            self._compare(head, n_states)
-
-    def _compare(self, head: Head, n_states: int, combined: int | None = None) -> None:
-        """Raise unless the states in the file are those of the head's summary."""
-        if n_states != head.n_states or combined not in (None, head.combined):
-            raise StoreError(
-                f"{self.path} is damaged: its states are not those of the last save"
-                f" ({n_states} of {head.n_states})"
-            )
-
-    def _checked_rows(self, database: sqlite3.Connection, head: Head) -> Iterator[Any]:
-        """Iterate over all rows, whose states are checked."""
-        for row in self._all_rows(database, head, "key, digest, n_saves, data"):
-            check_row(head, *row)
-            yield row
-
-    def _all_rows(self, database: sqlite3.Connection, head: Head, columns: str) -> Iterator[Any]:
-        """Iterate over all rows; raise at the end unless they are those of the head's summary."""
-        n_states = combined = 0
-        for row in database.execute(f"SELECT {columns} FROM states"):
-            if type(row[0]) is not str:
-                raise StoreError(f"{self.path} is damaged: a key is {row[0]!r}")
-            n_states += 1
-            combined ^= share_of(*row[:2])
-            yield row
-        self._compare(head, n_states, combined)
+            head.compare(n_states)
 
     # Writing -------------------------------------------------------------------------------------
 
@@ -455,59 +355,22 @@ class Store:
                 n_saves=self._head.n_saves + 1,
             )
             changed = {key: _as_bytes(key, state) for key, state in states.items()}
-            with faults(self.path, "written"), self._writing() as database:
-                head = self._write_rows(database, head, {**dict.fromkeys(forget), **changed})
+            with faults(self.path, "written"), self._connection.writing() as database:
+                if not has_head(database, self._head):
+                    raise StoreError(
+                        f"{self.path} can't be written: somebody else has written to it since it"
+                        " was read here"
+                    )
+                changes = {**dict.fromkeys(forget), **changed}
+                with damage(self.path):
+                    head, rows = prepare_rows(database, head, changes)
+                write_rows(database, rows)
                 text, digest = head.encode()
                 self._pending = digest
                 database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
             # After an interrupt here, the next read finds the pending head in the file.
             self._version += 1
             self._head, self._pending = Head.decode(text, digest), None
-
-    def _write_rows(
-        self, database: sqlite3.Connection, head: Head, changes: Mapping[str, bytes | None]
-    ) -> Head:
-        """Write states by key, None to remove one; return the head with their summary."""
-        n_states, combined, rows = head.n_states, head.combined, []
-        with damage(self.path):
-            for key, data in changes.items():
-                old, place = _find(database, key, "place") or (b"", None)
-                digest = b"" if data is None else digest_of(key, data)
-                combined ^= share_of(key, old) ^ share_of(key, digest)
-                n_states += (data is not None) - (place is not None)
-                rows.append((place, key, digest, head.n_saves, data))  # no place: a new one
-        database.executemany(
-            "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)",
-            [row for row in rows if row[-1] is not None],
-        )
-        database.executemany(
-            "DELETE FROM states WHERE place = ?", [row[:1] for row in rows if row[-1] is None]
-        )
-        return head._replace(n_states=n_states, combined=combined)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Write all that is written inside, or nothing."""
-        database = self._connected()
-        try:
-            self._roll_back()  # a read may have been interrupted
-            database.execute("BEGIN IMMEDIATE")
-            if database.execute("SELECT digest FROM head").fetchall() != [(self._head.digest,)]:
-                raise StoreError(
-                    f"{self.path} can't be written: somebody else has written to it since it was"
-                    " read here"
-                )
-            yield database
-            if self._files is None or identify(self._file) != self._files:
-                # The file that is written to has no name any more.
-                raise StoreError(
-                    f"{self.path} can't be written: somebody else has moved, removed or replaced"
-                    " it or its log since it was opened"
-                )
-            database.execute("COMMIT")
-        except BaseException:
-            self._roll_back()
-            raise
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to read or save."""
@@ -531,25 +394,9 @@ class Store:
             target = follow_link(Path(path))
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            check_backup(target, self._file)
+            check_backup(target, self._connection.file)
             with contextlib.closing(take_lock(target)), replacing(target) as copy:
-                self._reconnect()
-                self._roll_back()  # a save may have been interrupted in this
-                self._connected().backup(copy)
-
-
-def _find(database: sqlite3.Connection, key: object, columns: str) -> Any:
-    """Return the digest and other columns of the row of a key; None if there is none."""
-    if not isinstance(key, str):  # SQLite would find "3" for 3
-        return None
-    query = f"SELECT digest, {columns} FROM states WHERE key = ?"
-    try:
-        rows = database.execute(query, (key,)).fetchall()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return None
-    if len(rows) > 1 or not all(isinstance(row[0], bytes) for row in rows):
-        raise ValueError(f"the row of {key!r} has no digest, or there are two")
-    return rows[0] if rows else None
+                self._connection.current().backup(copy)
 
 
 def _as_bytes(key: Any, state: Any) -> bytes:
