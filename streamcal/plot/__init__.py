@@ -1,7 +1,8 @@
 """Pictures of calibration, hedge weights, thresholds and decisions, with matplotlib."""
 
 from streamcal.plot.miscalibration import MiscalibrationDisplay
-from streamcal.plot.reliability import ReliabilityCurve, ReliabilityDisplay
+from streamcal.plot.reliability import ReliabilityDisplay
+from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.plot.thresholds import ThresholdDisplay
 from streamcal.plot.utility import UtilityCurveDisplay
 from streamcal.plot.weights import HedgeWeightsDisplay

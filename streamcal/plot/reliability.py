@@ -11,125 +11,28 @@ one axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from streamcal._validation import check_choice
-from streamcal.isotonic.corp import Decomposition, decompose
-from streamcal.isotonic.staircase import Staircase, isotonic_fit
+from streamcal.isotonic.staircase import Staircase
 from streamcal.metrics._base import as_events
-from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
-from streamcal.metrics.corp import SCORES, mean_score_of
-from streamcal.plot._axes import COLORS, GRAY, line_style, new_axes
+from streamcal.metrics.bands import KINDS
+from streamcal.metrics.corp import SCORES
+from streamcal.plot._axes import COLORS, line_style, new_axes
+from streamcal.plot._reliability_table import Table
+from streamcal.plot.reliability_curve import Array, Path, ReliabilityCurve, curve_of, fit_curves
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.collections import FillBetweenPolyCollection
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
-    from matplotlib.offsetbox import AnchoredOffsetbox, OffsetBox
-    from matplotlib.patches import Rectangle
+    from matplotlib.offsetbox import AnchoredOffsetbox
 
-_BINS = 50
 _MARKED_BLOCKS = 12  # corners get dots up to this many blocks
-
-
-_Array = NDArray[np.float64]
-_Path = tuple[_Array, _Array]  # x and y of corners
-
-
-@dataclass(frozen=True, eq=False)
-class ReliabilityCurve:
-    """The data of one model in a diagram; nothing is drawn.
-
-    Attributes
-    ----------
-    staircase : Staircase
-        The curve.
-    name : str or None
-        The name in the legend.
-    mass : ndarray of shape (n_bins,)
-        The weight of the scores in each bin of the histogram.
-    edges : ndarray of shape (n_bins + 1,)
-        The edges of the bins.
-    n_samples : int or None
-        The number of predictions; None if only a staircase is known.
-    decomposition : Decomposition or None
-        ``mean_score``, ``mcb``, ``dsc``, ``unc``; None if only a staircase is known.
-    band : Band or None
-        The band, as `streamcal.metrics.CORP.band` returns it.
-    """
-
-    staircase: Staircase
-    name: str | None
-    mass: _Array
-    edges: _Array
-    n_samples: int | None = None
-    decomposition: Decomposition | None = None
-    band: Band | None = None
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_prob: ArrayLike,
-        *,
-        pos_val: Any = True,
-        name: str | None = None,
-        score: str = "brier",
-        band: str = "consistency",
-        method: str = "resampling",
-        level: float | None = 0.9,
-        n_resamples: int = 500,
-        seed: int = 0,
-    ) -> Self:
-        """Compute what `ReliabilityDisplay.from_predictions` draws; it has the same parameters.
-
-        Examples
-        --------
-        >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
-        >>> curve.decomposition.mcb
-        0.15
-        """
-        check_choice(score, "score", SCORES)
-        check_choice(band, "band", KINDS)
-        check_choice(method, "method", METHODS)
-        happened, p = as_events(y_true, y_prob, pos_val)
-        found = None
-        if level is not None:
-            if not 0.0 < level < 1.0:
-                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
-            scores, group = np.unique(p, return_inverse=True)
-            found = corp_band(
-                scores,
-                np.bincount(group).astype(np.float64),
-                np.asarray(np.bincount(group, happened), dtype=np.float64),
-                kind=band,
-                method=method,
-                level=level,
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-        (curve,) = _fit_curves({name: (happened, p)}, score, found)
-        return cls(**vars(curve))
-
-    def points(self) -> _Path:
-        """Return the corners of the curve within the range of the histogram."""
-        stairs = self.staircase
-        ends = np.concatenate([stairs.lower, stairs.upper])
-        if stairs.interpolation == "centered":
-            ends = np.concatenate([ends[[0, -1]], stairs.centers])
-        x = np.unique(np.clip(ends, self.edges[0], self.edges[-1]))
-        if stairs.interpolation == "step":  # the value of a block extends to the start of the next
-            x = np.repeat(x, 2)[1:]
-            y = np.asarray(stairs(x, outside="clip"))
-            y[1::2] = y[:-1:2]
-            return x, y
-        return x, np.asarray(stairs(x, outside="clip"))
 
 
 class HasStaircase(Protocol):
@@ -321,14 +224,14 @@ class ReliabilityDisplay:
         check_choice(score, "score", SCORES)
         if not models:
             raise ValueError("`models` must hold at least one model, got none")
-        checked: dict[str | None, tuple[_Array, _Array]] = {}
+        checked: dict[str | None, tuple[Array, Array]] = {}
         for name, pair in models.items():
             try:
                 y_true, y_prob = pair
             except (TypeError, ValueError):
                 raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
             checked[str(name)] = as_events(y_true, y_prob, pos_val)
-        return cls(_fit_curves(checked, score, None), score=score).plot(ax=ax)
+        return cls(fit_curves(checked, score), score=score).plot(ax=ax)
 
     @classmethod
     def from_calibrator(
@@ -359,9 +262,7 @@ class ReliabilityDisplay:
         >>> display.lines_[0].get_ydata()
         array([0. , 0.5, 0.5, 1. ])
         """
-        stairs = calibrator.staircase()
-        edges = _edges([stairs.lower, stairs.upper], [stairs.values])
-        curve = ReliabilityCurve(stairs, name, _spread_weights(stairs, edges), edges)
+        curve = curve_of(calibrator.staircase(), name)
         return cls([curve], xlabel="Score", ylabel="Calibrated value").plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -388,27 +289,20 @@ class ReliabilityDisplay:
         self.ax_ = ax
         self.figure_ = ax.figure
         paths = [curve.points() for curve in self.curves]
-        edges = self.curves[0].edges
-        left, right = float(edges[0]), float(edges[-1])
         bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
         band = self._draw_band(ax, bottom, top)
         self._draw_curves(ax, paths)
         floor = self._draw_histogram(ax, bottom, top)
-
-        margin = 0.02 * (right - left)
-        ax.set_xlim(left - margin, right + margin)
-        ax.set_ylim(floor, top + 0.02 * (top - bottom))
-        slack = 1e-9 * (top - bottom)
-        ax.set_yticks([t for t in ax.get_yticks() if bottom - slack <= t <= top + slack])
-        ax.set_xlabel(self.xlabel)
-        ax.set_ylabel(self.ylabel)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.spines["left"].set_bounds(bottom, top)
+        self._set_axes(ax, floor, bottom, top)
+        words = None
+        if self.band_ is not None and self.level is not None:
+            words = f"{100 * self.level:g}% {self.band} band"
+        table = Table(self.curves, self.lines_, self.score, words)
         strip = (bottom - floor) / (ax.get_ylim()[1] - floor)
-        self.text_ = self._draw_table(ax, [*paths, *band], strip)
+        self.text_ = table.draw(ax, [*paths, *band], strip)
         return self
 
-    def _draw_diagonal(self, ax: Axes, y: _Array) -> tuple[float, float]:
+    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[float, float]:
         """Draw the diagonal if the diagram is a square, and return its range of values."""
         edges = self.curves[0].edges
         bottom, top = float(y.min()), float(y.max())
@@ -421,7 +315,7 @@ class ReliabilityDisplay:
             return 0.0, 1.0
         return (bottom, top) if bottom < top else (bottom - 0.5, top + 0.5)
 
-    def _draw_band(self, ax: Axes, bottom: float, top: float) -> list[_Path]:
+    def _draw_band(self, ax: Axes, bottom: float, top: float) -> list[Path]:
         """Draw the band of a single curve, and return its lower and upper end."""
         band = self.curves[0].band if len(self.curves) == 1 else None
         self.band_ = None
@@ -437,7 +331,7 @@ class ReliabilityDisplay:
         )
         return [(x, low), (x, high)]
 
-    def _draw_curves(self, ax: Axes, paths: Sequence[_Path]) -> None:
+    def _draw_curves(self, ax: Axes, paths: Sequence[Path]) -> None:
         few = max(len(curve.staircase) for curve in self.curves) <= _MARKED_BLOCKS
         self.lines_ = []
         for i, (curve, path) in enumerate(zip(self.curves, paths, strict=True)):
@@ -473,192 +367,21 @@ class ReliabilityDisplay:
         ax.axhline(bottom, color="0.8", linewidth=0.8, zorder=0.5)
         return floor
 
-    def _draw_table(self, ax: Axes, paths: Sequence[_Path], strip: float) -> AnchoredOffsetbox:
-        """Draw names and numbers where they hide nothing: upper left, lower right or above."""
-        from matplotlib.offsetbox import AnchoredOffsetbox
-
-        def add(corner: str, bottom: float, *, wide: bool) -> AnchoredOffsetbox:
-            box = AnchoredOffsetbox(
-                corner,
-                child=self._table(wide=wide),
-                frameon=False,
-                pad=0.4,
-                borderpad=0.2,
-                bbox_to_anchor=(0.0, bottom, 1.0, 1.0 - strip),
-                bbox_transform=ax.transAxes,
-            )
-            box.set_zorder(4)
-            ax.add_artist(box)
-            return box
-
-        # Sizes in pixels are known only after layout.
-        figure = ax.figure.canvas.figure
-        box = add("upper left", strip, wide=len(self.curves) > 1)
-        figure.draw_without_rendering()
-        points = ax.transData.transform(np.concatenate([_points_along(path) for path in paths]))
-        hidden = {}
-        for corner in ("upper left", "lower right"):
-            box.loc = AnchoredOffsetbox.codes[corner]
-            hidden[corner] = box.get_window_extent().padded(4.0).count_contains(points)
-        corner = min(hidden, key=hidden.__getitem__)
-        if hidden[corner] and figure.get_layout_engine() is not None:  # the layout makes room above
-            box.remove()
-            return add("lower left", 1.0, wide=True)
-        box.loc = AnchoredOffsetbox.codes[corner]
-        return box
-
-    def _table(self, *, wide: bool) -> OffsetBox:
-        """Return keys and numbers: a row for each model if ``wide``, else one column."""
-        from matplotlib.offsetbox import HPacker, VPacker
-
-        names, band = self._name_keys(), self._band_key()
-        rows = [_table_row(curve, self.score) for curve in self.curves]
-        if wide:
-            columns = [_column([_text(" "), *names], "left")] if names else []
-            for header in rows[0]:
-                cells = [_text(row[header]) for row in rows]
-                columns.append(_column([_text(header, GRAY), *cells], "right"))
-            blocks = [HPacker(children=columns, align="top", pad=0, sep=7), *band]
-        else:
-            headers = _column([_text(header, GRAY) for header in rows[0]], "right")
-            values = _column([_text(cell) for cell in rows[0].values()], "right")
-            numbers = HPacker(children=[headers, values], align="top", pad=0, sep=7)
-            blocks = [*names, *band, numbers]
-        return VPacker(children=blocks, align="left", pad=0, sep=5)
-
-    def _name_keys(self) -> list[Artist]:
-        """Return a key for each model; none if they have no names."""
-        from matplotlib.lines import Line2D
-
-        if all(curve.name is None for curve in self.curves):
-            return []
-        keys = []
-        for line, curve in zip(self.lines_, self.curves, strict=True):
-            key = Line2D(
-                [0, 18],
-                [4, 4],
-                color=line.get_color(),
-                linestyle=line.get_linestyle(),
-                linewidth=line.get_linewidth(),
-            )
-            keys.append(_with_key(key, _shorten(curve.name or "")))
-        return keys
-
-    def _band_key(self) -> list[Artist]:
-        """Return the key of the band, if there is one."""
-        from matplotlib.patches import Rectangle
-
-        if self.band_ is None or self.level is None:
-            return []
-        patch = Rectangle((0, 0), 18, 8, color=COLORS[0], alpha=0.18, linewidth=0)
-        return [_with_key(patch, f"{100 * self.level:g}% {self.band} band", GRAY)]
+    def _set_axes(self, ax: Axes, floor: float, bottom: float, top: float) -> None:
+        """Set limits, ticks and labels; values have ticks, the histogram below them has none."""
+        left, right = float(self.curves[0].edges[0]), float(self.curves[0].edges[-1])
+        margin = 0.02 * (right - left)
+        ax.set_xlim(left - margin, right + margin)
+        ax.set_ylim(floor, top + 0.02 * (top - bottom))
+        slack = 1e-9 * (top - bottom)
+        ax.set_yticks([t for t in ax.get_yticks() if bottom - slack <= t <= top + slack])
+        ax.set_xlabel(self.xlabel)
+        ax.set_ylabel(self.ylabel)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines["left"].set_bounds(bottom, top)
 
 
-def _text(words: str, color: str = "black") -> Artist:
-    from matplotlib.offsetbox import TextArea
-    from matplotlib.patheffects import withStroke
-
-    halo = [withStroke(linewidth=2.5, foreground="white")]
-    return TextArea(words, textprops={"size": 8, "color": color, "path_effects": halo})
-
-
-def _with_key(key: Line2D | Rectangle, words: str, color: str = "black") -> Artist:
-    from matplotlib.offsetbox import DrawingArea, HPacker
-
-    area = DrawingArea(18.0, 8.0)
-    area.add_artist(key)
-    return HPacker(children=[area, _text(words, color)], align="center", pad=0, sep=5)
-
-
-def _column(cells: Sequence[Artist], align: Literal["left", "right"]) -> Artist:
-    from matplotlib.offsetbox import VPacker
-
-    return VPacker(children=list(cells), align=align, pad=0, sep=3)
-
-
-def _table_row(curve: ReliabilityCurve, score: str) -> dict[str, str]:
-    """Return a row of the table, as cells by header."""
-    parts = curve.decomposition
-    if parts is None:
-        weights = curve.staircase.weights
-        return {"blocks": f"{len(weights):,}", "weight": f"{weights.sum():,.10g}"}
-    headers = ("Brier" if score == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
-    cells = ["∞" if np.isinf(part) else f"{part:.4f}" for part in parts]
-    return {"n": f"{curve.n_samples:,}"} | dict(zip(headers, cells, strict=True))
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= 24 else name[:23] + "…"
-
-
-def _fit_curves(
-    models: Mapping[str | None, tuple[_Array, _Array]], score: str, band: Band | None
-) -> list[ReliabilityCurve]:
-    fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
-    edges = _edges(
-        [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
-        [stairs.values for stairs in fits.values()]
-        # At its ends, where samples are few, the band is wide: show most of it, not all.
-        + ([] if band is None else [np.quantile(band[1], [0.1]), np.quantile(band[2], [0.9])]),
-    )
-    return [
-        ReliabilityCurve(
-            staircase=fits[name],
-            name=name,
-            mass=np.histogram(p, bins=edges)[0].astype(np.float64),
-            edges=edges,
-            n_samples=len(p),
-            decomposition=decompose(fits[name], mean_score_of(happened, p, score), score),
-            band=band,
-        )
-        for name, (happened, p) in models.items()
-    ]
-
-
-def _edges(ends: Sequence[_Array], values: Sequence[_Array]) -> _Array:
-    """Return the edges of the histogram's bins, which span the diagram from left to right.
-
-    If scores and values are probabilities, the diagram is a square over [0, 1], or over the part
-    from 0 or from 1 to the data if that is less than half (rare events). Otherwise it covers the
-    range of the scores.
-    """
-    x = np.concatenate(ends)
-    x = x[np.isfinite(x)] if np.isfinite(x).any() else np.array([0.0, 1.0])
-    both = np.concatenate([x, *values])
-    left, right = float(x.min()), float(x.max())
-    if both.min() >= 0.0 and both.max() <= 1.0:
-        left, right = 0.0, 1.0
-        if 0.0 < both.max() < 0.5:
-            right = 1.05 * float(both.max())
-        elif 0.5 < both.min() < 1.0:
-            left = 1.0 - 1.05 * (1.0 - float(both.min()))
-    elif left == right:
-        left, right = left - 0.5, right + 0.5
-    return np.linspace(left, right, _BINS + 1)
-
-
-def _spread_weights(stairs: Staircase, edges: _Array) -> _Array:
-    """Return the weight in each bin if that of a block is spread evenly between its bounds."""
-    lower = np.clip(stairs.lower, edges[0], edges[-1])
-    upper = np.clip(stairs.upper, edges[0], edges[-1])
-    wide = upper > lower
-    mass, _ = np.histogram(lower[~wide], bins=edges, weights=stairs.weights[~wide])
-    lower, upper, weights = lower[wide], upper[wide], stairs.weights[wide]
-    covered = np.minimum.outer(upper, edges[1:]) - np.maximum.outer(lower, edges[:-1])
-    shares = np.maximum(covered, 0.0) / (upper - lower)[:, None]
-    return np.asarray(mass + weights @ shares)
-
-
-def _is_square(edges: _Array, y: _Array) -> bool:
+def _is_square(edges: Array, y: Array) -> bool:
     """Return whether scores and values are probabilities in one square."""
     left, right = edges[0], edges[-1]
     return bool(left >= 0.0 and right <= 1.0 and left <= y.min() and y.max() <= right)
-
-
-def _points_along(path: _Path, n_points: int = 400) -> _Array:
-    """Return points all along a path, shape ``(n_points, 2)``, on its vertical parts too."""
-    corners = np.column_stack(path)
-    steps = np.abs(np.diff(corners, axis=0)) / np.maximum(np.ptp(corners, axis=0), 1e-300)
-    at = np.concatenate([[0.0], np.cumsum(steps.sum(axis=1))])
-    grid = np.linspace(0.0, at[-1], n_points)
-    return np.column_stack([np.interp(grid, at, column) for column in corners.T])

@@ -22,7 +22,7 @@ from streamcal.durable.store import Store
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.metrics.corp import mean_score_of
-from streamcal.plot.reliability import ReliabilityCurve
+from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
 from streamcal.wrappers import CalibratedClassifier
 

@@ -1,0 +1,178 @@
+"""The curve of a reliability diagram as numbers: isotonic regression, histogram, score and band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._validation import check_choice
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import Staircase, isotonic_fit
+from streamcal.metrics._base import as_events
+from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
+from streamcal.metrics.corp import SCORES, mean_score_of
+
+Array = NDArray[np.float64]
+Path = tuple[Array, Array]
+"""x and y of corners."""
+
+_BINS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """The data of one model in a diagram; nothing is drawn.
+
+    Attributes
+    ----------
+    staircase : Staircase
+        The curve.
+    name : str or None
+        The name in the legend.
+    mass : ndarray of shape (n_bins,)
+        The weight of the scores in each bin of the histogram.
+    edges : ndarray of shape (n_bins + 1,)
+        The edges of the bins.
+    n_samples : int or None
+        The number of predictions; None if only a staircase is known.
+    decomposition : Decomposition or None
+        ``mean_score``, ``mcb``, ``dsc``, ``unc``; None if only a staircase is known.
+    band : Band or None
+        The band, as `streamcal.metrics.CORP.band` returns it.
+    """
+
+    staircase: Staircase
+    name: str | None
+    mass: Array
+    edges: Array
+    n_samples: int | None = None
+    decomposition: Decomposition | None = None
+    band: Band | None = None
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        pos_val: Any = True,
+        name: str | None = None,
+        score: str = "brier",
+        band: str = "consistency",
+        method: str = "resampling",
+        level: float | None = 0.9,
+        n_resamples: int = 500,
+        seed: int = 0,
+    ) -> Self:
+        """Compute what `ReliabilityDisplay.from_predictions` draws; it has the same parameters.
+
+        Examples
+        --------
+        >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+        >>> curve.decomposition.mcb
+        0.15
+        """
+        check_choice(score, "score", SCORES)
+        check_choice(band, "band", KINDS)
+        check_choice(method, "method", METHODS)
+        happened, p = as_events(y_true, y_prob, pos_val)
+        found = None
+        if level is not None:
+            if not 0.0 < level < 1.0:
+                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
+            scores, group = np.unique(p, return_inverse=True)
+            found = corp_band(
+                scores,
+                np.bincount(group).astype(np.float64),
+                np.asarray(np.bincount(group, happened), dtype=np.float64),
+                kind=band,
+                method=method,
+                level=level,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+        (curve,) = fit_curves({name: (happened, p)}, score, found)
+        return cls(**vars(curve))
+
+    def points(self) -> Path:
+        """Return the corners of the curve within the range of the histogram."""
+        stairs = self.staircase
+        ends = np.concatenate([stairs.lower, stairs.upper])
+        if stairs.interpolation == "centered":
+            ends = np.concatenate([ends[[0, -1]], stairs.centers])
+        x = np.unique(np.clip(ends, self.edges[0], self.edges[-1]))
+        if stairs.interpolation == "step":  # the value of a block extends to the start of the next
+            x = np.repeat(x, 2)[1:]
+            y = np.asarray(stairs(x, outside="clip"))
+            y[1::2] = y[:-1:2]
+            return x, y
+        return x, np.asarray(stairs(x, outside="clip"))
+
+
+def fit_curves(
+    models: Mapping[str | None, tuple[Array, Array]], score: str, band: Band | None = None
+) -> list[ReliabilityCurve]:
+    """Return the curves of models, from labels and predictions, over the same range."""
+    fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
+    edges = _edges(
+        [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
+        [stairs.values for stairs in fits.values()]
+        # At its ends, where samples are few, the band is wide: show most of it, not all.
+        + ([] if band is None else [np.quantile(band[1], [0.1]), np.quantile(band[2], [0.9])]),
+    )
+    return [
+        ReliabilityCurve(
+            staircase=fits[name],
+            name=name,
+            mass=np.histogram(p, bins=edges)[0].astype(np.float64),
+            edges=edges,
+            n_samples=len(p),
+            decomposition=decompose(fits[name], mean_score_of(happened, p, score), score),
+            band=band,
+        )
+        for name, (happened, p) in models.items()
+    ]
+
+
+def curve_of(stairs: Staircase, name: str | None) -> ReliabilityCurve:
+    """Return a staircase as a curve; the weight of a block is spread over its scores."""
+    edges = _edges([stairs.lower, stairs.upper], [stairs.values])
+    return ReliabilityCurve(stairs, name, _spread_weights(stairs, edges), edges)
+
+
+def _edges(ends: Sequence[Array], values: Sequence[Array]) -> Array:
+    """Return the edges of the histogram's bins, which span the diagram from left to right.
+
+    If scores and values are probabilities, the diagram is a square over [0, 1], or over the part
+    from 0 or from 1 to the data if that is less than half (rare events). Otherwise it covers the
+    range of the scores.
+    """
+    x = np.concatenate(ends)
+    x = x[np.isfinite(x)] if np.isfinite(x).any() else np.array([0.0, 1.0])
+    both = np.concatenate([x, *values])
+    left, right = float(x.min()), float(x.max())
+    if both.min() >= 0.0 and both.max() <= 1.0:
+        left, right = 0.0, 1.0
+        if 0.0 < both.max() < 0.5:
+            right = 1.05 * float(both.max())
+        elif 0.5 < both.min() < 1.0:
+            left = 1.0 - 1.05 * (1.0 - float(both.min()))
+    elif left == right:
+        left, right = left - 0.5, right + 0.5
+    return np.linspace(left, right, _BINS + 1)
+
+
+def _spread_weights(stairs: Staircase, edges: Array) -> Array:
+    """Return the weight in each bin if that of a block is spread evenly between its bounds."""
+    lower = np.clip(stairs.lower, edges[0], edges[-1])
+    upper = np.clip(stairs.upper, edges[0], edges[-1])
+    wide = upper > lower
+    mass, _ = np.histogram(lower[~wide], bins=edges, weights=stairs.weights[~wide])
+    lower, upper, weights = lower[wide], upper[wide], stairs.weights[wide]
+    covered = np.minimum.outer(upper, edges[1:]) - np.maximum.outer(lower, edges[:-1])
+    shares = np.maximum(covered, 0.0) / (upper - lower)[:, None]
+    return np.asarray(mass + weights @ shares)
