@@ -1,4 +1,4 @@
-"""Checks of a serialised score index: its slots in order and the shape of its tree."""
+"""Reading the state of a score index: its slots in order, the shape of its tree, its window."""
 
 import math
 from typing import NamedTuple
@@ -16,6 +16,38 @@ class Tree(NamedTuple):
 
     shape: NDArray[np.int64]
     keys: NDArray[np.float64]
+
+
+class IndexState(NamedTuple):
+    """What the states of all score indexes hold, checked by `read_index`.
+
+    The queue has the samples of the window, three numbers per row: the score, the weight, which is
+    0 for a sample that was taken back, and a third.
+    """
+
+    scores: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    tree: Tree
+    queue: NDArray[np.float64]
+
+
+def read_index(arrays: Arrays, sums: NDArray[np.float64], window: int | None) -> IndexState:
+    """Return the slots, the tree and the window in a state; ``sums`` has a column for each score.
+
+    Raises
+    ------
+    ValueError
+        If they are not possible. What sums and queue hold is for the caller to check.
+    """
+    scores = array_of(arrays, "scores", None)
+    counts = array_of(arrays, "counts", None, dtype=np.int64)
+    shape = array_of(arrays, "shape", None, dtype=np.int64)
+    tree = Tree(shape, array_of(arrays, "keys", None))
+    queue = array_of(arrays, "queue", None, 3)
+    require(len(queue) <= (window or 0), "the queue must fit the window")
+    _check_slots(scores, sums, counts)
+    _check_tree(tree, scores)
+    return IndexState(scores, counts, tree, queue)
 
 
 def check_edges(tree: Tree, lengths: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
@@ -62,7 +94,7 @@ def check_hulls(
     require((run - before >= -1e-9).all(), "edges must be pooled for a reason")
 
 
-def check_slots(
+def _check_slots(
     scores: NDArray[np.float64], sums: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> None:
     """Raise unless these are slots of a score index; ``sums`` has a column for each score."""
@@ -72,7 +104,7 @@ def check_slots(
     require(counts.sum(dtype=np.float64) <= MOST_COUNT, "there must be at most 2**53 samples")
 
 
-def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
+def _check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
     """Raise unless a tree in preorder is complete and balanced, and its keys divide the scores."""
     shape, keys = tree
     require(len(shape) == 2 * len(keys) + 1, "the tree must have one key per node")
@@ -105,16 +137,6 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
         left, right = leaves.pop(), leaves.pop()
         require(max(left, right) <= DELTA * min(left, right), "the tree must be balanced")
         leaves.append(left + right)
-
-
-def read_queue(arrays: Arrays, name: str, window: int | None) -> NDArray[np.float64]:
-    """Return the samples of a window, three numbers per row, the score first; or raise.
-
-    The second is the weight; 0 marks a sample that was taken back.
-    """
-    queue = array_of(arrays, name, None, 3)
-    require(len(queue) <= (window or 0), "the queue must fit the window")
-    return queue
 
 
 def check_held(

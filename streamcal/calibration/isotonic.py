@@ -20,15 +20,7 @@ from streamcal._validation import (
     check_half_life,
     check_window,
 )
-from streamcal.calibration._slots import (
-    Tree,
-    check_edges,
-    check_held,
-    check_hulls,
-    check_slots,
-    check_tree,
-    read_queue,
-)
+from streamcal.calibration._slots import check_edges, check_held, check_hulls, read_index
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic._sums import check_sums
@@ -464,39 +456,22 @@ class IsotonicCalibrator(Calibrator):
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        scores, sums = array_of(arrays, "scores", None), array_of(arrays, "sums", 2, None)
-        counts = array_of(arrays, "counts", None, dtype=np.int64)
-        shape = array_of(arrays, "shape", None, dtype=np.int64)
-        keys, bridges = array_of(arrays, "keys", None), array_of(arrays, "bridges", None, 2)
+        sums = array_of(arrays, "sums", 2, None)
+        scores, counts, tree, queue = read_index(arrays, sums, self.window)
         lengths = array_of(arrays, "lengths", None, dtype=np.int64)
-        edges = array_of(arrays, "edges", None, 2)
-        queue = read_queue(arrays, "queue", self.window)
+        edges, bridges = array_of(arrays, "edges", None, 2), array_of(arrays, "bridges", None, 2)
         growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
         n_merged = as_int(fields["n_merged"], "n_merged")
 
-        tree = Tree(shape, keys)
-        check_slots(scores, sums, counts)
         require(len(scores) <= self.max_scores, "there must be no more scores than are kept")
         check_sums(sums[0], sums[1], self._loss)
-        check_tree(tree, scores)
         check_edges(tree, lengths, edges)
         check_hulls(tree, sums.T, lengths, edges)
         waiting = queue[queue[:, 1] != 0.0]
         check_held(waiting[:, 0], scores, counts)
         check_sums(waiting[:, 1], waiting[:, 2], self._loss)
-        require(len(bridges) == len(keys), "each node must have a bridge")
-        held = {
-            "scores": scores,
-            "sums": sums,
-            "counts": counts,
-            "shape": shape,
-            "keys": keys,
-            "lengths": lengths,
-            "edges": edges,
-            "bridges": bridges,
-            "queue": queue,
-        }
-        fits = self._regression.restore({"growth": growth, "n_merged": n_merged}, held)
+        require(len(bridges) == len(tree.keys), "each node must have a bridge")
+        fits = self._regression.restore({"growth": growth, "n_merged": n_merged}, arrays)
         require(fits, "bridges must be edges of the hull")
 
 

@@ -27,7 +27,7 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
-from streamcal.calibration._slots import Tree, check_slots, check_tree, read_queue
+from streamcal.calibration._slots import read_index
 from streamcal.decision.goals import as_parameter, get_metric
 from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
@@ -175,27 +175,14 @@ class EUMThreshold(Stateful, Cloned):
         return self._index.state()
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        scores, sums = array_of(arrays, "scores", None), array_of(arrays, "sums", 2, None)
-        counts = array_of(arrays, "counts", None, dtype=np.int64)
-        shape = array_of(arrays, "shape", None, dtype=np.int64)
-        keys = array_of(arrays, "keys", None)
-        queue = read_queue(arrays, "queue", self.window)
+        sums = array_of(arrays, "sums", 2, None)
+        scores, counts, _, queue = read_index(arrays, sums, self.window)
         growth = as_float(fields["growth"], "growth", 1.0, LARGEST_GROWTH)
-        check_slots(scores, sums, counts)
         for part in (sums, queue[:, 1:]):
             require(((part >= 0.0) & (part < MOST_WEIGHT)).all(), "sums must not be negative")
-        check_tree(Tree(shape, keys), scores)
         require(np.isin(queue[:, 0], scores).all(), "the window must hold scores that are known")
         if self.window:
             place = np.searchsorted(scores, queue[:, 0])
             n_held = np.bincount(place, minlength=len(scores))
             require((n_held == counts).all(), "counts must be those of the window")
-        held = {
-            "scores": scores,
-            "sums": sums,
-            "counts": counts,
-            "shape": shape,
-            "keys": keys,
-            "queue": queue,
-        }
-        self._index.restore({"growth": growth}, held)
+        self._index.restore({"growth": growth}, arrays)

@@ -17,7 +17,7 @@ from streamcal._validation import (
     check_same_length,
     check_window,
 )
-from streamcal.calibration._slots import Tree, check_held, check_slots, check_tree, read_queue
+from streamcal.calibration._slots import check_held, read_index
 from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.label_index import LARGEST_GROWTH, LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
@@ -332,25 +332,11 @@ class StreamingThresholds(Stateful, Cloned):
             array_of(arrays, "table", n_labels, n_labels)
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        scores = array_of(arrays, "scores", None)
-        counts = array_of(arrays, "counts", None, dtype=np.int64)
-        weights = array_of(arrays, "weights", len(scores), self.n_labels)
-        shape = array_of(arrays, "shape", None, dtype=np.int64)
-        tree = Tree(shape, array_of(arrays, "keys", None))
-        queue = read_queue(arrays, "queue", self.window)
+        weights = array_of(arrays, "weights", None, self.n_labels)
+        scores, counts, _, queue = read_index(arrays, weights.T, self.window)
         growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
-        check_slots(scores, weights.T, counts)
-        check_tree(tree, scores)
         for some in (weights, queue[:, 1]):
             require(((some >= 0.0) & (some < MOST_WEIGHT)).all(), "weights must not be negative")
         require(np.isin(queue[:, 2], np.arange(self.n_labels)).all(), "the queue must hold labels")
         check_held(queue[queue[:, 1] > 0.0, 0], scores, counts)
-        held = {
-            "scores": scores,
-            "counts": counts,
-            "weights": weights,
-            "shape": shape,
-            "keys": tree.keys,
-            "queue": queue,
-        }
-        self._index.restore({"growth": growth}, held)
+        self._index.restore({"growth": growth}, arrays)
