@@ -7,6 +7,7 @@ import pytest
 
 from streamcal import losses
 from streamcal.losses import AsymmetricError, CostTable, TaskLoss, get_task
+from streamcal.ordinal import CuSumRank, StreamingThresholds, optimal_thresholds
 
 FORMULAS = {
     "absolute": lambda k, y: abs(k - y),
@@ -88,6 +89,39 @@ def test_bad_costs(costs, error, message):
 def test_bad_n_labels(n_labels):
     with pytest.raises(ValueError, match="`n_labels` must be an int from 2 to 32767"):
         get_task("absolute").table(n_labels)
+
+
+class MadeBy(TaskLoss):
+    """A subclass of a user."""
+
+    name = "made"
+
+    def __init__(self, make):
+        self.make = make
+
+    def _table(self, n_labels):
+        return self.make(n_labels)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda n: 1.0 - np.eye(2), "must return shape"),
+        (lambda n: np.ones(n), "must return shape"),
+        (lambda n: np.full((n, n), np.nan), "non-negative and finite, got nan"),
+        (lambda n: np.eye(n) - 1.0, "non-negative and finite, got -1.0"),
+    ],
+)
+def test_bad_tables_of_subclasses(make, message):
+    loss = MadeBy(make)
+    for use in (
+        lambda: loss.table(5),
+        lambda: optimal_thresholds([0.1, 0.2], [1, 5], 5, loss=loss),
+        lambda: StreamingThresholds(5, loss),
+        lambda: CuSumRank(labels=range(5), loss=loss, margin=1.0),
+    ):
+        with pytest.raises(ValueError, match=message):
+            use()
 
 
 @pytest.mark.parametrize("under", [-1, np.nan, np.inf])

@@ -63,7 +63,9 @@ class TaskLoss(ABC):
         Raises
         ------
         ValueError
-            If ``n_labels`` is not an int of at least 2, or the loss is not defined for this number.
+            If ``n_labels`` is not an int of at least 2, the loss is not defined for this number, or
+            a subclass makes a table of another shape, or with costs that are negative or not
+            finite.
 
         Examples
         --------
@@ -73,7 +75,14 @@ class TaskLoss(ABC):
                [2., 1., 0.]])
         """
         check_n_labels(n_labels)
-        return np.array(self._table(int(n_labels)), dtype=np.float64, order="C")
+        table = np.array(self._table(int(n_labels)), dtype=np.float64, order="C")
+        if table.shape != (n_labels, n_labels):
+            raise ValueError(
+                f"`{type(self).__name__}._table` must return shape {(n_labels, n_labels)}, got"
+                f" {table.shape}"
+            )
+        _check_costs(table, f"`{type(self).__name__}._table`")
+        return table
 
     def is_convex(self, n_labels: int) -> bool:
         """Return whether the loss is convex in the predicted label; for 2 labels it always is.
@@ -219,9 +228,7 @@ class CostTable(TaskLoss):
         if table.dtype.kind not in "fiub":
             raise TypeError(f"`costs` must hold numbers, got dtype {table.dtype}")
         table = table.astype(np.float64)
-        if not ((table >= 0.0) & (table < np.inf)).all():
-            bad = table[~((table >= 0.0) & (table < np.inf))][0]
-            raise ValueError(f"`costs` must be non-negative and finite, got {bad}")
+        _check_costs(table, "`costs`")
         object.__setattr__(self, "costs", tuple(map(tuple, table.tolist())))
 
     def _table(self, n_labels: int) -> NDArray[np.float64]:
@@ -231,6 +238,13 @@ class CostTable(TaskLoss):
                 f"`n_labels` must be {len(table)} for this table of costs, got {n_labels}"
             )
         return table
+
+
+def _check_costs(table: NDArray[np.float64], name: str) -> None:
+    """Raise ``ValueError`` unless all costs are non-negative and finite."""
+    good = (table >= 0.0) & (table < np.inf)
+    if not good.all():
+        raise ValueError(f"{name} must be non-negative and finite, got {table[~good][0]}")
 
 
 def check_n_labels(n_labels: Any) -> None:
