@@ -260,7 +260,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     @property
     def n_samples(self) -> int:
         """How many samples have been learned."""
-        return self._hedge.n_learned
+        return self._hedge.n_samples
 
     @property
     def names(self) -> tuple[str, ...]:

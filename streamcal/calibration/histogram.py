@@ -10,7 +10,7 @@ so that the current bins have the labels of all samples that belong in them.
 import numpy as np
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal._validation import LARGEST, as_number, check_half_life
+from streamcal._validation import LARGEST, as_number, check_half_life, growth_per_sample
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 
@@ -55,8 +55,7 @@ class HistogramCalibrator(CompiledCalibrator):
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
-        self._kernel: Histogram = Histogram(n_bins, rate, prior)
+        self._kernel: Histogram = Histogram(n_bins, growth_per_sample(half_life), prior)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         rows, growth = self._kernel.state()

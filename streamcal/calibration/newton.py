@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
+from streamcal._validation import LARGEST, as_score, as_weight, check_half_life, decay_per_sample
 from streamcal.calibration.probability import check_clip
 
 
@@ -42,8 +42,7 @@ class NewtonSteps(ABC):
         self.limit = limit
         self.half_life = half_life
         self.clip = clip
-        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        return gamma, prior, limit, clip, fade
+        return gamma, prior, limit, clip, decay_per_sample(half_life)
 
     @abstractmethod
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:
@@ -62,10 +61,10 @@ class NewtonSteps(ABC):
         """
         d = self._n_parameters
         numbers = array_of(arrays, "numbers", d + d * d + 1)
-        theta, n_learned = numbers[:d], float(numbers[-1])
+        theta, n_samples = numbers[:d], float(numbers[-1])
         require(self._within_limit(theta), "the parameters must be within the limit")
         _check_curvature(numbers[d:-1].reshape(d, d))
-        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
+        require(n_samples >= 0.0 and n_samples.is_integer(), "samples must be a number")
         return (numbers,)
 
 

@@ -96,7 +96,7 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
         vector = np.array([*as_probabilities_by_label(raw).values()])
         out = np.empty(len(vector))
         total = float(vector.sum())
-        if self._kernel.n_learned == 0.0 and total > 0.0:
+        if self._kernel.n_samples == 0.0 and total > 0.0:
             out = vector / total
         elif len(vector):
             self._kernel.predict(vector, out)

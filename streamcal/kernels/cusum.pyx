@@ -132,7 +132,7 @@ cdef class CuSum:
 
     cdef double scale, count, mass, total
     cdef readonly double rank_loss
-    cdef readonly int64_t n_seen
+    cdef readonly int64_t n_samples
 
     cdef Py_ssize_t window, n_recent, oldest, ring_room
     cdef Py_ssize_t n_untaught  # of the last samples the regressions have not learned so many
@@ -470,7 +470,7 @@ cdef class CuSum:
         self.multiply(x)
         if remember:
             self.remember(y, w)
-        self.n_seen += 1
+        self.n_samples += 1
         self.scale *= self.settings.keep
         self.count *= self.settings.growth
         rank = self.decode(0.0, y)
@@ -806,7 +806,7 @@ cdef class CuSum:
                 for j in range(width):
                     ring[i, j] = self.recent(i)[j]
             numbers = {
-                "n_seen": self.n_seen,
+                "n_seen": self.n_samples,
                 "scale": self.scale,
                 "count": self.count,
                 "mass": self.mass,
@@ -842,7 +842,7 @@ cdef class CuSum:
         for i in range(self.n_recent):
             for j in range(own.bounds + 2):
                 self.recent(i)[j] = ring[i, j]
-        self.n_seen, self.rank_loss = numbers["n_seen"], numbers["rank_loss"]
+        self.n_samples, self.rank_loss = numbers["n_seen"], numbers["rank_loss"]
         self.scale, self.count = numbers["scale"], numbers["count"]
         self.mass, self.total = numbers["mass"], numbers["total"]
         self.regressions = list(regressions)

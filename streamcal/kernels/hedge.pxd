@@ -5,7 +5,7 @@ cdef class Hedge:
     cdef cython.pymutex lock
     cdef unsigned long owner  # the thread that has the lock, 0 if none
     cdef readonly tuple experts
-    cdef readonly Py_ssize_t n_learned
+    cdef readonly Py_ssize_t n_samples
     cdef double clip
     cdef double[::1] shares  # 0: weights under this share are kept as logarithms
     cdef double[::1] log_odds  # log weights of the shares, the largest 0

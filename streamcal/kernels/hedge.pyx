@@ -90,7 +90,7 @@ cdef class Hedge:
                 if isinstance(expert, Expert):
                     (<Expert> expert).teach(score, y, w)
             self.weigh(&self.answers[0], y, step * w)
-            self.n_learned += 1
+            self.n_samples += 1
         finally:
             self.leave()
 
@@ -100,7 +100,7 @@ cdef class Hedge:
         cdef double mean = 0.0
         self.enter()
         try:
-            if self.n_learned == 0:
+            if self.n_samples == 0:
                 return score
             for i in range(self.answers.shape[0]):
                 mean += self.mixed[i] * self.clipped(self.answer_of(i, score))
@@ -117,7 +117,7 @@ cdef class Hedge:
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
                 mean += self.mixed[i] * self.clipped(answers[i])
-            return (mean if self.n_learned else score), self.n_learned, tuple(answers)
+            return (mean if self.n_samples else score), self.n_samples, tuple(answers)
         finally:
             self.leave()
 
@@ -126,7 +126,7 @@ cdef class Hedge:
         cdef Py_ssize_t i
         self.enter()
         try:
-            if self.n_learned == 0:
+            if self.n_samples == 0:
                 return np.array(scores)
             mixture = np.zeros(len(scores))
             for i in range(self.mixed.shape[0]):  # added one by one, as `predict` does
@@ -146,7 +146,7 @@ cdef class Hedge:
         cdef const double[::1] asked = scores, labels = y, sample_weights = w
         cdef double[:, ::1] answers
         cdef double label, weight
-        cdef Py_ssize_t t, i, n_learned = 0
+        cdef Py_ssize_t t, i, n_added = 0
         if not len(labels) == len(sample_weights) == len(scores):
             raise ValueError("scores, labels and weights must be as many")
         self.enter()
@@ -163,10 +163,10 @@ cdef class Hedge:
                     label, weight = labels[t], sample_weights[t]
                     if is_sample(asked[t], label, weight):
                         self.weigh(&answers[t, 0], label, step * weight)
-                        n_learned += 1
-            if self.n_learned == 0:
+                        n_added += 1
+            if self.n_samples == 0:
                 out[:1] = scores[:1]
-            self.n_learned += n_learned
+            self.n_samples += n_added
         finally:
             self.leave()
         return out
@@ -282,13 +282,13 @@ cdef class Hedge:
         self.enter()
         try:
             arrays = map(np.array, (self.log_odds, self.weights, self.mixed))
-            return (self.n_learned, *arrays), [c.to_bytes() for c in calibrators]
+            return (self.n_samples, *arrays), [c.to_bytes() for c in calibrators]
         finally:
             self.leave()
 
-    def restore(self, n_learned, log_odds, weights, mixed):
+    def restore(self, n_samples, log_odds, weights, mixed):
         """Take over what `state` returned."""
-        self.n_learned = n_learned
+        self.n_samples = n_samples
         self.log_odds = np.array(log_odds)
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)

@@ -7,7 +7,7 @@ from streamcal.kernels.expert cimport Expert
 cdef struct Newton:
     double theta[3]
     double curvature[3][3]
-    double n_learned
+    double n_samples
     double gamma
     double prior
     double fade

@@ -25,7 +25,7 @@ from streamcal.kernels.expert import restored
 cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
     """Begin with parameters of 1 and the curvature of the prior."""
     cdef int i, j
-    newton.gamma, newton.prior, newton.fade, newton.n_learned = gamma, prior, fade, 0.0
+    newton.gamma, newton.prior, newton.fade, newton.n_samples = gamma, prior, fade, 0.0
     for i in range(3):
         newton.theta[i] = 1.0
         for j in range(3):
@@ -61,7 +61,7 @@ cdef void step(Newton *newton, int d, const double *gradient, double w) noexcept
         x[i] /= lower[i][i]
     for i in range(d):
         newton.theta[i] -= x[i]
-    newton.n_learned += 1.0
+    newton.n_samples += 1.0
 
 
 cdef state_of(const Newton *newton, int d):
@@ -69,7 +69,7 @@ cdef state_of(const Newton *newton, int d):
     cdef int i, j
     numbers = [newton.theta[i] for i in range(d)]
     numbers += [newton.curvature[i][j] for i in range(d) for j in range(d)]
-    return np.array([*numbers, newton.n_learned])
+    return np.array([*numbers, newton.n_samples])
 
 
 cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
@@ -79,7 +79,7 @@ cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
         newton.theta[i] = numbers[i]
         for j in range(d):
             newton.curvature[i][j] = numbers[d + d * i + j]
-    newton.n_learned = numbers[d + d * d]
+    newton.n_samples = numbers[d + d * d]
     return 0
 
 
@@ -124,7 +124,7 @@ cdef class Beta(Expert):
 
     cdef double answer(self, double score) noexcept nogil:
         cdef double x[3]
-        if self.newton.n_learned == 0.0:
+        if self.newton.n_samples == 0.0:
             return score
         self.features(score, x)
         return self.value(x)
@@ -162,9 +162,9 @@ cdef class Temperature:
         return self.newton.theta[0]
 
     @property
-    def n_learned(self):
+    def n_samples(self):
         """How many samples were learned."""
-        return self.newton.n_learned
+        return self.newton.n_samples
 
     def predict(self, const double[::1] raw, double[::1] out):
         """Write the probabilities proportional to raw ** θ."""

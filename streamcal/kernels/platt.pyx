@@ -52,12 +52,12 @@ cdef class Platt(Expert):
             for i in range(self.n_bins):
                 bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
             theta, curvature = [self.slope, self.intercept], [self.aa, self.ab, self.ab, self.bb]
-            return np.array([*theta, *curvature, self.n_learned]), bins
+            return np.array([*theta, *curvature, self.n_samples]), bins
 
     def restore(self, numbers, bins):
         """Take over what `state` returned."""
         cdef int i
-        self.slope, self.intercept, self.aa, self.ab, _, self.bb, self.n_learned = numbers
+        self.slope, self.intercept, self.aa, self.ab, _, self.bb, self.n_samples = numbers
         for i in range(self.n_bins):
             self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
 
@@ -71,7 +71,7 @@ cdef class Platt(Expert):
     cdef double answer(self, double score) noexcept nogil:
         cdef double q
         cdef Bin *bin
-        if self.n_learned == 0.0:
+        if self.n_samples == 0.0:
             return score
         q = sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
         if self.n_bins == 0:
@@ -108,7 +108,7 @@ cdef class Platt(Expert):
         self.intercept -= size * (self.aa - self.ab * s)
         if self.slope * self.slope + self.intercept * self.intercept > self.limit * self.limit:
             move_inside(&self.slope, &self.intercept, self.aa, self.ab, self.bb, det, self.limit)
-        self.n_learned += 1.0
+        self.n_samples += 1.0
         return 0
 
 
