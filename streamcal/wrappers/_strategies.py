@@ -46,6 +46,10 @@ class Strategy(ABC):
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         """Return calibrated probabilities under the same labels in the same order."""
 
+    def check_probabilities(self, raw: Raw) -> None:
+        """Raise unless `learn_one` accepts these probabilities."""
+        check_range(raw)
+
     @abstractmethod
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
@@ -74,11 +78,6 @@ class OwningStrategy(Strategy):
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         """Return the strategy for predictions with these labels."""
         return self
-
-    def for_learning(self, raw: Raw) -> Strategy:
-        """Return the strategy for an answer; raise unless what it is to learn lies in [0, 1]."""
-        check_range(raw)
-        return self.for_labels(raw)
 
     def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
         """Raise unless the calibrators, now or in an earlier state, have made these tickets."""
@@ -162,6 +161,10 @@ class Binary(Strategy):
             calibrated[False] = 1.0 - p
         return calibrated
 
+    def check_probabilities(self, raw: Raw) -> None:
+        if not LEAST <= raw[True] <= MOST:  # the probability of False is not learned
+            check_range(raw)
+
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is None or tickets:
@@ -200,11 +203,6 @@ class OneVsRest(OwningStrategy):
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         return self._binary if len(raw) == 2 and True in raw and False in raw else self
-
-    def for_learning(self, raw: Raw) -> Strategy:
-        if len(raw) == 2 and True in raw and False in raw and LEAST <= raw[True] <= MOST:
-            return self._binary
-        return super().for_learning(raw)
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         if not raw:

@@ -207,23 +207,22 @@ class CalibratedClassifier(
             the model nor a calibrator has learned anything then.
         """
         check_label(y)
+        w = 1.0 if w == 1.0 else as_weight(w)
         shown = tickets = None
-        if served is not None:
-            raw, shown, tickets = self._read_served(served)
-        elif kwargs:
-            raw = self._call("predict_proba_one", x, **kwargs)
+        if served is None:
+            raw = self._predict_raw(x, kwargs)
         else:
-            raw = self.classifier.predict_proba_one(x)
-        strategy = self._strategy.for_learning(raw)
+            raw, shown, tickets = self._read_served(served)
+        strategy = self._strategy.for_labels(raw)
+        strategy.check_probabilities(raw)
 
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
-            w = as_weight(w)
             self._call("learn_one", x, y, **kwargs, w=w)
 
         if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], shown):
-            tickets = None  # of calibrators that are gone
+            tickets = None  # the calibrators that made them were replaced
         strategy.learn_one(raw, y, w, tickets)
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
@@ -265,7 +264,7 @@ class CalibratedClassifier(
         dict
             Probabilities in [0, 1] that sum to 1; empty while the model knows no label.
         """
-        raw = self._predict_raw(x, kwargs) if kwargs else self.classifier.predict_proba_one(x)
+        raw = self._predict_raw(x, kwargs)
         return self._strategy.for_labels(raw).predict_one(raw)
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
@@ -294,6 +293,8 @@ class CalibratedClassifier(
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
+        if not kwargs:
+            return self.classifier.predict_proba_one(x)
         raw: Raw = self._call("predict_proba_one", x, **kwargs)
         return raw
 
@@ -316,8 +317,9 @@ class CalibratedClassifier(
     ) -> bool:
         """Update the drift detector; after an alarm replace the calibrators.
 
-        ``shown`` is what was served for the only sample. Without it, it is what would be served
-        now. Return whether the calibrators were replaced.
+        The detector gets the error of ``shown``, the served probabilities of the only sample.
+        Without ``shown`` it gets the errors of the current calibrated probabilities. Return whether
+        the calibrators were replaced.
         """
         samples = list(samples)
         alarm = monitor.update([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
