@@ -17,7 +17,7 @@ from streamcal.calibration.probability import check_clip
 
 
 class NewtonSteps(ABC):
-    """A base beside that of the calibrator; its ``_kernel`` has ``state`` and ``restore``."""
+    """A second base class of a calibrator whose ``_kernel`` has ``state`` and ``restore``."""
 
     _n_parameters: ClassVar[int]
     _kernel: Any
@@ -30,7 +30,7 @@ class NewtonSteps(ABC):
     def _set_up(
         self, gamma: float, prior: float, limit: float, half_life: float | None, clip: float
     ) -> tuple[float, float, float, float, float]:
-        """Check the parameters and keep them; return those of a kernel."""
+        """Check and store the parameters; return those of the kernel."""
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
         if not 1.0 < as_score(limit, "limit") <= LARGEST:
@@ -46,7 +46,7 @@ class NewtonSteps(ABC):
 
     @abstractmethod
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:
-        """Return whether a step can have left the map with these parameters."""
+        """Return whether these can be the parameters after a step."""
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         return {}, {"numbers": self._kernel.state()[0]}
@@ -64,7 +64,9 @@ class NewtonSteps(ABC):
         theta, n_samples = numbers[:d], float(numbers[-1])
         require(self._within_limit(theta), "the parameters must be within the limit")
         _check_curvature(numbers[d:-1].reshape(d, d))
-        require(n_samples >= 0.0 and n_samples.is_integer(), "samples must be a number")
+        require(
+            n_samples >= 0.0 and n_samples.is_integer(), "the count of samples must be an integer"
+        )
         return (numbers,)
 
 
