@@ -3,8 +3,8 @@
 Users of a multiclass model mostly see its most probable label and the probability of this label. So
 each label has a calibrator, which learns only from the samples where that label was the most
 probable one; it learns whether the label was correct (Gupta & Ramdas, *Top-label Calibration and
-Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1). The other labels share
-the rest in the model's own proportions.
+Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1). The other labels share the rest in the
+model's own proportions.
 """
 
 from collections.abc import Mapping
