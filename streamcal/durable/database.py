@@ -119,8 +119,8 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
         check_writable(path)
         if path.stat().st_nlink > 1:  # each name would have its own lock and log
             raise StoreError(
-                f"{path} has another name (a hard link): a process that writes to it under that name"
-                " would not be noticed"
+                f"{path} has another name (a hard link): a process that writes to it under that"
+                " name would not be noticed"
             )
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
