@@ -344,8 +344,8 @@ def test_a_ticket_may_have_been_stored_as_json():
     for score, ticket in zip((0.2, 0.7, 0.4), waiting, strict=True):
         one.learn_one(score, 1.0, served=ticket)
         other.learn_one(score, 1.0, served=json.loads(json.dumps(ticket)))
-    assert other.mean_delay == one.mean_delay == 1.0
-    assert other.weights == one.weights
+    assert other.mean_delay == 1.0
+    assert other.to_bytes() == one.to_bytes()
 
 
 def test_the_smallest_share_and_prior_leave_weights():
