@@ -44,15 +44,15 @@ def calibrator(n: int) -> dict[str, float]:
     start = time.perf_counter()
     calibrator.predict_learn_many(scores, labels)
     rate = n / (time.perf_counter() - start)
-    asked = (rng.choice(scores, 4000) if n < 10_000 else rng.random(4000)).tolist()
-    samples = list(zip(asked, (rng.random(4000) < asked).tolist(), strict=True))
+    queries = (rng.choice(scores, 4000) if n < 10_000 else rng.random(4000)).tolist()
+    samples = list(zip(queries, (rng.random(4000) < queries).tolist(), strict=True))
 
     def learn() -> None:
         for sample in samples:
             calibrator.learn_one(*sample)
 
     def predict() -> None:
-        for score in asked:
+        for score in queries:
             calibrator.predict_one(score)
 
     return {

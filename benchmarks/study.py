@@ -9,26 +9,26 @@ for the models' scores, to be read from there again. ``--parts`` measures some p
 the rest as it stands. ``--quick`` takes generated streams of 800 samples, and writes only where
 ``--root`` says. ``venn-abers`` and ``model-diagnostics`` take part if they are installed.
 
-*Serving.* A method is charged the log loss, in nats, of what it served; answers nearer to 0 or 1
-than 1e-6 count as if they were this near. For a delay of d it learns a sample once d others have
-been served after it. The models learn at once, so all methods see the same scores at all delays.
+*Serving.* The loss of a method is the log loss, in nats, of its served predictions, clipped to
+[1e-6, 1 - 1e-6]. For a delay of d it learns a sample after d others have been served. The models
+learn at once, so all methods get the same scores at all delays.
 
 *The best single method* of a stream and a delay is the calibrator or peer, the raw scores included,
 with the least loss over the whole stream: it is chosen in hindsight, the default is not.
 
 *The peers* of scikit-learn and venn-abers have no step for one sample. They are fitted to the last
 ``window`` labels, anew every ``EVERY`` samples, and serve the raw score until both labels are
-there. They are asked for ``EVERY`` samples in one call, which flatters their time, and run where
-labels come at once only: even so they take most of the study's time.
+there. They predict ``EVERY`` samples in one call, which reduces their time, and only run with
+immediate labels; even so they take most of the study's time.
 
-*The oracle* knows at which samples the posterior of a generated stream changes, and no more. From
-each change on it runs a fresh calibrator, which learns as it serves. Which one is chosen in
-hindsight by its loss over the stream among all calibrators of the study with their default memory
-or windows, so it is the strictest such oracle; that of the isotonic map over all samples, and the
-default hedge itself restarted, stand beside it.
+*The oracle* only knows at which samples the posterior of a generated stream changes. At each change
+it restarts its calibrator. This calibrator is chosen in hindsight, by its loss over the stream,
+among all calibrators of the study with their default memory or windows, so it is the strictest such
+oracle. The tables also have the oracles of the isotonic map over all samples and of the default
+hedge.
 
-*Excess* is the mean Kullback-Leibler divergence of what was served from the true probabilities:
-what the log loss is expected to be above the entropy, without the noise of the labels.
+*Excess* is the mean Kullback-Leibler divergence of the served predictions from the true
+probabilities: the expected log loss minus the entropy, without the noise of the labels.
 """
 
 import argparse

@@ -22,7 +22,7 @@ from streamcal.ordinal import CuSumRank
 from streamcal.plot import HedgeWeightsDisplay, ThresholdDisplay, UtilityCurveDisplay
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
-# Okabe and Ito's colours, told apart with any kind of colour vision.
+# Okabe and Ito's colours: distinct for all kinds of colour vision.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GRAY, PALE = "#777777", "#cccccc"
 STYLE: Any = {

@@ -118,14 +118,14 @@ RECORDED = [
 ]
 
 
-def answers(loss, rounds, asked):
+def answers(loss, rounds, inputs):
     """Solve samples (score, label, weight) in some rounds, or to the end; return all there is."""
-    stairs = anytime_isotonic(*asked, loss=loss, rounds=rounds or None)
+    stairs = anytime_isotonic(*inputs, loss=loss, rounds=rounds or None)
     found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
     found += [stairs.floors, stairs.ceilings]
     if isinstance(loss, losses.Absolute | losses.Pinball):
         stack = PAVStack(loss)
-        stack.push_many(*asked[:, np.argsort(asked[0], kind="stable")])
+        stack.push_many(*inputs[:, np.argsort(inputs[0], kind="stable")])
         found.append(stack.staircase().values)
     else:
         found.append([stairs.rounds])

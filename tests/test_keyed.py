@@ -1,4 +1,4 @@
-"""Keyed calibrators are a dict of calibrators, whatever is parked, saved, and opened again."""
+"""Keyed calibrators behave like a dict of calibrators, also evicted, saved and opened again."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ def make() -> Calibrator:
 
 
 class Plain:
-    """The oracle: a dict, and a copy of it as it was at the last save."""
+    """The oracle: a dict, and its copy from the last save."""
 
     def __init__(self) -> None:
         self.held: dict[Any, Calibrator] = {}
@@ -344,10 +344,10 @@ def share_a_store(path: Path, seed: int) -> int:
     with Store(path) as store:
         banks = [KeyedCalibrator(make, max_keys=limit, store=store) for limit in limits]
         saved: dict[Any, bytes] = {}
-        news: list[dict[Any, tuple[bytes | None, bytes]]] = [{} for _ in banks]
+        unsaved: list[dict[Any, tuple[bytes | None, bytes]]] = [{} for _ in banks]
         for _ in range(60):
             at = draw.randrange(3)
-            keyed, mine, key = banks[at], news[at], draw.choice(keys)
+            keyed, mine, key = banks[at], unsaved[at], draw.choice(keys)
             score, y = draw.randrange(9) / 8, draw.randrange(2)
             step = draw.choice(["learn", "learn", "ask", "ask", "save", "revert", "hand", "forget"])
             base, here = mine.get(key, (saved.get(key), saved.get(key)))
@@ -528,7 +528,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 def test_no_sample_is_lost_by_an_eviction_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_store: bool
 ) -> None:
-    """Memory may be short when a calibrator is compressed, and enough later."""
+    """Memory may run out when a calibrator is compressed, and be sufficient later."""
     store = Store(tmp_path / "run.db") if with_store else None
     keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1, store=store)
     keyed.learn_one("a", 0.5, 1)

@@ -1,6 +1,6 @@
-"""Whatever is learned, with any weights and removals: values in range, and maps that rise.
+"""With any samples, weights and removals, values are in range and maps do not decrease.
 
-`tests.programs` asks the same of every class in passing; here are the losses, one by one.
+`tests.programs` tests this for every class; these tests are for each loss.
 """
 
 import contextlib

@@ -431,7 +431,7 @@ def serving(build, stamp=None, **options):
         server.server_close()
 
 
-def ask(server, path, host=None):
+def fetch_page(server, path, host=None):
     connection = http.client.HTTPConnection(watch.HOST, server.server_port)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
@@ -444,13 +444,13 @@ def ask(server, path, host=None):
 def test_the_server_answers_its_own_page_only():
     with serving(lambda: tiny(1)) as server:
         assert server.server_address[0] == "127.0.0.1"
-        status, html = ask(server, "/")
+        status, html = fetch_page(server, "/")
         assert status == 200
         assert 'id="live"' in html
         assert "connect-src" in html
-        assert ask(server, "/", host=f"localhost:{server.server_port}")[0] == 200
+        assert fetch_page(server, "/", host=f"localhost:{server.server_port}")[0] == 200
         for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
-            status, text = ask(server, "/data.json", host=host)
+            status, text = fetch_page(server, "/data.json", host=host)
             assert status == 421
             assert "n is 1" not in text
         mine = f"{watch.HOST}:{server.server_port}"
@@ -466,11 +466,13 @@ def test_the_server_answers_its_own_page_only():
             with socket.create_connection((watch.HOST, server.server_port)) as raw:
                 raw.sendall(f"GET / HTTP/1.1\r\nHost: {mine}\r\n{line}\r\n\r\n".encode())
                 assert b" 421 " in raw.makefile("rb").readline()
-        assert ask(server, "/../etc/passwd")[0] == 404
-        assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
+        assert fetch_page(server, "/../etc/passwd")[0] == 404
+        assert fetch_page(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))
-        assert json.loads(ask(server, f"/data.json?after={version}")[1]) == {"version": version}
-        update = json.loads(ask(server, "/data.json?after=older")[1])
+        assert json.loads(fetch_page(server, f"/data.json?after={version}")[1]) == {
+            "version": version
+        }
+        update = json.loads(fetch_page(server, "/data.json?after=older")[1])
         assert update["html"]["s-text"] == "n is 1"
         assert update["structure"] == page.structure(tiny(1)) == page.structure(tiny(2))
         assert update["version"] == version != page.version(tiny(2))
@@ -505,7 +507,7 @@ def test_a_store_damaged_while_served_is_reported(tmp_path):
         raise ValueError("the store is damaged")
 
     with serving(build) as server:
-        assert ask(server, "/") == (503, "the store is damaged\n")
+        assert fetch_page(server, "/") == (503, "the store is damaged\n")
 
 
 def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):

@@ -621,13 +621,13 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
             Path(f"{path}-lock").unlink()
             with Store(path) as second:
                 second._connected().execute("PRAGMA busy_timeout = 0")
-                said: list[str] = []
+                errors: list[str] = []
 
-                def save(second: Store = second, said: list[str] = said) -> None:
+                def save(second: Store = second, errors: list[str] = errors) -> None:
                     try:
                         commit(second, 2)
                     except StoreError as error:
-                        said.append(str(error))
+                        errors.append(str(error))
 
                 database = first._connected()
                 meddler = Meddler(database, at, save)
@@ -637,7 +637,7 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
                 assert_holds(first, 2)
                 if meddler.left > 0:
                     break
-                (message,) = said
+                (message,) = errors
                 # After the last statement it could write, and sees that it must not.
                 assert "database is locked" in message or "somebody else has written" in message
         with Store(path) as store:

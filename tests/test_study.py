@@ -58,7 +58,7 @@ def test_every_method_is_there(rows, quick):
 
 
 def test_nobody_peeks(rows, quick):
-    """Who does not know a label before it comes rarely gains on its probability.
+    """A method that does not know a label in advance rarely beats its true probability.
 
     The ratio of the likelihoods is a martingale: it exceeds e^12 once in e^12 streams (Ville).
     """
