@@ -9,7 +9,8 @@ labels come at once; the others are forecasts as published. Scores are clipped t
 
 For each delay d a calibrator learns a sample after d others have been served. Its loss is that of
 the served predictions. The default hedge runs with its tickets, with ``delay=d`` instead, and with
-neither ("delay unknown"), as in ``progressive_val_score(delay=d)``. ``--keep`` writes the models' scores to a folder and reads them from there again.
+neither ("delay unknown"), as in ``progressive_val_score(delay=d)``. ``--keep`` writes the models'
+scores to a folder and reads them from there again.
 """
 
 import argparse

@@ -172,7 +172,7 @@ def run(kind: type, seed: Any, n_acts: int) -> None:
     case, draw = cases()[kind], Draw((kind.__name__, seed))
     done: list[str] = []
     try:
-        instance, held = case.make(draw), []
+        instance, held = case.make(draw), list[Any]()
         done.append(repr(instance) if isinstance(instance, base.Base) else kind.__name__)
         for _ in range(n_acts):
             act = draw.pick(case.acts)

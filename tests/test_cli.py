@@ -11,6 +11,7 @@ import sys
 import types
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +52,7 @@ def calibrate(path, *arguments, **options):
 
 def column(text, name):
     """Return a column of CSV text as floats."""
-    if isinstance(text, os.PathLike):
+    if isinstance(text, Path):
         text = text.read_text()
     return [float(row[name]) for row in csv.DictReader(io.StringIO(text))]
 
@@ -662,9 +663,9 @@ def test_plot_of_nothing(tmp_path):
 
 
 def test_demo_runs_the_experiment(tmp_path, monkeypatch):
-    folders = []
+    folders: list[Any] = []
     experiment = types.ModuleType("streamcal.cli.experiment")
-    experiment.run = folders.append
+    experiment.run = folders.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "streamcal.cli.experiment", experiment)
     monkeypatch.setattr(cli, "experiment", experiment, raising=False)
     run("demo", "--out", tmp_path)

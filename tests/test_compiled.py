@@ -12,6 +12,7 @@ import sys
 import threading
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,8 @@ def isotonic_answers(inputs):
     (window, prior, *_), *program = inputs.tolist()
     pairs = VennAbersCalibrator(window=int(window) or None, prior=prior)
     calibrator = pairs.isotonic
-    answers, live = [], []
+    answers: list[float] = []
+    live: list[Any] = []
     for what, score, y, w in program:
         if what == 0 and live and not window:
             calibrator.unlearn_one(*live.pop(len(live) // 2))
@@ -189,7 +191,7 @@ def streaming_answers(parameters, program):
             except ValueError:  # it has left the window, or its weight has decayed
                 answers.append(-1)
         if what == 2 and stream.n_scores and score < 0.4:
-            answers += [*stream.thresholds, stream.risk, stream.n_samples, stream.n_scores]
+            answers.extend([*stream.thresholds, stream.risk, stream.n_samples, stream.n_scores])
     answers += stream.predict_many(np.linspace(-1, 2, 50)).tolist()
     _, arrays = stream._freeze()
     held = (arrays[name].ravel() for name in ("scores", "counts", "weights", "queue"))
@@ -299,7 +301,7 @@ def rank_answers(inputs):
         frame = pd.DataFrame(rows, columns=list("abce"))
         model.learn_many(frame, pd.Series(inputs[1:, 1].astype(int)), inputs[1:, 2])
         found.extend(model.predict_many(frame))
-        found.extend(model.predict_proba_many(frame).to_numpy().ravel())
+        found.extend(np.asarray(model.predict_proba_many(frame)).ravel())
         found.extend(np.ravel([*model.weights.values()]))
         found.extend(model.biases)
     else:
@@ -400,7 +402,7 @@ def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
         eum = rng.choice([eum, copy.deepcopy(eum), pickle.loads(pickle.dumps(eum))])
         eum = rng.choice([eum, EUMThreshold.from_bytes(eum.to_bytes())])
         eum._index.check()
-        held = {}
+        held: dict[Any, Any] = {}
         for age, (score, y, w) in enumerate(reversed(samples[-window:])):
             fading = 1.0 if half_life is None else 0.5 ** (age / half_life)
             held.setdefault(score, ([], []))[1 - y].append(w * fading)
@@ -442,7 +444,7 @@ def test_trees_of_thresholds_keep_their_order():
 @pytest.mark.parametrize("seed", range(20))
 def test_pav_equals_exact_arithmetic(seed):
     rng = np.random.default_rng(seed)
-    stack, pushed = PAVStack(), []
+    stack, pushed = PAVStack(), list[Any]()
     scores = np.sort(rng.integers(0, 30, 60)).astype(float)
     for x in np.split(scores, np.sort(rng.integers(0, 60, 9))):
         y, w = rng.integers(-3, 4, len(x)).astype(float), rng.integers(1, 4, len(x)).astype(float)
@@ -662,7 +664,7 @@ class Wrong(BetaCalibrator):
 )
 def test_a_hedge_takes_one_number_for_each_score(answers):
     hedged = HedgedCalibrator([Wrong(), PlattCalibrator()])
-    hedged._calibrators[0].answers = answers
+    hedged._calibrators[0].answers = answers  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="one number per score"):
         hedged.predict_learn_many(np.linspace(0, 1, 50), np.ones(50))
     assert hedged.n_samples == 0
@@ -680,7 +682,7 @@ def test_a_hedge_that_calls_itself_says_so():
 
 
 # A batch into which another thread writes while it is read: the first and the fifth are samples.
-WRITTEN = np.hstack(
+WRITTEN: Any = np.hstack(
     [
         [[0.5, math.nan, 0.2, 0.3, 0.9], [1, 1, math.nan, 7, 0], [1, 1, 1, 1, 1.0]],
         [[0.4, 0.4, 3.0], [1, 0, 1], [math.inf, math.nan, 1]],

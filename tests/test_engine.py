@@ -472,7 +472,7 @@ def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     assert contents(tmp_path / "run.db") == contents(tmp_path / "straight.db")
 
 
-# Delayed labels -------------------------------------------------------------------------------------
+# Delayed labels -----------------------------------------------------------------------------------
 
 
 def score(name: Any, value: float = 0.5, w: float = 1.0, key: Any = None) -> Event:

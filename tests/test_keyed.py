@@ -118,7 +118,7 @@ def test_as_a_dict_of_calibrators(
                 with pytest.raises(ValueError, match="`y` must"):
                     keyed.learn_many([*KEYS, "new"], [0.5] * 9, [1] * 8 + [3])
                 with pytest.raises(TypeError, match="`keys` must"):
-                    keyed.learn_many([*KEYS, ["new"]], [0.5] * 9, [1] * 9)
+                    keyed.learn_many([*KEYS, ["new"]], [0.5] * 9, [1] * 9)  # type: ignore[list-item]
             elif isinstance(step, list):
                 answers = [plain.predict_learn(*sample) for sample in step]
                 keys, scores, y = zip(*step, strict=True) if step else ((), (), ())

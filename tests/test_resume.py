@@ -126,8 +126,8 @@ def test_a_crash_while_rows_are_passed_over(
 
 
 POINTS = [
-    (checkpoint.Store, "save", "before"),
-    (checkpoint.Store, "save", "after"),
+    (Store, "save", "before"),
+    (Store, "save", "after"),
     (tables.Output, "write", "before"),
     (tables.Output, "write", "after"),
     (tables.Output, "sync", "after"),

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 class Hedge:
+    experts: tuple[Any, ...]
     n_samples: int
     def __init__(
         self, experts: list[Any], shares: tuple[float, ...], prior: Vector, clip: float
