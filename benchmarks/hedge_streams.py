@@ -1,4 +1,4 @@
-"""Prequential log loss of the hedge beside every calibrator it could have been.
+"""Prequential log loss of the hedge and of single calibrators.
 
     python benchmarks/hedge_streams.py DATA [--delays 0 48 500] [--keep FOLDER]
 

@@ -44,7 +44,7 @@ ABRUPT = ("abrupt", "abrupt steps", "label shift")  # they change three times
 GENERATED = ("calibrated", "stationary", "gradual", *ABRUPT)
 
 
-class Says(base.Classifier):
+class FixedModel(base.Classifier):
     """A model that predicts the probabilities in the sample and learns nothing."""
 
     def learn_one(self, x: Any, y: Any) -> None:

@@ -69,7 +69,7 @@ from study_tables import (
     AT_ONCE,
     DEFAULT,
     DELAYS,
-    TOLD,
+    WITH_DELAY,
     Results,
     Row,
     calibration,
@@ -136,18 +136,18 @@ Map = Callable[[Vector], Vector]
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Scores and labels in time order, and what is known of them.
+    """Scores and labels in time order, with true probabilities if they are known.
 
     Attributes
     ----------
     name : str
-        What it is called in the tables.
+        The name in the tables.
     scores, y : ndarray of shape (n_samples,)
         Probabilities of True, and labels 0 and 1.
     p : ndarray of shape (n_samples,), optional
         The true probabilities.
     changes : tuple of int
-        At which samples they change at once, the first sample included; empty if that is unknown.
+        The samples at which they change abruptly, and the first sample; empty if unknown.
     """
 
     name: str
@@ -178,16 +178,16 @@ def streams(folder: Path | None, keep: Path | None = None, quick: bool = False) 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to serve a stream whose labels come late.
+    """A way to serve a stream with delayed labels.
 
     Attributes
     ----------
     name : str
-        What it is called in the tables.
+        The name in the tables.
     kind : {"calibrator", "peer", "hedge", "oracle"}
-        An oracle applies to streams whose changes are known, and at once.
+        An oracle only runs on streams with known changes and immediate labels.
     run : callable
-        Takes a stream and a delay; returns what is served and what had to be kept for it.
+        Takes a stream and a delay; returns the served predictions and the objects in memory.
     """
 
     name: str
@@ -196,7 +196,7 @@ class Method:
 
 
 def methods() -> list[Method]:
-    """Return every method that can run here; say which cannot."""
+    """Return every method that can run here; print which cannot."""
     found = [Method(name, "calibrator", _online(make)) for name, make in CALIBRATORS.items()]
     found += [
         Method("scikit-learn isotonic 1000", "peer", _refit(_isotonic, 1_000)),
@@ -208,7 +208,7 @@ def methods() -> list[Method]:
     else:
         _say("venn-abers is not installed: left out")
     found.append(Method(DEFAULT, "hedge", _online(HedgedCalibrator, tickets=True)))
-    found.append(Method(TOLD, "hedge", _told))
+    found.append(Method(WITH_DELAY, "hedge", _with_delay))
     for name, make in {**CALIBRATORS, "default": HedgedCalibrator}.items():
         found.append(Method(f"{name}, restarted", "oracle", _restarted(make)))
     return found
@@ -222,7 +222,7 @@ def _online(make: Callable[[], Calibrator], tickets: bool = False) -> Any:
     return run
 
 
-def _told(stream: Stream, delay: int) -> tuple[Vector, Any]:
+def _with_delay(stream: Stream, delay: int) -> tuple[Vector, Any]:
     return _online(lambda: HedgedCalibrator(delay=delay))(stream, delay)
 
 
@@ -239,7 +239,7 @@ def _restarted(make: Callable[[], Calibrator]) -> Any:
 
 
 def _refit(fit: Callable[[Vector, Vector], Map], window: int) -> Any:
-    """Return how to serve by a map that is fitted anew, to a window, every so many samples."""
+    """Return a method that fits a map to a window after every ``EVERY`` samples."""
 
     def run(stream: Stream, _: int) -> tuple[Vector, Any]:
         scores, y = stream.scores, stream.y
@@ -305,7 +305,7 @@ def measure(stream: Stream, method: Method, delay: int) -> Row:
 
 
 def divergence(stream: Stream, served: Vector) -> Vector:
-    """Return the Kullback-Leibler divergence of what was served from the true probabilities."""
+    """Return the Kullback-Leibler divergence of served from true probabilities."""
     p, served = stream.p, served.clip(CLIP, 1.0 - CLIP)
     return np.asarray(rel_entr(p, served) + rel_entr(1.0 - p, 1.0 - served))
 
@@ -328,7 +328,7 @@ def measure_all(
         start = time.perf_counter()
         for delay in DELAYS:
             for method in all_methods:
-                idle = method.name == TOLD and not delay
+                idle = method.name == WITH_DELAY and not delay
                 idle |= method.kind in ("peer", "oracle") and delay > 0
                 idle |= method.kind == "oracle" and not stream.changes
                 if method.kind in kinds and not idle:
@@ -340,7 +340,7 @@ def measure_all(
 
 
 def many_labels(quick: bool) -> str:
-    """Return the log loss over all labels where there are more than two."""
+    """Return the log loss over all labels of streams with more than two labels."""
     answers = (
         {} if quick else {f"ImageSegments, {m}": multiclass.segments(m) for m in multiclass.MODELS}
     )
@@ -401,8 +401,8 @@ def decompositions(some_streams: Iterable[Stream]) -> str:
 def costs(quick: bool) -> str:
     """Return what calibrating adds to a river model, µs a call; windows hold up to 10⁴ samples.
 
-    All take turns of 250 samples on river's SEA stream, and the least time of the turns in the
-    second half counts, so that a shared machine tells on it as little as may be.
+    All run in turns of 250 samples on river's SEA stream. The result is the least time of the turns
+    in the second half, which reduces the effect of other processes on the machine.
     """
     n, turn = (500, 250) if quick else (10_000, 250)
     samples = list(datasets.synth.SEA(seed=1).take(n))
@@ -514,7 +514,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, and write what was measured."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--keep", type=Path, help="folder for the scores of models")
@@ -547,7 +547,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def in_order(rows: list[Row], all_streams: list[Stream]) -> list[Row]:
-    """Return rows as one run of all parts would give them; those of other streams are dropped."""
+    """Return the rows in the order of a run of all parts; drop those of other streams."""
     places = {stream.name: at for at, stream in enumerate(all_streams)}
     methods = {method: at for at, method in enumerate(dict.fromkeys(row.method for row in rows))}
 

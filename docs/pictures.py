@@ -98,7 +98,7 @@ def bridge() -> Figure:
 
 
 def bisection() -> Figure:
-    """What is known of the best map after 1, 2, 4 and 8 rounds, under the pseudo-Huber loss."""
+    """The bounds of the best map after 1, 2, 4 and 8 rounds, under the pseudo-Huber loss."""
     source = np.random.default_rng(3)
     x = np.arange(30.0)
     y = 10 / (1 + np.exp(-(x - 15) / 4)) + source.normal(0, 1, 30)

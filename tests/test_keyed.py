@@ -335,7 +335,7 @@ def share_a_store(path: Path, seed: int) -> int:
     """Three are on one store, and a hand that writes to it; return how many calls were refused.
 
     The oracle holds what the store has, and for each of the three what it has learned and not
-    saved, with the state of the key that this goes on from.
+    saved, with the state of the key from which it continued.
     """
     draw = random.Random(seed)
     keys = ["a", "b", 3]
@@ -368,7 +368,7 @@ def share_a_store(path: Path, seed: int) -> int:
             else:
                 message = ""
             if message:
-                assert "`revert` forgets that and goes on from the store" in message
+                assert "`revert` drops that and continues from the store" in message
                 assert any(saved.get(name) != old for name, (old, _) in mine.items())
                 n_refused += 1
                 continue
@@ -414,7 +414,7 @@ def test_a_reader_that_looks_again_answers_with_what_it_sees(tmp_path: Path) -> 
 def test_a_save_that_was_interrupted_when_it_was_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in the store then is one's own: what is learned afterwards goes on from it."""
+    """After a save the store has the own state: later samples continue from it."""
     original = Store.save
 
     def interrupted(self: Store, *args: Any, **kwargs: Any) -> None:

@@ -91,7 +91,7 @@ def back_up(root: Path) -> int:
 
 
 def record_engine(root: Path) -> None:
-    """A run that is killed, backed up, goes on; the backup is one of a log, and is replaced."""
+    """A run is killed, backed up and continued; the backup has a log, and is replaced."""
     engine.Pace = Always  # type: ignore[assignment,attr-defined,misc]
     for stop in (7, 14):
         child = os.fork()

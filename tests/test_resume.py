@@ -250,7 +250,7 @@ def test_signals_end_it_after_a_batch(tmp_path: Path, number: signal.Signals) ->
     if process.returncode == 0:
         pytest.skip("the run had ended before the signal came")
     assert process.returncode == 128 + number
-    assert b"the same command goes on from there" in printed
+    assert b"the same command continues from there" in printed
     assert b"Traceback" not in printed
     with Store(store) as opened:
         assert partial.stat().st_size == opened.notes["length"]
@@ -348,7 +348,7 @@ def test_what_does_not_belong_together_is_refused(done: tuple[Path, ...]) -> Non
     table, out, store = done
     before = states(store)
     printed = calibrate(table, out, store, "--prior", 2, status=1)
-    assert "was begun with --prior 1.0, not 2.0" in printed
+    assert "was started with --prior 1.0, not 2.0" in printed
     other = out.with_name("other.csv")
     assert "belongs to the output" in calibrate(table, other, store, status=1)
     printed = calibrate(table, Path("-"), out.with_name("new.db"), status=2)

@@ -1044,7 +1044,7 @@ def test_a_backup_after_an_interrupt_has_what_was_saved(path: Path, tmp_path: Pa
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> None:
-    """A ``KeyboardInterrupt`` in `save`, and the same store goes on being used."""
+    """After a ``KeyboardInterrupt`` in `save`, the same store is still used."""
     for at in itertools.count(1):
         path.unlink(missing_ok=True)
         with Store(path) as store:

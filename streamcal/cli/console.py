@@ -17,7 +17,7 @@ class Stopped(Exception):  # noqa: N818  (not an error)
     """A signal has ended the run; everything up to ``row`` is committed."""
 
     def __init__(self, signal_number: int, row: int) -> None:
-        super().__init__(f"stopped after row {row:,}; the same command goes on from there")
+        super().__init__(f"stopped after row {row:,}; the same command continues from there")
         self.status = 128 + signal_number
 
 

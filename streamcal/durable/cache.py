@@ -197,7 +197,7 @@ class CalibratorCache:
             if key in self._unsaved:
                 raise StoreError(
                     f"the state of {key!r} in {self.store.path} has changed since what was learned"
-                    " here began: `revert` forgets that and goes on from the store"
+                    " here began: `revert` drops that and continues from the store"
                 )
         for key in stale:
             self.live.pop(key, None)
