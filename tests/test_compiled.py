@@ -191,7 +191,8 @@ def streaming_answers(parameters, program):
             except ValueError:  # it has left the window, or its weight has decayed
                 answers.append(-1)
         if what == 2 and stream.n_scores and score < 0.4:
-            answers.extend([*stream.thresholds, stream.risk, stream.n_samples, stream.n_scores])
+            answers.extend(stream.thresholds)
+            answers.extend((stream.risk, float(stream.n_samples), float(stream.n_scores)))
     answers += stream.predict_many(np.linspace(-1, 2, 50)).tolist()
     _, arrays = stream._freeze()
     held = (arrays[name].ravel() for name in ("scores", "counts", "weights", "queue"))

@@ -172,8 +172,8 @@ def test_bad_samples_change_nothing(bad):
     for w in BAD_WEIGHTS:
         with pytest.raises(BAD, match="`w`"):
             model.learn_one({"a": 1.0}, 1, w)
-    bad: list[Any] = [None, 7, math.nan, []]
-    for y in bad:
+    bad_labels: list[Any] = [None, 7, math.nan, []]
+    for y in bad_labels:
         with pytest.raises(BAD, match="`y`"):
             model.learn_one({"new": 1.0}, y)
     assert state(model) == before
