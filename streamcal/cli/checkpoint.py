@@ -199,7 +199,7 @@ class Checkpoint:
         return self._was_finished and not self.output.opened
 
     def nothing_to_do(self) -> str | None:
-        """Return a line that says so if nothing was left to do, else None."""
+        """Return a message if there was nothing to do, else None."""
         if not self._is_finished:
             return None
         table, out = self._new_run["table"], self._new_run["out"]

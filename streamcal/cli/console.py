@@ -60,7 +60,7 @@ def data_errors(
 ) -> Iterator[None]:
     """Turn an error in data or on disk, or an interrupt, into one line and status 1 (or 130).
 
-    The line also says where an incomplete output is, and how many rows it has.
+    The line also has the name of an incomplete output, and its number of rows.
     """
     from streamcal.durable.errors import StoreError
     from streamcal.tables import TableError, is_standard

@@ -1,4 +1,4 @@
-"""An output file that can be continued after a crash: the store knows its length and digest.
+"""An output file that can be continued after a crash: the store has its length and digest.
 
 Before ``NAME.partial`` is made, the store notes that this run makes it. A file that exists before
 this note belongs to somebody else, and the run is refused. A file that exists after the note, while

@@ -158,7 +158,7 @@ class DecisionClassifier(
         return answer
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the decision for one sample; None while the classifier knows no label."""
+        """Return the decision for one sample; None while the classifier has no label."""
         raw = self.predict_proba_one(x, **kwargs)
         if not raw:
             return None

@@ -94,7 +94,7 @@ def check_application(path: Path) -> None:
 
 
 def _has_application(head: bytes) -> bool:
-    """Return whether the header of a database says that it is a store."""
+    """Return whether the header of a database has the id of a store."""
     return int.from_bytes(head[68:72], "big") == APPLICATION
 
 

@@ -136,7 +136,7 @@ cdef class CuSum:
 
     cdef Py_ssize_t window, n_recent, oldest, ring_room
     cdef Py_ssize_t n_untaught  # of the last samples the regressions have not learned so many
-    cdef list regressions  # one for each boundary; none before they are asked
+    cdef list regressions  # one for each boundary; none before the first request of probabilities
 
     cdef list names  # of the features in the last dict
     cdef Py_ssize_t *places  # their rows

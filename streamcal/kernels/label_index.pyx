@@ -368,7 +368,7 @@ cdef class LabelIndex(ScoreIndex):
             of_label = &self.weights_of(slot)[<int> sample.sum]
             of_label[0] -= sample.weight
             left = min(left, of_label[0])
-        # Nearly all was taken, so digits were lost. A window still knows the samples that are left.
+        # Nearly all was removed, so digits were lost. The queue has the samples of a window.
         if self.window > 0 and is_cancelled(left, sample.weight):
             slot.weight = 0.0
             if of_label != NULL:

@@ -47,7 +47,7 @@ cdef class Reciprocals:
         below = shift + np.arange(int(max(den)) * self.k + 1) / scale
         self.grid = np.divide(1.0, below, out=np.zeros(len(below)), where=below > 0.0)
         # V's part of the numerator is a multiple of the denominator: (num_fn - num_tn) V =
-        # fold * (denominator - the rest of it). Where the denominator knows no V, its mean is
+        # fold * (denominator - the rest of it). If the denominator has no V, its mean is
         # enough.
         if self.den[2] != self.den[3]:
             self.fold = scale * (self.num[2] - self.num[3]) / (self.den[2] - self.den[3])

@@ -250,7 +250,7 @@ class CalibratedClassifier(
         return Served(strategy.predict_one(raw), dict(raw), tickets, self.n_alarms)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
-        """Return the calibrated probability of each label that the model knows.
+        """Return the calibrated probability of each label of the model.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class CalibratedClassifier(
         Returns
         -------
         dict
-            Probabilities in [0, 1] that sum to 1; empty while the model knows no label.
+            Probabilities in [0, 1] that sum to 1; empty while the model has no label.
         """
         raw = self._predict_raw(x, kwargs)
         return self._strategy.for_labels(raw).predict_one(raw)
@@ -347,7 +347,7 @@ class CalibratedClassifier(
         Parameters
         ----------
         X : data frame of shape (n_samples, n_features)
-            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+            Of any eager library that narwhals supports: pandas, polars, pyarrow, …
         y : series of shape (n_samples,)
             The labels.
         w : float, series or array of shape (n_samples,)
@@ -389,7 +389,7 @@ class CalibratedClassifier(
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
 
         The columns are the labels, named as by the model's own ``predict_proba_many``. While the
-        model knows no label, the frame is empty.
+        model has no label, the frame is empty.
         """
         answer = self._predict_raw_many(X, kwargs)
         raw = self._columns_by_label(answer)
@@ -399,7 +399,7 @@ class CalibratedClassifier(
         return to_native_frame(dict(zip(frame.columns, values, strict=True)), like=frame)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
-        """Return the most probable label of each row, None while the model knows none."""
+        """Return the most probable label of each row, None while the model has none."""
         frame = into_frame(X)
         raw = self._columns_by_label(self._predict_raw_many(X, kwargs))
         winners: list[ClfTarget | None] = [None] * len(frame)

@@ -177,7 +177,7 @@ class CalibratedRegressor(
         Parameters
         ----------
         X : data frame of shape (n_samples, n_features)
-            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+            Of any eager library that narwhals supports: pandas, polars, pyarrow, …
         y : series of shape (n_samples,)
             The labels.
         w : float, series or array of shape (n_samples,)
