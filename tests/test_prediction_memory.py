@@ -6,7 +6,6 @@ import pickle
 from collections import deque
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -256,7 +256,7 @@ class CalibratedClassifier(
         ...         x, y, served = waiting.popleft()
         ...         model.learn_one(x, y, served=served)
         >>> round(model.calibrators[True].mean_delay)
-        20
+        19
         """
         raw = self._predict_raw(x, kwargs)
         calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw)
