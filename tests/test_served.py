@@ -87,7 +87,7 @@ def test_served_of_another_model_is_refused_before_the_model_learns():
     for x, y in drifting_stream(20, 100):
         model.learn_one(x, y)
     before = pickle.dumps(other)
-    with pytest.raises(ValueError, match="`served` must come from this model"):
+    with pytest.raises(ValueError, match="`served` must come from this calibrator"):
         other.learn_one({"x": 1}, True, served=model.serve_one(features(0.5)))
     assert pickle.dumps(other) == before
 

@@ -10,6 +10,7 @@ batch: an array of shape ``(n_samples,)`` for each label.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +55,9 @@ class Strategy(ABC):
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
 
-    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
-        """Return the tickets that hedged calibrators will need with the label of a sample."""
-        return {}
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
+        """Return `predict_one`, and the tickets that hedged calibrators need with the label."""
+        return self.predict_one(raw), {}
 
     @abstractmethod
     def predict_many(self, columns: Columns) -> NDArray[np.float64]:
@@ -105,6 +106,8 @@ class LabelCalibrators:
         self.prototype = prototype
         self.by_label: dict[ClfTarget, Calibrator] = {}
         self._label_of_column = label_of_column
+        # Makes the tickets for labels that have no calibrator yet.
+        self.unlearned = prototype.clone() if isinstance(prototype, HedgedCalibrator) else None
 
     def learn_one(
         self, label: ClfTarget, raw: Raw, y: ClfTarget, w: float, tickets: Tickets
@@ -135,13 +138,16 @@ class LabelCalibrators:
         calibrator = self.by_label[label] = self.prototype.clone()
         return calibrator
 
-    def make_tickets(self, labels: Iterable[ClfTarget], raw: Raw) -> dict[ClfTarget, Ticket]:
-        """Return the tickets of those labels whose calibrator is a hedged one."""
-        return {
-            label: calibrator.serve_one(raw[label])[1]
-            for label in labels
-            if isinstance(calibrator := self.by_label.get(label), HedgedCalibrator)
-        }
+    def serve_one(self, label: ClfTarget, p: float) -> tuple[float, Ticket | None]:
+        """Return the calibrated probability of a label, and the ticket of a hedged calibrator.
+
+        A label that has no calibrator yet keeps the model's probability.
+        """
+        calibrator = self.by_label.get(label)
+        if self.unlearned is not None:
+            hedged = self.unlearned if calibrator is None else calibrator
+            return cast(HedgedCalibrator, hedged).serve_one(p)
+        return (float(p) if calibrator is None else calibrator.predict_one(p)), None
 
 
 class Binary(Strategy):
@@ -172,8 +178,13 @@ class Binary(Strategy):
         else:  # the usual case, without another call
             calibrator.learn_one(raw[True], 1.0 if y == 1 else 0.0, w)  # True is 1
 
-    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
-        return self._calibrators.make_tickets((True,), raw)
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
+        p, ticket = self._calibrators.serve_one(True, raw[True])
+        if True not in self._calibrators.by_label:
+            return {**raw}, {} if ticket is None else {True: ticket}
+        calibrated = {**raw}
+        calibrated[True], calibrated[False] = p, 1.0 - p
+        return calibrated, {} if ticket is None else {True: ticket}
 
     def predict_many(self, columns: Columns) -> NDArray[np.float64]:
         calibrator = self._calibrators.by_label.get(True)
@@ -205,38 +216,29 @@ class OneVsRest(OwningStrategy):
         return self._binary if len(raw) == 2 and True in raw and False in raw else self
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
-        if not raw:
-            return {}
-        calibrated, total = {}, 0.0
+        calibrated = {}
         for label, p in raw.items():
             calibrator = self._calibrators.by_label.get(label)
-            p = float(p) if calibrator is None else calibrator.predict_one(p)
-            calibrated[label] = p
-            total += p
-        if total > 0.0:
-            return {label: p / total for label, p in calibrated.items()}
-        total = float(sum(raw.values()))
-        if total > 0.0:
-            return {label: p / total for label, p in raw.items()}
-        return dict.fromkeys(raw, 1.0 / len(raw))
+            calibrated[label] = float(p) if calibrator is None else calibrator.predict_one(p)
+        return _normalised(calibrated, raw)
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         for label in raw:
             self._calibrators.learn_one(label, raw, y, w, tickets)
 
-    def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
-        return self._calibrators.make_tickets(raw, raw)
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
+        calibrated, tickets = {}, {}
+        for label, p in raw.items():
+            calibrated[label], ticket = self._calibrators.serve_one(label, p)
+            if ticket is not None:
+                tickets[label] = ticket
+        return _normalised(calibrated, raw), tickets
 
     def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
-        if not isinstance(self._calibrators.prototype, HedgedCalibrator):
-            return
         for label, ticket in tickets.items():
-            calibrator = self.calibrators.get(label)
-            if not isinstance(calibrator, HedgedCalibrator):
-                raise ValueError(
-                    f"`served` must come from this model, which has no calibrator of {label!r} yet"
-                )
-            calibrator.check_ticket(ticket)
+            calibrator = self.calibrators.get(label, self._calibrators.unlearned)
+            if isinstance(calibrator, HedgedCalibrator):
+                calibrator.check_ticket(ticket)
 
     def predict_many(self, columns: Columns) -> NDArray[np.float64]:
         raw = np.array(list(columns.values()))
@@ -304,6 +306,15 @@ class Joint(OwningStrategy):
         restored = JointCalibrator.from_bytes(state_of(arrays, "0"))
         check_alike([restored], [self._prototype])
         self._calibrator = restored
+
+
+def _normalised(calibrated: dict[ClfTarget, float], raw: Raw) -> dict[ClfTarget, float]:
+    """Return probabilities divided by their sum; if that is 0, ``raw`` divided by its sum."""
+    for values in (calibrated, raw):
+        total = float(sum(values.values()))
+        if total > 0.0:
+            return {label: p / total for label, p in values.items()}
+    return dict.fromkeys(raw, 1.0 / len(raw)) if raw else {}
 
 
 def as_rows(columns: Columns, n_samples: int) -> list[dict[ClfTarget, float]]:

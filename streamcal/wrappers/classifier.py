@@ -22,6 +22,7 @@ from streamcal._validation import as_weight, check_choice, check_label
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
+from streamcal.calibration.probability import check_count
 from streamcal.wrappers._checks import (
     Features,
     add_batch_weights,
@@ -33,6 +34,7 @@ from streamcal.wrappers._checks import (
     check_n_rows,
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
+from streamcal.wrappers._memory import PredictionMemory
 from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, Raw, Tickets, as_rows
 from streamcal.wrappers.served import Served
 
@@ -65,6 +67,9 @@ class CalibratedClassifier(
         What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
         200 samples again, with "reset" they start with none, and with "none" the old ones go on.
         `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
+    remember : int
+        How many of the latest predictions are remembered until their labels arrive, see the notes.
+        A prediction of two labels takes about 1 KB.
 
     Raises
     ------
@@ -81,11 +86,12 @@ class CalibratedClassifier(
     argument, if its ``learn_one`` (or ``learn_many``) accepts the argument.
 
     If labels are delayed, the model has changed when a label arrives, and its current prediction
-    differs from the served one. Call `serve_one` instead of `predict_proba_one`, and pass its whole
-    result as ``served`` with the label. If that is not possible, as in
-    ``evaluate.progressive_val_score(…, delay=48)``, declare the delay:
-    ``CalibratedClassifier(model, HedgedCalibrator(delay=48))``. Within
-    ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
+    differs from the served one. `predict_proba_one` therefore remembers its predictions, and
+    `learn_one` finds them by the features. Predictions and `to_bytes` do not depend on this memory;
+    copies and pickles do not contain it. If several predictions have the same features, the oldest
+    is used first. If the features do not identify a sample, or the process may end before the label
+    arrives, call `serve_one` instead, and pass its whole result as ``served`` with the label.
+    Within ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
     learns twice.
 
     Examples
@@ -107,6 +113,7 @@ class CalibratedClassifier(
         *,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
         on_drift: str = "shrink",
+        remember: int = 10_000,
     ) -> None:
         check_classifier(classifier)
         if calibrator is None:
@@ -114,10 +121,12 @@ class CalibratedClassifier(
         if not isinstance(calibrator, JointCalibrator):
             check_binary_calibrator(calibrator)
         check_choice(on_drift, "on_drift", _ON_DRIFT)
+        check_count(remember, "remember", 0)
         self.classifier = classifier
         self.calibrator = calibrator
         self.drift_detector = drift_detector
         self.on_drift = on_drift
+        self.remember = remember
 
         # Most libraries of data frames only have strings as column names; this maps them to labels.
         self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
@@ -130,6 +139,7 @@ class CalibratedClassifier(
         if drift_detector is not None:
             self._monitor = DriftMonitor(drift_detector, on_drift)
         self._y_name: str | None = None
+        self._memory = PredictionMemory(remember)
         self._set_routes(
             classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
         )
@@ -195,7 +205,8 @@ class CalibratedClassifier(
             Weight of the sample, from 1e-60 to 1e60.
         served : Served, or mapping from label to probability, optional
             The result of `serve_one` for ``x``, or the prediction of the *model* (not of this
-            wrapper). Without it the model predicts ``x`` again.
+            wrapper). Without it, the remembered prediction for these features; if there is none,
+            the model predicts ``x`` again.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -209,6 +220,9 @@ class CalibratedClassifier(
         check_label(y)
         w = 1.0 if w == 1.0 else as_weight(w)
         shown = tickets = None
+        if served is None:
+            found = self._memory.take(x)
+            served = found if found and found.raw else None  # the model had no label
         if served is None:
             raw = self._predict_raw(x, kwargs)
         else:
@@ -242,15 +256,16 @@ class CalibratedClassifier(
         ...         x, y, served = waiting.popleft()
         ...         model.learn_one(x, y, served=served)
         >>> round(model.calibrators[True].mean_delay)
-        20
+        19
         """
         raw = self._predict_raw(x, kwargs)
-        strategy = self._strategy.for_labels(raw)
-        tickets = strategy.make_tickets(raw)
-        return Served(strategy.predict_one(raw), dict(raw), tickets, self.n_alarms)
+        calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw)
+        return Served(calibrated, dict(raw), tickets, self.n_alarms)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label of the model.
+
+        The prediction is remembered until the label arrives.
 
         Parameters
         ----------
@@ -264,8 +279,9 @@ class CalibratedClassifier(
         dict
             Probabilities in [0, 1] that sum to 1; empty while the model has no label.
         """
-        raw = self._predict_raw(x, kwargs)
-        return self._strategy.for_labels(raw).predict_one(raw)
+        served = self.serve_one(x, **kwargs)
+        self._memory.add(x, served)
+        return dict(served.calibrated)
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return calibrated probabilities for those of the model.
