@@ -105,8 +105,7 @@ class _Derivatives:
 
         with jax.enable_x64(True):  # all are under way before the first is waited for
             found = [
-                self._program(list(z[:, chunk]), *self._samples[:, chunk])
-                for chunk in self._chunks
+                self._program(list(z[:, chunk]), *self._samples[:, chunk]) for chunk in self._chunks
             ]
         for parts, chunk in zip(found, self._chunks, strict=True):
             for part, row in zip(parts, out[:, chunk], strict=True):
