@@ -739,11 +739,11 @@ cdef class Guess:
     cdef Py_ssize_t cut(
         self, const Block *block, Py_ssize_t begin, Py_ssize_t end, Line run
     ) noexcept nogil:
-        """Return where to cut samples that have a common value; their end, if they are one block.
+        """Return where to cut a run of samples, given the sum of their lines.
 
-        They are if the lines of none of their first samples have their zeros, on the whole, below
-        that value. Else their values are at most that up to where this is most so, and at least
-        that after it.
+        That is the end if they are one block: if at their common value the lines of its first
+        samples never have a positive sum. Else it is after the first samples with the greatest
+        sum, as for `Cells`. ``excess`` is that sum with the sign turned.
         """
         cdef double value = run.sum / run.slope, excess = 0.0, before = 0.0, least = 0.0
         cdef Py_ssize_t i, place = end
