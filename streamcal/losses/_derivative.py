@@ -42,7 +42,7 @@ def derivative(loss: Loss, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     array([0.5, 1. ])
     """
     program = weighted_derivative(loss)
-    return _call_padded(lambda z, y: program([z], y, np.ones(len(z)))[0], z, y)
+    return _call_padded(lambda z, y: program(z, y, np.ones(len(z))), z, y)
 
 
 def values(function: Callable[[Any, Any], Any], z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -78,9 +78,7 @@ def _pad(x: NDArray[np.float64], room: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def weighted_derivative(loss: Loss) -> Callable[..., Any]:
-    """Return the compiled [w · ∂l/∂z(z, y) for z in zs] of vectors, given (zs, y, w).
-
-    It must be called under ``enable_x64``.
+    """Return the compiled w · ∂l/∂z(z, y) of vectors (z, y, w); to be called under ``enable_x64``.
 
     Raises
     ------
@@ -89,7 +87,7 @@ def weighted_derivative(loss: Loss) -> Callable[..., Any]:
     """
     slope = pointwise(loss)
     with jax.enable_x64(True):
-        return jax.jit(lambda zs, y, w: [w * jax.vmap(slope)(z, y) for z in zs])
+        return jax.jit(lambda z, y, w: w * jax.vmap(slope)(z, y))
 
 
 def pointwise(loss: Loss) -> Callable[[Any, Any], Any]:

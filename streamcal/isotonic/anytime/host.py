@@ -105,8 +105,10 @@ class _Derivatives:
 
         with jax.enable_x64(True):  # all are under way before the first is waited for
             found = [
-                self._program(list(z[:, chunk]), *self._samples[:, chunk]) for chunk in self._chunks
+                [self._program(row[chunk], *self._samples[:, chunk]) for chunk in self._chunks]
+                for row in z
             ]
-        for parts, chunk in zip(found, self._chunks, strict=True):
-            for part, row in zip(parts, out[:, chunk], strict=True):
-                row[:] = np.asarray(part)[: len(row)]
+        for parts, row in zip(found, out, strict=True):
+            for part, chunk in zip(parts, self._chunks, strict=True):
+                own = row[chunk]
+                own[:] = np.asarray(part)[: len(own)]
