@@ -46,6 +46,7 @@ CHUNK = 1 << 15  # samples whose derivatives are computed at once: their arrays 
 cdef double PATIENCE = 3.0  # moves of the same bound after which the middle is tried
 cdef double SLACK = 1e-12  # what rounding may add to a sum of weights, of its size
 cdef double FLATTEST = 1e-3  # the least curvature of a model, of the mean of all
+cdef int MOST_CUTS = 6  # of a run of samples, before they are pooled one by one
 
 ctypedef const unsigned char[::1] Flags
 
@@ -76,6 +77,10 @@ cdef struct Block:
 cdef struct Blocks:
     Block *at
     Py_ssize_t size, room
+
+
+cdef struct Line:
+    double slope, sum  # the second is the slope times where the line is zero
 
 
 cdef struct Sum:
@@ -668,36 +673,31 @@ cdef class Guess:
                 self.asked[0, i] += self.offset[i]
                 self.asked[1, i] += self.offset[i]
 
-    cdef inline void line(
-        self, const Block *block, Py_ssize_t i, double *weight, double *sum
-    ) noexcept nogil:
-        """Write the slope of the line through a sample's derivatives, and that times its zero.
+    cdef inline Line line(self, const Block *block, Py_ssize_t i) noexcept nogil:
+        """Return the line through a sample's derivatives at the bounds of its block.
 
         Lines that are next to flat are given some slope, so that they have a zero.
         """
-        cdef double rise = self.answered[1, i] - self.answered[0, i]
-        cdef double middle = 0.5 * self.answered[0, i] + 0.5 * self.answered[1, i]
-        cdef double slope = rise / (block.high - block.low)
+        cdef double low = self.answered[0, i], high = self.answered[1, i]
+        cdef double slope = (high - low) / (block.high - block.low)
+        cdef double middle = 0.5 * block.low + 0.5 * block.high, height = 0.5 * low + 0.5 * high
         slope = slope if self.flattest < slope < INFINITY else self.flattest
-        weight[0] = slope
-        sum[0] = slope * (0.5 * block.low + 0.5 * block.high)
-        sum[0] -= middle if fabs(middle) < INFINITY else 0.0
+        return Line(slope, slope * middle - (height if fabs(height) < INFINITY else 0.0))
 
     cdef double mean_slope(self) noexcept nogil:
-        cdef double slope, total = 0.0
+        cdef double rise, rises, total = 0.0
         cdef Py_ssize_t i, k
         for k in range(self.blocks.size):
+            rises = 0.0
             for i in range(self.blocks.at[k].begin, self.end_of(k)):
-                slope = self.answered[1, i] - self.answered[0, i]
-                slope /= self.blocks.at[k].high - self.blocks.at[k].low
-                total += slope if 0.0 < slope < INFINITY else 0.0
+                rise = self.answered[1, i] - self.answered[0, i]
+                rises += rise if 0.0 < rise < INFINITY else 0.0
+            total += rises / (self.blocks.at[k].high - self.blocks.at[k].low)
         return total / len(self.ends)
 
     cdef bint pool(self, double reach) except -1 nogil:
         """Replace the blocks by those that the lines of all samples lead to."""
-        cdef Py_ssize_t i, k, begin, end
-        cdef double weight, sum, more, more_sum
-        cdef const Block *block
+        cdef Py_ssize_t k
         if self.flattest == 0.0:
             self.flattest = FLATTEST * self.mean_slope()
         if not 0.0 < self.flattest < INFINITY:
@@ -705,46 +705,59 @@ cdef class Guess:
         self.reach = reach
         self.pooled.size = 0
         for k in range(self.blocks.size):
-            block, end = &self.blocks.at[k], self.end_of(k)
-            if self.stays(block, end, &weight, &sum):
-                push(&self.pooled, block.begin, weight, sum)
-                continue
-            begin, weight, sum = block.begin, 0.0, 0.0
-            for i in range(begin, end):
-                self.line(block, i, &more, &more_sum)
-                weight += more
-                sum += more_sum
-                if self.ends[i] != 0:
-                    push(&self.pooled, begin, weight, sum)
-                    begin, weight, sum = i + 1, 0.0, 0.0
+            self.pool_run(&self.blocks.at[k], self.blocks.at[k].begin, self.end_of(k), MOST_CUTS)
         self.blocks, self.pooled = self.pooled, self.blocks
         self.evaluate()
         self.bound()
         return True
 
-    cdef bint stays(
-        self, const Block *block, Py_ssize_t end, double *weight, double *sum
-    ) noexcept nogil:
-        """Return whether a block stays one, and write its sums.
+    cdef int pool_run(
+        self, const Block *block, Py_ssize_t begin, Py_ssize_t end, int n_cuts
+    ) except -1 nogil:
+        """Pool samples of a block: cut the run and its parts while it pays, then one by one."""
+        cdef Line line, run = Line(0.0, 0.0)
+        cdef Py_ssize_t i, place
+        for i in range(begin, end):
+            line = self.line(block, i)
+            run = Line(run.slope + line.slope, run.sum + line.sum)
+        place = self.cut(block, begin, end, run)
+        if place == end:
+            push(&self.pooled, begin, run.slope, run.sum)
+        elif n_cuts > 0:
+            self.pool_run(block, begin, place, n_cuts - 1)
+            self.pool_run(block, place, end, n_cuts - 1)
+        else:
+            run = Line(0.0, 0.0)
+            for i in range(begin, end):
+                line = self.line(block, i)
+                run = Line(run.slope + line.slope, run.sum + line.sum)
+                if self.ends[i] != 0:
+                    push(&self.pooled, begin, run.slope, run.sum)
+                    begin, run = i + 1, Line(0.0, 0.0)
+        return 0
 
-        It does if the lines of its first samples have their zeros, on the whole, above its new
-        value. To look at that first is faster than to pool sample by sample.
+    cdef Py_ssize_t cut(
+        self, const Block *block, Py_ssize_t begin, Py_ssize_t end, Line run
+    ) noexcept nogil:
+        """Return where to cut a run of samples, given the sum of their lines.
+
+        That is the end if they are one block: if at their common value the lines of its first
+        samples never have a positive sum. Else it is after the first samples with the greatest
+        sum, as for `Cells`. ``excess`` is that sum with the sign turned.
         """
-        cdef double more, more_sum, value, excess = 0.0, before = 0.0
-        cdef Py_ssize_t i
-        weight[0] = sum[0] = 0.0
-        for i in range(block.begin, end):
-            self.line(block, i, &more, &more_sum)
-            weight[0] += more
-            sum[0] += more_sum
-        value = sum[0] / weight[0]
-        for i in range(block.begin, end):
-            self.line(block, i, &more, &more_sum)
-            excess += more_sum - value * more
-            before += more
-            if self.ends[i] != 0 and excess < -0.5 * self.reach * min(before, weight[0] - before):
-                return i + 1 == end  # where only rounding can speak
-        return True
+        cdef double value = run.sum / run.slope, excess = 0.0, before = 0.0, least = 0.0
+        cdef Py_ssize_t i, place = end
+        cdef bint one = True
+        cdef Line line
+        for i in range(begin, end - 1):
+            line = self.line(block, i)
+            excess += line.sum - value * line.slope
+            before += line.slope
+            if self.ends[i] != 0 and excess < 0.0:
+                one &= not excess < -0.5 * self.reach * min(before, run.slope - before)
+                if excess < least:
+                    least, place = excess, i + 1
+        return end if one else place
 
     cdef int join_all(self) except -1 nogil:
         cdef Py_ssize_t k, size = 0, old_size = self.blocks.size, n_ahead = 0

@@ -8,14 +8,12 @@ checks the input of users and the bytes of states.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget, FeatureName
-from river.utils.dataframe import into_frame, to_numpy
 
 from streamcal import losses
 from streamcal._clone import Cloned
@@ -46,6 +44,9 @@ from streamcal._validation import (
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
 
 Features = dict[FeatureName, Any]
 
@@ -283,8 +284,10 @@ def check_features(x: Any) -> dict[FeatureName, float]:
     return values
 
 
-def check_frame(X: IntoDataFrame) -> tuple[Any, NDArray[np.float64]]:
+def check_frame(X: "IntoDataFrame") -> tuple[Any, NDArray[np.float64]]:
     """Return a frame and its values, or raise."""
+    from river.utils.dataframe import into_frame, to_numpy
+
     frame = into_frame(X)
     try:
         matrix = np.require(to_numpy(frame), np.float64, ["C", "W"])

@@ -16,14 +16,12 @@ On separable data their total rank loss is bounded for any order of samples, see
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget, FeatureName
-from river.utils.dataframe import into_series, to_native_frame, to_native_series
 
 from streamcal import losses
 from streamcal._state import Arrays, Fields, as_name, as_names, pack
@@ -31,6 +29,10 @@ from streamcal._validation import LARGEST, as_number, as_score, as_weight, as_we
 from streamcal.kernels.cusum import PA, PA_I, PA_II
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal._ranks import Features, RankLearner, check_features, check_frame
+
+# To import what data frames need takes a third of the time until the first sample: methods do it.
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 _RULES = {"PA": PA, "PA-I": PA_I, "PA-II": PA_II}
 _BAD_INPUT = (TypeError, ValueError, OverflowError)  # from the kernel: then check the sample
@@ -193,7 +195,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
 
     # Many samples --------------------------------------------------------------------------------
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = 1.0) -> None:
+    def learn_many(self, X: "IntoDataFrame", y: "IntoSeries", w: Any = 1.0) -> None:
         """Learn the rows of a frame in order, as `learn_one` does, in one compiled loop.
 
         Parameters
@@ -210,6 +212,8 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         ValueError, TypeError
             As `learn_one`, and if lengths differ; nothing is learned.
         """
+        from river.utils.dataframe import into_series
+
         frame, matrix = check_frame(X)
         series = into_series(y)
         labels = series.to_list()
@@ -240,14 +244,18 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         if seen:
             self._check_number_of_labels(len(self._cusum.labels) + len(seen))
 
-    def predict_many(self, X: IntoDataFrame) -> IntoSeries:
+    def predict_many(self, X: "IntoDataFrame") -> "IntoSeries":
         """Return the predicted label of each row, None while no label is known."""
+        from river.utils.dataframe import to_native_series
+
         frame, matrix = check_frame(X)
         labels = self._cusum.predict_many(frame.columns, matrix)
         return to_native_series(labels, name=self._y_name, like=frame)
 
-    def predict_proba_many(self, X: IntoDataFrame) -> IntoDataFrame:
+    def predict_proba_many(self, X: "IntoDataFrame") -> "IntoDataFrame":
         """Return the calibrated probabilities of each row, a column for each label."""
+        from river.utils.dataframe import to_native_frame
+
         frame, matrix = check_frame(X)
         labels, probabilities = self._cusum.probabilities_many(frame.columns, matrix)
         return to_native_frame(dict(zip(labels, probabilities.T, strict=True)), like=frame)

@@ -1,8 +1,5 @@
 """Rounds on the host: JAX computes derivatives, and one compiled pass splits all cells."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,23 +85,19 @@ class Host:
 
 
 class _Derivatives:
-    """The weighted derivatives of samples, whose labels and weights are JAX arrays.
+    """The weighted derivatives of samples.
 
     JAX is imported here and not above: a solve for a quantile needs none.
     """
 
     def __init__(self, loss: losses.Loss, y: Floats, w: Floats):
-        import jax
-
         from streamcal.losses._derivative import weighted_derivative
 
         self._program = weighted_derivative(loss)
-        room = kernels.room_for(len(y))
+        self._samples = kernels.padded((y, w))
+        room = self._samples.shape[1]
         begins = range(0, room, kernels.CHUNK)
         self._chunks = [slice(begin, min(begin + kernels.CHUNK, room)) for begin in begins]
-        with jax.enable_x64(True):
-            columns = kernels.padded((y, w))
-            self._columns = [jax.device_put([c[part] for part in self._chunks]) for c in columns]
 
     def __call__(self, z: Floats, out: Floats) -> None:
         """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
@@ -112,12 +105,10 @@ class _Derivatives:
 
         with jax.enable_x64(True):  # all are under way before the first is waited for
             found = [
-                [self._program(row[chunk], y, w) for chunk, y, w in self._samples()] for row in z
+                [self._program(row[chunk], *self._samples[:, chunk]) for chunk in self._chunks]
+                for row in z
             ]
         for parts, row in zip(found, out, strict=True):
             for part, chunk in zip(parts, self._chunks, strict=True):
                 own = row[chunk]
                 own[:] = np.asarray(part)[: len(own)]
-
-    def _samples(self) -> Iterator[tuple[slice, Any, Any]]:
-        return zip(self._chunks, *self._columns, strict=True)
