@@ -47,8 +47,8 @@ from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.score_index import ScoreIndex
 from streamcal.kernels.threshold_decomposition import (
     Cells,
-    Guess,
     Quantiles,
+    WarmStart,
     greatest_quantiles,
     room_for,
 )
@@ -525,9 +525,9 @@ def solved(cells, y, w, offset):
     at_hand = np.arange(len(y))
     while cells.n_open:
         if cells.n_open < len(at_hand) // 2:
-            at_hand = cells.put_aside()
+            at_hand = cells.remove_settled()
             assert cells.n_samples == len(at_hand) == cells.n_open
-        z = cells.aims()
+        z = cells.query_points()
         assert z.shape == (1, room_for(len(at_hand)))
         z = z[0, : len(at_hand)] - offset[at_hand]
         assert cells.split(w[at_hand] * (z - y[at_hand])) == -1
@@ -566,20 +566,20 @@ def test_bounds_hold_for_any_guess(seed, kind):
     }[kind]
     offset = rng.normal(size=len(y))
     low, high = y.min() - 1.0, y.max() + 1.0
-    guess = Guess(begins, values, ends, offset, low, high, 1e-2)
+    start = WarmStart(begins, values, ends, offset, low, high, 1e-2)
     for step in range(3):
-        guess.sides[:] = w * (guess.z[:, : len(y)] - offset - y)
+        start.sides[:] = w * (start.z[:, : len(y)] - offset - y)
         if step < 2:
-            assert guess.improve(1e-7)
-    wrong = guess.n_wrong()
+            assert start.improve(1e-7)
+    wrong = start.n_wrong()
     assert kind != "near" or not wrong
-    again = guess.join()
+    again = start.join()
     assert (wrong > 0) == (len(again) > 0)
     while len(again):
-        guess.sides[:, again] = w[again] * (guess.z[:, again] - offset[again] - y[again])
-        again = guess.join()
-    assert not guess.n_wrong()
-    floors, ceilings = solved(guess.cells(1e-7, 0.0), y, w, offset)
+        start.sides[:, again] = w[again] * (start.z[:, again] - offset[again] - y[again])
+        again = start.join()
+    assert not start.n_wrong()
+    floors, ceilings = solved(start.cells(1e-7, 0.0), y, w, offset)
     assert (floors - 1e-12 <= best).all()
     assert (best <= ceilings + 1e-12).all()
     assert (ceilings - floors).max() <= 2e-7 * (1 + 1e-9)
@@ -587,14 +587,14 @@ def test_bounds_hold_for_any_guess(seed, kind):
 
 def test_a_guess_without_curvature_stays():
     ends = np.ones(4, np.uint8)
-    guess = Guess(np.array([0, 2]), np.array([1.0, 2.0]), ends, None, 0.0, 3.0, 0.1)
-    inputs = guess.z.copy()
-    guess.sides[:] = [-1.0, 1.0, -1.0, 1.0]
-    assert not guess.improve(0.01)
-    assert_array_equal(guess.z, inputs)
-    guess.sides[:] = math.nan
-    assert not guess.improve(0.01)
-    assert guess.n_wrong() == 4
+    start = WarmStart(np.array([0, 2]), np.array([1.0, 2.0]), ends, None, 0.0, 3.0, 0.1)
+    inputs = start.z.copy()
+    start.sides[:] = [-1.0, 1.0, -1.0, 1.0]
+    assert not start.improve(0.01)
+    assert_array_equal(start.z, inputs)
+    start.sides[:] = math.nan
+    assert not start.improve(0.01)
+    assert start.n_wrong() == 4
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -627,9 +627,9 @@ def test_cells_refuse_what_does_not_fit():
     for wrong in (
         lambda: cells.split(np.zeros(2)),
         lambda: Cells(ends, np.zeros(2), 0.0, 1.0, 0.1, 0.0),
-        lambda: Guess(np.array([0, 3]), np.zeros(2), ends, None, 0.0, 1.0, 0.1),
-        lambda: Guess(np.array([1]), np.zeros(1), ends, None, 0.0, 1.0, 0.1),
-        lambda: Guess(np.array([0]), np.zeros(2), ends, None, 0.0, 1.0, 0.1),
+        lambda: WarmStart(np.array([0, 3]), np.zeros(2), ends, None, 0.0, 1.0, 0.1),
+        lambda: WarmStart(np.array([1]), np.zeros(1), ends, None, 0.0, 1.0, 0.1),
+        lambda: WarmStart(np.array([0]), np.zeros(2), ends, None, 0.0, 1.0, 0.1),
         lambda: Quantiles(y, y[1:], ends, 0.5, False),
         lambda: Quantiles(y, y, ends[1:], 0.5, False),
         lambda: greatest_quantiles(y, y, 0.5, np.array([2, 1]), np.zeros(2)),

@@ -19,6 +19,7 @@ from streamcal._validation import (
     check_choice,
     check_half_life,
     check_window,
+    growth_per_sample,
 )
 from streamcal.calibration._slots import check_edges, check_held, check_hulls, read_index
 from streamcal.calibration.base import Calibrator
@@ -137,7 +138,7 @@ class IsotonicCalibrator(Calibrator):
         self._step = interpolation == "step"
         self._regression = IsotonicRegression(
             window=window or 0,
-            rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
+            rate=growth_per_sample(half_life),
             prior=prior if self._loss.anchors is not None else 0.0,
             labels=self._find_statistics(),
             means=self._loss.mean_range,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streamcal.durable.database import connect, create
-from streamcal.durable.errors import StoreError, faults
+from streamcal.durable.errors import StoreError, errors_of_files
 from streamcal.durable.files import (
     beside,
     check_application,
@@ -80,7 +80,7 @@ class StoreConnection:
             if stamp_of(self.file) != self._stamp or beside(self.file, "-wal").exists():
                 self.connected().close()
                 self.database = None
-                with faults(self.path, "opened"):
+                with errors_of_files(self.path, "opened"):
                     self._connect()
 
     def connected(self) -> sqlite3.Connection:

@@ -11,7 +11,7 @@ class StoreError(ValueError):
 
 
 @contextlib.contextmanager
-def faults(path: Path, action: str) -> Iterator[None]:
+def errors_of_files(path: Path, action: str) -> Iterator[None]:
     """Turn errors of the file system and of SQLite into a `StoreError`: "can't be ``action``"."""
     try:
         yield
@@ -30,7 +30,7 @@ def faults(path: Path, action: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def damage(path: Path) -> Iterator[None]:
+def errors_of_content(path: Path) -> Iterator[None]:
     """Turn errors of checks of the content of a file into a `StoreError`."""
     try:
         yield

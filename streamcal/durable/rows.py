@@ -10,14 +10,14 @@ from streamcal._state import DIGEST, as_int, check
 
 
 class Head(NamedTuple):
-    """What a store holds besides the states, and a summary of them that `Store.save` updates.
+    """The content of a store except the states, and a summary of them that `Store.save` updates.
 
     Attributes
     ----------
     offset : int
         How many samples of the stream are learned.
     notes : dict
-        What `Store.save` was given.
+        The notes given to `Store.save`.
     n_states : int
         How many states there are.
     n_saves : int
@@ -74,7 +74,7 @@ def digest_of(key: str, state: bytes) -> bytes:
 def share_of(key: str, digest: bytes) -> int:
     """Return what a row adds to the combined digest; 0 for an empty digest: no row.
 
-    It has the key in it once more: keys are compared without reading the states.
+    It includes the key again, so that keys can be checked without reading the states.
     """
     return int.from_bytes(hash_of(key.encode() + digest), "little") if digest else 0
 

@@ -36,7 +36,7 @@ from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
 from streamcal.durable.connection import StoreConnection
 from streamcal.durable.database import replacing
-from streamcal.durable.errors import StoreError, damage, faults
+from streamcal.durable.errors import StoreError, errors_of_content, errors_of_files
 from streamcal.durable.files import check_backup, follow_link, take_lock
 from streamcal.durable.rows import (
     Head,
@@ -123,7 +123,7 @@ class Store:
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0
         try:
-            with faults(self.path, "opened"):
+            with errors_of_files(self.path, "opened"):
                 self._connection.open()
                 self.refresh()
                 self._connection.remember_files()
@@ -197,8 +197,8 @@ class Store:
         """
         with (
             self._mutex,
-            faults(self.path, "read"),
-            damage(self.path),
+            errors_of_files(self.path, "read"),
+            errors_of_content(self.path),
             self._connection.reading() as database,
         ):
             head = read_head(database, self._head)
@@ -355,14 +355,14 @@ class Store:
                 n_saves=self._head.n_saves + 1,
             )
             changed = {key: _as_bytes(key, state) for key, state in states.items()}
-            with faults(self.path, "written"), self._connection.writing() as database:
+            with errors_of_files(self.path, "written"), self._connection.writing() as database:
                 if not has_head(database, self._head):
                     raise StoreError(
                         f"{self.path} can't be written: somebody else has written to it since it"
                         " was read here"
                     )
                 changes = {**dict.fromkeys(forget), **changed}
-                with damage(self.path):
+                with errors_of_content(self.path):
                     head, rows = prepare_rows(database, head, changes)
                 write_rows(database, rows)
                 text, digest = head.encode()
@@ -390,7 +390,7 @@ class Store:
             If it can't be written, or the other file is a store in use or a file beside one, such
             as its log; if files are in the way, as when a store is made.
         """
-        with self._mutex, faults(self.path, f"copied to {path}"):
+        with self._mutex, errors_of_files(self.path, f"copied to {path}"):
             target = follow_link(Path(path))
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -1,17 +1,17 @@
-"""Splitting cells: the compiled half of a round of anytime isotonic regression.
+"""Threshold decomposition: the compiled half of a round of anytime isotonic regression.
 
 For a number c let d be the weighted derivatives of the losses at c, one per sample in score order,
 and G their running sum. Samples up to the greatest G have an optimal value of at most c, those
 after it of at least c; between the first and the last place where G is greatest, c is optimal.
-Within a run of samples that is known to lie between two numbers, only that run has to be looked at
+For a run of samples whose values lie between two numbers, the sums over this run are enough
 (Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under
 Strictly Convex Losses*, section VI, whose pairwise joins lead to the same groups).
 
-`Cells` are such runs. A cell has bounds for its value and an *aim* between them; it is *settled*
-when its bounds are close enough, and nothing is asked about it any more. A round evaluates all
-derivatives, each at the aim of its own cell, and splits every cell there into the samples below,
-those fixed at it, and those above. Six samples with the labels 3 1 2 6 4 5, the squared loss and
-half of its derivative, in two rounds:
+`Cells` are such runs. A cell has bounds for its value and a *query point* between them. It
+is *settled* when its bounds are close enough; its derivatives are not needed any more. A round
+evaluates all derivatives, each at the query point of its own cell, and splits every cell into the
+samples below that point, those with exactly this value, and those above. Six samples with the
+labels 3 1 2 6 4 5, the squared loss and half of its derivative, in two rounds:
 
     labels      3      1      2   |   6      4      5
     d at 3.5     .5    2.5    1.5 |  -2.5    -.5   -1.5      bounds 1, 6: one cell
@@ -21,17 +21,18 @@ half of its derivative, in two rounds:
     d at 4.75                         -1.25    .75   -.25    bounds 3.5, 6
     G                                 -1.25   -.5    -.75    greatest at the start: 4.75, 6 is left
 
-Aims are midpoints, unless derivatives at the bounds are kept as well. Their sums over a cell say
-where its samples' common value would be, and there it is split or, if it is one block, closed in on
-(Dowell & Jarratt, *A Modified Regula Falsi Method*, BIT 1971).
+Query points are midpoints, unless derivatives at the bounds are kept, too. From their sums over a
+cell a secant estimates the common value of its samples, and this is the next query point (Dowell &
+Jarratt, *A Modified Regula Falsi Method*, BIT 1971).
 
-A `Guess` makes cells of a map that should be close. It asks for the derivatives at both sides of
-each block's value. They tell whether the value is right, and a line through both is a model of each
-sample's derivative. Pooling adjacent violators on these models gives the next map (Jongbloed,
-*The Iterative Convex Minorant Algorithm for Nonparametric Estimation*, Journal of Computational and
-Graphical Statistics 1998), which is far closer: this is Newton's method.
+A `WarmStart` makes cells of a map that should be close to the solution. It needs the derivatives at
+two points, below and above each block's value. They bracket the value or show that it is wrong, and
+the secant through both is a linear model of each sample's derivative. Pooling adjacent violators on
+these models gives the next map (Jongbloed, *The Iterative Convex Minorant Algorithm for
+Nonparametric Estimation*, Journal of Computational and Graphical Statistics 1998), which is far
+closer: this is Newton's method.
 
-`Quantiles` need no derivatives, only to be compared with labels.
+`Quantiles` need no derivatives, only comparisons with labels.
 """
 
 cimport cython
@@ -43,9 +44,9 @@ import numpy as np
 
 CHUNK = 1 << 15  # samples whose derivatives are computed at once: their arrays stay in cache
 
-cdef double PATIENCE = 3.0  # moves of the same bound after which the middle is tried
-cdef double SLACK = 1e-12  # what rounding may add to a sum of weights, of its size
-cdef double FLATTEST = 1e-3  # the least curvature of a model, of the mean of all
+cdef double PATIENCE = 3.0  # moves of the same bound in a row, after which the midpoint is used
+cdef double SLACK = 1e-12  # relative rounding error of a sum of weights
+cdef double LEAST_SLOPE = 1e-3  # the least slope of a linear model, relative to the mean slope
 cdef int MOST_CUTS = 6  # of a run of samples, before they are pooled one by one
 
 ctypedef const unsigned char[::1] Flags
@@ -54,7 +55,7 @@ ctypedef const unsigned char[::1] Flags
 cdef struct Cell:
     Py_ssize_t begin  # its first sample
     double low, high  # the bounds of its value
-    double aim
+    double query_point
     double slope_low, slope_high  # sums of derivatives at the bounds, NaN where not known
     double streak  # how often in a row the high (+) or the low (-) bound has moved
 
@@ -66,12 +67,12 @@ cdef struct Bounds:
 
 cdef struct Block:
     Py_ssize_t begin
-    double low, high  # where derivatives are asked for; between them is the block's value
+    double low, high  # the query points; the block's value is between them
     double weight, sum  # of the models: Σ slope and Σ slope · zero
     double value
     double slope_low, slope_high  # sums of the derivatives at the bounds
-    bint sinks, rises  # whether the low and the high bound do not hold
-    bint fresh  # whether derivatives at the bounds have yet to be looked at
+    bint low_is_wrong, high_is_wrong  # whether the low and the high bound do not hold
+    bint is_new  # whether the derivatives at the bounds are new
 
 
 cdef struct Blocks:
@@ -91,9 +92,10 @@ cdef struct Sum:
 
 
 cdef inline void add(Sum *sum, double x) noexcept nogil:
-    """Add to a sum, and what rounding takes from it to what it has lost (Knuth's two-sum).
+    """Add to a sum, and its rounding error to ``lost`` (Knuth's two-sum).
 
-    Heavy samples would else swallow what light ones after them say. Infinite sums lose nothing.
+    Otherwise the terms of light samples after heavy ones would be lost. An infinite sum has no
+    rounding error.
     """
     cdef double new = sum.total + x
     cdef double part = new - sum.total
@@ -115,7 +117,7 @@ cpdef double midpoint(double low, double high) noexcept nogil:
 
 
 cdef int resize(void **memory, Py_ssize_t n, size_t size) except -1 nogil:
-    """Have memory for ``n`` things of a size; what there was stays as far as it fits."""
+    """Reallocate memory for ``n`` items of a size; the old content is kept as far as it fits."""
     cdef void *found = PyMem_RawRealloc(memory[0], max(n, 1) * size)
     if found == NULL:
         raise MemoryError
@@ -160,18 +162,18 @@ cdef int check_length(Py_ssize_t n, Py_ssize_t expected) except -1:
 
 @cython.final
 cdef class Cells:
-    """Runs of samples in score order that cover all of them, the bounds of their values, and aims.
+    """A partition of the sorted samples into runs, with bounds of values and query points.
 
     Parameters
     ----------
     ends : ndarray of shape (n_samples,)
-        1 at the last sample of each run of equal scores: only after it a cell may be cut.
+        1 at the last sample of each run of equal scores: a cell may only be split after it.
     offset : ndarray of shape (n_samples,) or None
-        What is added to an aim to get where the derivative is wanted.
+        Added to a query point before the derivative is evaluated.
     low, high : float
         The bounds of all values.
     tolerance, relative : float
-        The half-width at which a cell is settled, and that as a share of its greater bound.
+        The half-width at which a cell is settled: absolute, and relative to its greater bound.
 
     Attributes
     ----------
@@ -182,14 +184,14 @@ cdef class Cells:
     cdef Cell *cells
     cdef Cell *spare  # as large; a split writes there
     cdef Py_ssize_t size, room
-    cdef Bounds *aside  # settled cells that have been put aside
-    cdef Py_ssize_t n_aside
+    cdef Bounds *removed  # settled cells that were removed from `cells`
+    cdef Py_ssize_t n_removed
     cdef readonly Py_ssize_t n_open
-    cdef object z  # aims, sample by sample; None before they are asked for
+    cdef object z  # query points, sample by sample; None before they are requested
     cdef double tolerance, relative
     cdef Flags ends
     cdef const double[::1] offset
-    cdef int64_t[::1] samples  # which of all samples are at hand
+    cdef int64_t[::1] samples  # the numbers of the samples in `cells`
     cdef double[:, ::1] sides  # derivatives at both bounds, or no rows
     cdef cython.pymutex lock
 
@@ -207,50 +209,50 @@ cdef class Cells:
             check_length(len(offset), n)
         self.tolerance, self.relative = tolerance, relative
         self.make_room(1)
-        self.take(np.arange(n), ends, offset, np.empty((0, n)))
+        self.set_samples(np.arange(n), ends, offset, np.empty((0, n)))
         if n:
             self.cells[0] = Cell(0, low, high, 0.0, NAN, NAN, 0.0)
             self.size = 1
-        self.aim_all()
+        self.set_query_points()
 
     def __dealloc__(self):
         PyMem_RawFree(self.cells)
         PyMem_RawFree(self.spare)
-        PyMem_RawFree(self.aside)
+        PyMem_RawFree(self.removed)
 
     def __len__(self):
-        """Return the number of cells, those put aside too."""
-        return self.size + self.n_aside
+        """Return the number of cells, also those put aside."""
+        return self.size + self.n_removed
 
     def __sizeof__(self):
-        cells = 2 * self.room * sizeof(Cell) + self.n_aside * sizeof(Bounds)
+        cells = 2 * self.room * sizeof(Cell) + self.n_removed * sizeof(Bounds)
         return object.__sizeof__(self) + cells
 
     @property
     def n_samples(self):
-        """How many samples are at hand."""
+        """The number of samples that are not put aside."""
         return len(self.samples)
 
-    def aims(self):
-        """Return where derivatives are wanted, shape (1, room_for(n_samples at hand)), padded."""
+    def query_points(self):
+        """Return the query points, shape (1, room_for(n_samples)), padded."""
         cdef double[:, ::1] z
         cdef Py_ssize_t k, i
-        cdef double aim
+        cdef double query_point
         with self.lock:
             if self.z is None:
                 self.z = aligned(1, room_for(len(self.samples)))
             z = self.z
             for k in range(self.size):
                 if not self.is_settled(self.cells[k].low, self.cells[k].high):
-                    aim = self.cells[k].aim
+                    query_point = self.cells[k].query_point
                     for i in range(self.cells[k].begin, self.end_of(self.cells, k, self.size)):
-                        z[0, i] = aim if self.offset is None else aim + self.offset[i]
+                        z[0, i] = query_point if self.offset is None else query_point + self.offset[i]
             return self.z
 
     def split(self, const double[::1] slopes not None):
-        """Split each open cell at its aim, given the derivatives there, and aim anew.
+        """Split each open cell at its query point, given the derivatives; set new query points.
 
-        A sum that is not a number ends the round; the first sample of its cell is returned, or -1.
+        Return -1. If a sum is not a number, end the round and return the first sample of its cell.
         """
         cdef Py_ssize_t bad
         check_length(len(slopes), len(self.samples))
@@ -258,48 +260,48 @@ cdef class Cells:
             bad = self.split_all(slopes)
         return bad
 
-    def put_aside(self):
-        """Keep at hand the samples of open cells alone, and return which these are."""
+    def remove_settled(self):
+        """Remove the samples of settled cells, and return the numbers of the others."""
         cdef Py_ssize_t k, size, begin = 0
         cdef Cell cell
         with self.lock:
             stay = np.empty(self.n_open, np.int64)
-            self.choose(stay)
-            resize(<void **> &self.aside, self.n_aside + self.size, sizeof(Bounds))
+            self.write_open_samples(stay)
+            resize(<void **> &self.removed, self.n_removed + self.size, sizeof(Bounds))
             size, self.size = self.size, 0
             for k in range(size):
                 cell = self.cells[k]
                 if self.is_settled(cell.low, cell.high):
-                    self.aside[self.n_aside] = Bounds(
+                    self.removed[self.n_removed] = Bounds(
                         self.samples[cell.begin], cell.low, cell.high
                     )
-                    self.n_aside += 1
+                    self.n_removed += 1
                 else:
                     self.cells[self.size] = cell
                     self.size += 1
                     self.cells[self.size - 1].begin = begin
                     begin += self.end_of(self.cells, k, size) - cell.begin
             samples = np.asarray(self.samples)[stay]
-            self.take(
+            self.set_samples(
                 samples,
                 np.asarray(self.ends)[stay],
                 None if self.offset is None else np.asarray(self.offset)[stay],
                 np.ascontiguousarray(np.asarray(self.sides)[:, stay]),
             )
-            self.aim_all()
+            self.set_query_points()
         return samples
 
     def bounds(self):
-        """Return of all cells, in score order, the first sample, the low and the high bound."""
+        """Return the first sample, the low and the high bound of all cells, in score order."""
         cdef Py_ssize_t k, at = 0
         with self.lock:
-            begins = np.empty(self.size + self.n_aside, np.int64)
-            bounds = np.empty((2, self.size + self.n_aside))
-            for k in range(self.n_aside):
-                begins[k] = self.aside[k].begin
-                bounds[0, k], bounds[1, k] = self.aside[k].low, self.aside[k].high
+            begins = np.empty(self.size + self.n_removed, np.int64)
+            bounds = np.empty((2, self.size + self.n_removed))
+            for k in range(self.n_removed):
+                begins[k] = self.removed[k].begin
+                bounds[0, k], bounds[1, k] = self.removed[k].low, self.removed[k].high
             for k in range(self.size):
-                at = self.n_aside + k
+                at = self.n_removed + k
                 begins[at] = self.samples[self.cells[k].begin]
                 bounds[0, at], bounds[1, at] = self.cells[k].low, self.cells[k].high
         order = np.argsort(begins)
@@ -312,14 +314,14 @@ cdef class Cells:
             self.room = room
         return 0
 
-    cdef int take(self, samples, ends, offset, sides) except -1:
-        """Take up samples: all at first, later those of cells that are open."""
+    cdef int set_samples(self, samples, ends, offset, sides) except -1:
+        """Set the samples: all at first, later those of open cells."""
         self.samples, self.ends, self.offset, self.sides = samples, ends, offset, sides
         self.z = None
         return 0
 
-    cdef int choose(self, int64_t[::1] out) except -1 nogil:
-        """Write which samples at hand are in open cells."""
+    cdef int write_open_samples(self, int64_t[::1] out) except -1 nogil:
+        """Write the positions of the samples in open cells."""
         cdef Py_ssize_t k, i, at = 0
         for k in range(self.size):
             if not self.is_settled(self.cells[k].low, self.cells[k].high):
@@ -332,7 +334,7 @@ cdef class Cells:
         return cells[k + 1].begin if k + 1 < size else len(self.samples)
 
     cdef bint is_settled(self, double low, double high) noexcept nogil:
-        """Return whether a value is known well enough, or no number lies between its bounds."""
+        """Return whether the bounds of a value are close enough, or adjacent floats."""
         cdef double half = 0.5 * high - 0.5 * low
         if half <= self.tolerance:
             return True
@@ -340,26 +342,26 @@ cdef class Cells:
             return True
         return not low < midpoint(low, high) < high
 
-    cdef void aim_all(self) noexcept nogil:
+    cdef void set_query_points(self) noexcept nogil:
         cdef Py_ssize_t k
         self.n_open = 0
         for k in range(self.size):
-            self.aim(&self.cells[k], self.end_of(self.cells, k, self.size))
+            self.set_query_point(&self.cells[k], self.end_of(self.cells, k, self.size))
 
-    cdef void aim(self, Cell *cell, Py_ssize_t end) noexcept nogil:
-        """Choose where the derivatives of a cell are wanted, unless it is settled."""
+    cdef void set_query_point(self, Cell *cell, Py_ssize_t end) noexcept nogil:
+        """Choose the query point of a cell, unless it is settled."""
         cdef double share, step, crossing, low = cell.low, high = cell.high
         if self.is_settled(low, high):
             return
         self.n_open += end - cell.begin
-        cell.aim = midpoint(low, high)
+        cell.query_point = midpoint(low, high)
         if cell.slope_low < 0.0 and cell.slope_high > 0.0 and fabs(cell.streak) < PATIENCE:
             share = -cell.slope_low / (cell.slope_high - cell.slope_low)
-            # One tolerance inside: a value next to a bound is then settled by this round.
+            # At least one tolerance from the bounds: a value next to a bound is settled this round.
             step = max(self.tolerance, self.relative * max(fabs(low), fabs(high)))
             crossing = min(max(low + share * (high - low), low + step), high - step)
             if low < crossing < high:
-                cell.aim = crossing
+                cell.query_point = crossing
 
     cdef Py_ssize_t split_all(self, const double[::1] slopes) except -2 nogil:
         cdef Py_ssize_t k, begin, end, size = 0
@@ -374,20 +376,20 @@ cdef class Cells:
             elif not self.split_cell(cell, end, slopes, &size):
                 return begin
         self.cells, self.spare, self.size = self.spare, self.cells, size
-        self.aim_all()
+        self.set_query_points()
         self.check()
         return -1
 
     cdef bint split_cell(
         self, const Cell *cell, Py_ssize_t end, const double[::1] slopes, Py_ssize_t *size
     ) noexcept nogil:
-        """Write what a cell is split into; False if its sum is not a number."""
+        """Write the parts of a cell; return False if its sum is not a number."""
         cdef Py_ssize_t i, begin = cell.begin, first = begin, last = begin
         cdef Sum run = Sum(0.0, 0.0)
         cdef double so_far, best = 0.0, other = NAN
         cdef bint whole
         cdef Cell *part
-        for i in range(begin, end):  # the sum begins anew at each new best
+        for i in range(begin, end):  # the sum restarts at each new maximum
             add(&run, slopes[i])
             if self.ends[i] != 0:
                 so_far = run.total + run.lost
@@ -407,7 +409,7 @@ cdef class Cells:
             move_high(part, best, other, whole)
         if last > first:
             part = self.part(cell, first, size)
-            part.low = part.high = cell.aim
+            part.low = part.high = cell.query_point
         if end > last:
             part = self.part(cell, last, size)
             if len(self.sides):
@@ -419,7 +421,7 @@ cdef class Cells:
     cdef inline Cell *part(
         self, const Cell *cell, Py_ssize_t begin, Py_ssize_t *size
     ) noexcept nogil:
-        """Return a copy of a cell, written where splits go, that begins elsewhere."""
+        """Append a copy of a cell with another first sample to the new cells, and return it."""
         cdef Cell *part = &self.spare[size[0]]
         part[0] = cell[0]
         part.begin = begin
@@ -429,7 +431,7 @@ cdef class Cells:
     cdef double move_sides(
         self, const double[::1] slopes, int moved, Py_ssize_t begin, Py_ssize_t end
     ) noexcept nogil:
-        """Take over derivatives at the bound that has moved; return the sum at the other one."""
+        """Store the derivatives at the bound that has moved; return the sum at the other one."""
         cdef double total = 0.0
         cdef Py_ssize_t i
         for i in range(begin, end):
@@ -443,32 +445,32 @@ cdef class Cells:
         for k in range(self.size):
             assert self.cells[k].begin < self.end_of(self.cells, k, self.size)
             assert self.cells[k].low <= self.cells[k].high
-            assert k == 0 or self.cells[k - 1].high <= self.cells[k].low or self.n_aside
+            assert k == 0 or self.cells[k - 1].high <= self.cells[k].low or self.n_removed
         return 0
 
 
-# A bound becomes the aim. Of a cell that is whole the other bound has stayed again; its slope then
-# counts half, or the crossing would creep up to the value from one side.
+# A bound moves to the query point. If the cell was not split, the other bound is unchanged again;
+# its slope is then halved, or the secant would converge slowly from one side (regula falsi).
 
 
 cdef inline void move_high(Cell *cell, double slope, double other, bint whole) noexcept nogil:
     cell.streak = max(1.0, cell.streak + 1.0) if whole else 0.0
-    cell.high, cell.slope_high = cell.aim, slope
+    cell.high, cell.slope_high = cell.query_point, slope
     cell.slope_low = 0.5 * other if cell.streak > 1.0 else other
 
 
 cdef inline void move_low(Cell *cell, double slope, double other, bint whole) noexcept nogil:
     cell.streak = -max(1.0, -cell.streak + 1.0) if whole else 0.0
-    cell.low, cell.slope_low = cell.aim, slope
+    cell.low, cell.slope_low = cell.query_point, slope
     cell.slope_high = 0.5 * other if cell.streak < -1.0 else other
 
 
-# A guess ------------------------------------------------------------------------------------------
+# A warm_start ------------------------------------------------------------------------------------------
 
 
 @cython.final
-cdef class Guess:
-    """Blocks of a map that should be close to the best one, and derivatives beside their values.
+cdef class WarmStart:
+    """Blocks of a map that should be close to the solution, and derivatives beside their values.
 
     The bounds of a block hold if none of the sums of derivatives over its first samples is positive
     at the low bound, and none over its last samples negative at the high one: raising the first
@@ -484,25 +486,25 @@ cdef class Guess:
     ends, offset, low, high
         See `Cells`; ``low`` and ``high`` are finite.
     reach : float
-        How far from its value the bounds of a block are, at most.
+        The greatest distance from the value of a block to its bounds.
 
     Attributes
     ----------
     z : ndarray of shape (2, room_for(n_samples))
-        Where derivatives are wanted, padded: at the low bounds and at the high ones.
+        The query points, padded: the low bounds and the high ones.
     sides : ndarray of shape (2, n_samples)
-        These derivatives, for the caller to write.
+        The derivatives there; the caller writes them.
     """
 
     cdef Blocks blocks
-    cdef Blocks pooled  # blocks that are being made
-    cdef Py_ssize_t n_joined  # how many neighbours a block is joined with
+    cdef Blocks pooled  # scratch for new blocks
+    cdef Py_ssize_t n_joined  # the number of neighbours that a block is joined with
     cdef double low, high, reach
-    cdef double flattest  # the least slope that the line of a sample is given
+    cdef double least_slope  # the least slope of the secant of a sample
     cdef Flags ends
     cdef const double[::1] offset
     cdef readonly object z, sides
-    cdef double[:, ::1] asked, answered  # the same
+    cdef double[:, ::1] queries, derivatives  # the same
     cdef cython.pymutex lock
 
     def __init__(
@@ -520,7 +522,7 @@ cdef class Guess:
         if offset is not None:
             check_length(len(offset), n)
         self.z, self.sides = aligned(2, room_for(n)), np.empty((2, n))
-        self.asked, self.answered = self.z, self.sides
+        self.queries, self.derivatives = self.z, self.sides
         self.ends, self.offset = ends, offset
         self.low, self.high, self.reach, self.n_joined = low, high, reach, 1
         for k in range(len(begins)):
@@ -528,7 +530,7 @@ cdef class Guess:
                 raise ValueError("blocks must begin at samples, in order")
             push(&self.blocks, begins[k], 1.0, values[k])
         self.evaluate()
-        self.bound()
+        self.set_bounds()
 
     def __dealloc__(self):
         PyMem_RawFree(self.blocks.at)
@@ -541,19 +543,19 @@ cdef class Guess:
         return object.__sizeof__(self) + (self.blocks.room + self.pooled.room) * sizeof(Block)
 
     def n_wrong(self):
-        """Return how many samples are in blocks with a bound that does not hold."""
+        """Return the number of samples in blocks with a wrong bound."""
         cdef Py_ssize_t k, n = 0
         with nogil, self.lock:
-            self.judge_all()
+            self.check_all_bounds()
             for k in range(self.blocks.size):
-                if self.blocks.at[k].sinks or self.blocks.at[k].rises:
+                if self.blocks.at[k].low_is_wrong or self.blocks.at[k].high_is_wrong:
                     n += self.end_of(k) - self.blocks.at[k].begin
         return n
 
     def improve(self, double reach):
-        """Take one of Newton's steps; False, and nothing has changed, if no sample has curvature.
+        """Take one Newton step; return False, unchanged, if no sample has curvature.
 
-        ``reach`` is how far from their values the new bounds are.
+        ``reach`` is the distance from the values to the new bounds.
         """
         cdef bint improved
         with nogil, self.lock:
@@ -561,37 +563,36 @@ cdef class Guess:
         return improved
 
     def join(self):
-        """Join blocks whose bounds do not hold with their neighbours; return what is to be asked.
+        """Join blocks with wrong bounds with their neighbours; return the samples to evaluate.
 
-        These are samples, by number; where there are none, all bounds hold. With each call more
-        neighbours are joined at once.
+        If there are none, all bounds are right. With each call more neighbours are joined.
         """
         cdef Py_ssize_t k, i, at = 0, n = 0
         cdef int64_t[::1] out
         with self.lock:
-            self.judge_all()
+            self.check_all_bounds()
             self.join_all()
             for k in range(self.blocks.size):
-                n += self.end_of(k) - self.blocks.at[k].begin if self.blocks.at[k].fresh else 0
+                n += self.end_of(k) - self.blocks.at[k].begin if self.blocks.at[k].is_new else 0
             samples = np.empty(n, np.int64)
             out = samples
             for k in range(self.blocks.size):
-                if self.blocks.at[k].fresh:
+                if self.blocks.at[k].is_new:
                     for i in range(self.blocks.at[k].begin, self.end_of(k)):
                         out[at] = i
                         at += 1
         return samples
 
     def cells(self, double tolerance, double relative):
-        """Return the cells that these blocks are once all bounds hold."""
+        """Return these blocks as cells, when all bounds are right."""
         cdef Cells cells = Cells.__new__(Cells)
         cdef Py_ssize_t k
         cdef Block *block
         with self.lock:
-            self.judge_all()
+            self.check_all_bounds()
             cells.make_room(self.blocks.size)
             cells.tolerance, cells.relative = tolerance, relative
-            cells.take(np.arange(len(self.ends)), self.ends, self.offset, self.answered)
+            cells.set_samples(np.arange(len(self.ends)), self.ends, self.offset, self.derivatives)
             cells.size = self.blocks.size
             for k in range(self.blocks.size):
                 block = &self.blocks.at[k]
@@ -604,55 +605,55 @@ cdef class Guess:
                     block.slope_high,
                     0.0,
                 )
-            cells.aim_all()
+            cells.set_query_points()
             cells.check()
         return cells
 
     cdef inline Py_ssize_t end_of(self, Py_ssize_t k) noexcept nogil:
         return self.blocks.at[k + 1].begin if k + 1 < self.blocks.size else len(self.ends)
 
-    cdef void judge_all(self) noexcept nogil:
-        """Look at the derivatives of all blocks for which they are new."""
+    cdef void check_all_bounds(self) noexcept nogil:
+        """Check the bounds of all blocks whose derivatives are new."""
         cdef Py_ssize_t k
         for k in range(self.blocks.size):
-            if self.blocks.at[k].fresh:
-                self.judge(&self.blocks.at[k], self.end_of(k))
+            if self.blocks.at[k].is_new:
+                self.check_bounds(&self.blocks.at[k], self.end_of(k))
 
-    cdef void judge(self, Block *block, Py_ssize_t end) noexcept nogil:
-        """Find out whether the bounds of a block hold."""
+    cdef void check_bounds(self, Block *block, Py_ssize_t end) noexcept nogil:
+        """Set whether the bounds of a block are right."""
         cdef Sum low = Sum(0.0, 0.0), high = Sum(0.0, 0.0)
         cdef double greatest = 0.0, last = 0.0
-        cdef bint sinks = False
+        cdef bint low_is_wrong = False
         cdef Py_ssize_t i
         for i in range(block.begin, end):
-            add(&low, self.answered[0, i])
-            add(&high, self.answered[1, i])
+            add(&low, self.derivatives[0, i])
+            add(&high, self.derivatives[1, i])
             if self.ends[i] != 0:
-                sinks |= not low.total + low.lost <= 0.0
+                low_is_wrong |= not low.total + low.lost <= 0.0
                 greatest = max(greatest, last)
                 last = high.total + high.lost
-        block.sinks = sinks and block.low > self.low
-        block.rises = not last >= greatest and block.high < self.high
+        block.low_is_wrong = low_is_wrong and block.low > self.low
+        block.high_is_wrong = not last >= greatest and block.high < self.high
         block.slope_low, block.slope_high = low.total + low.lost, last
-        block.fresh = False
+        block.is_new = False
 
     cdef void evaluate(self) noexcept nogil:
-        """Write the values of blocks that have been pooled."""
+        """Compute the values of pooled blocks."""
         cdef Py_ssize_t k
         for k in range(self.blocks.size):
             self.blocks.at[k].value = self.blocks.at[k].sum / self.blocks.at[k].weight
 
-    cdef void bound(self) noexcept nogil:
-        """Put the bounds of all blocks around their values, and ask for derivatives there."""
+    cdef void set_bounds(self) noexcept nogil:
+        """Set the bounds of all blocks around their values, and write the query points."""
         cdef Py_ssize_t k, size = 0
         cdef double value, middle
         cdef Block *block
         for k in range(self.blocks.size):
             value = min(max(self.blocks.at[k].value, self.low), self.high)
             if size and not self.blocks.at[size - 1].value < value:
-                continue  # out of range, as the block before: they are one
+                continue  # out of range, as the block before: merge them
             block = &self.blocks.at[size]
-            block.begin, block.value, block.fresh = self.blocks.at[k].begin, value, True
+            block.begin, block.value, block.is_new = self.blocks.at[k].begin, value, True
             block.low = max(value - self.reach, self.low)
             block.high = min(value + self.reach, self.high)
             if size and self.blocks.at[size - 1].high > block.low:
@@ -661,46 +662,46 @@ cdef class Guess:
             size += 1
         self.blocks.size = size
         for k in range(size):
-            self.ask(k)
+            self.write_query_points(k)
 
-    cdef void ask(self, Py_ssize_t k) noexcept nogil:
-        """Write where the derivatives of a block are wanted."""
+    cdef void write_query_points(self, Py_ssize_t k) noexcept nogil:
+        """Write the query points of a block."""
         cdef Py_ssize_t i
         for i in range(self.blocks.at[k].begin, self.end_of(k)):
-            self.asked[0, i], self.asked[1, i] = self.blocks.at[k].low, self.blocks.at[k].high
+            self.queries[0, i], self.queries[1, i] = self.blocks.at[k].low, self.blocks.at[k].high
         if self.offset is not None:
             for i in range(self.blocks.at[k].begin, self.end_of(k)):
-                self.asked[0, i] += self.offset[i]
-                self.asked[1, i] += self.offset[i]
+                self.queries[0, i] += self.offset[i]
+                self.queries[1, i] += self.offset[i]
 
     cdef inline Line line(self, const Block *block, Py_ssize_t i) noexcept nogil:
         """Return the line through a sample's derivatives at the bounds of its block.
 
         Lines that are next to flat are given some slope, so that they have a zero.
         """
-        cdef double low = self.answered[0, i], high = self.answered[1, i]
+        cdef double low = self.derivatives[0, i], high = self.derivatives[1, i]
         cdef double slope = (high - low) / (block.high - block.low)
         cdef double middle = 0.5 * block.low + 0.5 * block.high, height = 0.5 * low + 0.5 * high
-        slope = slope if self.flattest < slope < INFINITY else self.flattest
+        slope = slope if self.least_slope < slope < INFINITY else self.least_slope
         return Line(slope, slope * middle - (height if fabs(height) < INFINITY else 0.0))
 
     cdef double mean_slope(self) noexcept nogil:
-        cdef double rise, rises, total = 0.0
+        cdef double rise, high_is_wrong, total = 0.0
         cdef Py_ssize_t i, k
         for k in range(self.blocks.size):
-            rises = 0.0
+            high_is_wrong = 0.0
             for i in range(self.blocks.at[k].begin, self.end_of(k)):
-                rise = self.answered[1, i] - self.answered[0, i]
-                rises += rise if 0.0 < rise < INFINITY else 0.0
-            total += rises / (self.blocks.at[k].high - self.blocks.at[k].low)
+                rise = self.derivatives[1, i] - self.derivatives[0, i]
+                high_is_wrong += rise if 0.0 < rise < INFINITY else 0.0
+            total += high_is_wrong / (self.blocks.at[k].high - self.blocks.at[k].low)
         return total / len(self.ends)
 
     cdef bint pool(self, double reach) except -1 nogil:
-        """Replace the blocks by those that the lines of all samples lead to."""
+        """Replace the blocks by the pooled zeros of all secants."""
         cdef Py_ssize_t k
-        if self.flattest == 0.0:
-            self.flattest = FLATTEST * self.mean_slope()
-        if not 0.0 < self.flattest < INFINITY:
+        if self.least_slope == 0.0:
+            self.least_slope = LEAST_SLOPE * self.mean_slope()
+        if not 0.0 < self.least_slope < INFINITY:
             return False
         self.reach = reach
         self.pooled.size = 0
@@ -708,7 +709,7 @@ cdef class Guess:
             self.pool_run(&self.blocks.at[k], self.blocks.at[k].begin, self.end_of(k), MOST_CUTS)
         self.blocks, self.pooled = self.pooled, self.blocks
         self.evaluate()
-        self.bound()
+        self.set_bounds()
         return True
 
     cdef int pool_run(
@@ -764,22 +765,22 @@ cdef class Guess:
         cdef Block block
         for k in range(old_size):
             block = self.blocks.at[k]
-            if block.sinks and size == 0:
-                block.low, block.fresh = self.low, True
-            if size and (block.sinks or n_ahead):
-                size = max(size - self.n_joined, 0) if block.sinks else size - 1
+            if block.low_is_wrong and size == 0:
+                block.low, block.is_new = self.low, True
+            if size and (block.low_is_wrong or n_ahead):
+                size = max(size - self.n_joined, 0) if block.low_is_wrong else size - 1
                 block.begin, block.low = self.blocks.at[size].begin, self.blocks.at[size].low
-                block.fresh = True
-            n_ahead = self.n_joined if block.rises else max(n_ahead - 1, 0)
-            if block.rises and k == old_size - 1:
-                block.high, block.fresh = self.high, True
+                block.is_new = True
+            n_ahead = self.n_joined if block.high_is_wrong else max(n_ahead - 1, 0)
+            if block.high_is_wrong and k == old_size - 1:
+                block.high, block.is_new = self.high, True
             self.blocks.at[size] = block
             size += 1
         self.blocks.size = size
         self.n_joined *= 2
         for k in range(size):
-            if self.blocks.at[k].fresh:
-                self.ask(k)
+            if self.blocks.at[k].is_new:
+                self.write_query_points(k)
         return 0
 
 
@@ -812,9 +813,9 @@ cdef inline int push(
 cdef class Quantiles:
     """Rounds for the pinball loss, whose derivatives are w (1 - tau) above a label and -w tau.
 
-    The value of a cell is one of its own labels, so that bounds are labels and meet in the end.
-    Sums that differ by rounding alone are equal. Samples for which both sides of an aim are as good
-    go up if the ``greatest`` quantile is meant, else down.
+    The value of a cell is one of its own labels, so bounds are labels and become equal. Sums that
+    differ only by rounding count as equal. If both sides of the query point are equally good for a
+    sample, it goes up if the ``greatest`` quantile is meant, else down.
 
     Parameters
     ----------
@@ -823,12 +824,12 @@ cdef class Quantiles:
     tau : float
         The level of the quantile.
     greatest : bool
-        Which of several quantiles is meant, the greatest or the least.
+        Whether the greatest of several quantiles is meant, or the least.
 
     Attributes
     ----------
     n_open : int
-        How many cells have bounds that have not met.
+        The number of cells with different bounds.
     """
 
     cdef Bounds *cells
@@ -870,7 +871,10 @@ cdef class Quantiles:
         return object.__sizeof__(self) + 2 * self.room * sizeof(Bounds)
 
     def run(self, Py_ssize_t n_rounds):
-        """Run rounds, fewer if nothing is open any more; return how many; O(n_samples) each."""
+        """Run rounds until all cells are closed, at most ``n_rounds``; return how many.
+
+        O(n_samples) each.
+        """
         cdef Py_ssize_t done = 0
         with nogil, self.lock:
             while self.n_open and done < n_rounds:
@@ -879,7 +883,7 @@ cdef class Quantiles:
         return done
 
     def bounds(self):
-        """Return of all cells the first sample, the low and the high bound."""
+        """Return the first sample, the low and the high bound of all cells."""
         cdef Py_ssize_t k
         with self.lock:
             begins, bounds = np.empty(self.size, np.int64), np.empty((2, self.size))
@@ -921,7 +925,7 @@ cdef class Quantiles:
                 self.write(cell, &size)
                 continue
             at = 0.5 * cell.low + 0.5 * cell.high
-            if self.n_rounds % 3 == 2:  # labels may lie on a scale where middles take many rounds
+            if self.n_rounds % 3 == 2:  # for labels on a scale where midpoints take many rounds
                 at = max(cell.low, self.y[(cell.begin + end) // 2])
             if at >= cell.high:
                 at = cell.low
@@ -942,7 +946,7 @@ cdef class Quantiles:
 
     cdef Py_ssize_t cut(self, Py_ssize_t begin, Py_ssize_t end, double at) noexcept nogil:
         """Return the first sample of a cell whose value is above ``at``."""
-        # Two sums that are exact where weights are whole numbers, rather than one of shares.
+        # Two sums that are exact for integer weights, instead of one sum of products with tau.
         cdef double below = 0.0, size = 0.0, best = 0.0, enough
         cdef Py_ssize_t i, place
         for i in range(begin, end):
@@ -971,10 +975,10 @@ def greatest_quantiles(
     const int64_t[::1] starts not None,
     const double[::1] values not None,
 ):
-    """Return the greatest value that each block of the least best map could have as a whole.
+    """Return the greatest value that each block of the least solution can have as a whole.
 
-    That is its upper quantile: the next label in the block where the weight up to its value is a
-    share of exactly tau. A block to the right whose own is less holds it down.
+    It is the upper quantile of the block: the next label, if the weight up to its value is exactly
+    the share tau. It is at most the upper quantile of each block to the right.
     """
     cdef double upto, total, after, ceiling = INFINITY
     cdef Py_ssize_t i, k, end = len(y)

@@ -91,8 +91,8 @@ class CalibratedClassifier(
     copies and pickles do not contain it. If several predictions have the same features, the oldest
     is used first. If the features do not identify a sample, or the process may end before the label
     arrives, call `serve_one` instead, and pass its whole result as ``served`` with the label.
-    Within ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
-    learns twice.
+    Within ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts
+    twice learns twice.
 
     Examples
     --------

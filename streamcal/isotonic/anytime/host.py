@@ -7,11 +7,11 @@ from streamcal import losses
 from streamcal.isotonic.anytime.problem import DEFAULT_TOL, Floats, Problem, derivative_error
 from streamcal.kernels import threshold_decomposition as kernels
 
-_INSIDE = 1.0 - 1e-6  # of a half-width, so that rounding does not leave a cell open
-_AROUND = 1e-3  # of the range: how far from a guess its derivatives are computed at first
-_MOST_STEPS = 6  # of Newton's method, to improve a guess
-_FEW_WRONG = 32  # a guess is good when at most one sample in so many is on the wrong side
-_FEWEST_SAMPLES = 1 << 12  # with fewer it does not pay to leave closed cells out
+_INSIDE = 1.0 - 1e-6  # factor of a half-width, so that rounding does not leave a cell open
+_AROUND = 1e-3  # as a share of the range: the first distance from a warm_start to its bounds
+_MOST_STEPS = 6  # Newton steps that improve a warm_start
+_FEW_WRONG = 32  # a warm_start is good if at most one sample in this many has wrong bounds
+_FEWEST_SAMPLES = 1 << 12  # with fewer samples, removing closed cells takes longer than it saves
 
 
 class Host:
@@ -36,19 +36,19 @@ class Host:
         low, high = problem.low, problem.high
         near = max(_INSIDE * problem.tolerance, _INSIDE * DEFAULT_TOL * (high - low))
         far = max(near, _AROUND * (high - low))
-        guess = kernels.Guess(*start, problem.ends, problem.offset, low, high, far)
-        self._derivatives(guess.z, guess.sides)
+        warm_start = kernels.WarmStart(*start, problem.ends, problem.offset, low, high, far)
+        self._derivatives(warm_start.z, warm_start.sides)
         for _ in range(_MOST_STEPS):
-            if not guess.improve(near):
+            if not warm_start.improve(near):
                 break
-            self._derivatives(guess.z, guess.sides)
-            if guess.n_wrong() * _FEW_WRONG <= len(problem.y):
+            self._derivatives(warm_start.z, warm_start.sides)
+            if warm_start.n_wrong() * _FEW_WRONG <= len(problem.y):
                 break
-        while len(again := guess.join()):
-            z, sides = kernels.padded(guess.z[:, again]), np.empty((2, len(again)))
+        while len(again := warm_start.join()):
+            z, sides = kernels.padded(warm_start.z[:, again]), np.empty((2, len(again)))
             _Derivatives(problem.loss, problem.y[again], problem.w[again])(z, sides)
-            guess.sides[:, again] = sides
-        return guess.cells(problem.tolerance, problem.relative)
+            warm_start.sides[:, again] = sides
+        return warm_start.cells(problem.tolerance, problem.relative)
 
     def is_open(self) -> bool:
         """Return whether a cell is open, so that a round would do something."""
@@ -62,7 +62,7 @@ class Host:
         return self._n_rounds - before
 
     def _run_round(self) -> None:
-        z, slopes = self._cells.aims(), self._slopes
+        z, slopes = self._cells.query_points(), self._slopes
         self._derivatives(z, slopes[None])
         if (bad := self._cells.split(slopes)) >= 0:
             y, w = self._problem.y[self._samples], self._problem.w[self._samples]
@@ -74,7 +74,7 @@ class Host:
         """Continue with the samples of open cells only, if this saves work."""
         n = len(self._samples)
         if 0 < self._cells.n_open < n // 4 and n >= _FEWEST_SAMPLES:
-            self._samples = rest = self._cells.put_aside()
+            self._samples = rest = self._cells.remove_settled()
             self._slopes = np.empty(len(rest))
             problem = self._problem
             self._derivatives = _Derivatives(problem.loss, problem.y[rest], problem.w[rest])
@@ -103,7 +103,7 @@ class _Derivatives:
         """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
         import jax
 
-        with jax.enable_x64(True):  # all are under way before the first is waited for
+        with jax.enable_x64(True):  # start all calls before waiting for the first result
             found = [
                 [self._program(row[chunk], *self._samples[:, chunk]) for chunk in self._chunks]
                 for row in z
