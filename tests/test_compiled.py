@@ -6,8 +6,10 @@ results of the last revision on numba.
 
 import contextlib
 import copy
+import faulthandler
 import math
 import pickle
+import signal
 import sys
 import threading
 from itertools import product
@@ -44,6 +46,7 @@ from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.kernels import histogram, pav
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
+from streamcal.kernels.quadratic import Reciprocals
 from streamcal.kernels.score_index import ScoreIndex
 from streamcal.kernels.threshold_decomposition import (
     Cells,
@@ -757,7 +760,9 @@ def test_columns_of_different_lengths_are_refused():
         pav.Stack.restore(np.ones((3, 2)), 1.0, 1.0)
 
 
-@pytest.mark.parametrize("kind", [Hedge, IsotonicRegression, IsotonicExpert])
+@pytest.mark.parametrize(
+    "kind", [Hedge, IsotonicRegression, IsotonicExpert, Cells, WarmStart, Quantiles, Reciprocals]
+)
 def test_there_are_no_half_made_objects(kind):
     with pytest.raises(TypeError):
         kind.__new__(kind)
@@ -776,3 +781,28 @@ def test_a_staircase_takes_read_only_arrays_of_any_layout():
     array = np.arange(6.0)
     array.flags.writeable = False
     assert Staircase(*(array[::2] for _ in range(5)))([1, 2]).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "learner", [BetaCalibrator(), PlattCalibrator(), PlattCalibrator(calibeating=20)]
+)
+def test_a_signal_handler_may_use_the_calibrator_whose_state_is_read(learner):
+    """If the lock were held while arrays are made, the handler would wait for it forever."""
+    learner.learn_one(0.5, 1)
+    answers = set()
+
+    def handle(*_):
+        answers.add((learner.predict_one(0.25), learner.to_bytes()))
+
+    faulthandler.dump_traceback_later(120, exit=True)
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 2e-4, 2e-4)
+    try:
+        for _ in range(2_000):
+            copy.deepcopy(learner)
+            learner.to_bytes()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        faulthandler.cancel_dump_traceback_later()
+    assert answers == {(learner.predict_one(0.25), learner.to_bytes())}

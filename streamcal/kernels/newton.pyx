@@ -97,13 +97,17 @@ cdef class Beta(Expert):
     @property
     def parameters(self):
         """The current (a, b, c)."""
+        cdef Newton newton
         with self.lock:
-            return self.newton.theta[0], self.newton.theta[1], self.newton.theta[2]
+            newton = self.newton
+        return newton.theta[0], newton.theta[1], newton.theta[2]
 
     def state(self):
         """Return the numbers that `restore` takes."""
-        with self.lock:
-            return (state_of(&self.newton, 3),)
+        cdef Newton newton
+        with self.lock:  # no object is made under the lock: a signal handler may run then
+            newton = self.newton
+        return (state_of(&newton, 3),)
 
     def restore(self, numbers):
         """Set the state to what `state` returned."""
@@ -199,8 +203,10 @@ cdef class Temperature:
 
     def state(self):
         """Return the numbers that `restore` takes."""
-        with self.lock:
-            return (state_of(&self.newton, 1),)
+        cdef Newton newton
+        with self.lock:  # no object is made under the lock: a signal handler may run then
+            newton = self.newton
+        return (state_of(&newton, 1),)
 
     def restore(self, numbers):
         """Set the state to what `state` returned."""

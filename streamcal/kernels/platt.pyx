@@ -47,12 +47,15 @@ cdef class Platt(Expert):
     def state(self):
         """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
         cdef int i
-        bins = np.empty((2, self.n_bins))
-        with self.lock:
+        numbers, bins = np.empty(7), np.empty((2, self.n_bins))
+        cdef double[::1] out = numbers
+        cdef double[:, ::1] rows = bins
+        with self.lock:  # no object is made under the lock: a signal handler may run then
+            out[0], out[1], out[2], out[3] = self.slope, self.intercept, self.aa, self.ab
+            out[4], out[5], out[6] = self.ab, self.bb, self.n_samples
             for i in range(self.n_bins):
-                bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
-            theta, curvature = [self.slope, self.intercept], [self.aa, self.ab, self.ab, self.bb]
-            return np.array([*theta, *curvature, self.n_samples]), bins
+                rows[0, i], rows[1, i] = self.bins[i].weight, self.bins[i].sum
+        return numbers, bins
 
     def restore(self, numbers, bins):
         """Set the state to what `state` returned."""

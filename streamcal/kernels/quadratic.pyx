@@ -36,7 +36,7 @@ cdef class Reciprocals:
     cdef double shift, scale, carried, fold
     cdef double mean  # of V
 
-    def __init__(
+    def __cinit__(
         self, const double[::1] p, num, den, double shift, double scale, double carried
     ):
         cdef int i

@@ -195,7 +195,7 @@ cdef class Cells:
     cdef double[:, ::1] sides  # derivatives at both bounds, or no rows
     cdef cython.pymutex lock
 
-    def __init__(
+    def __cinit__(
         self,
         Flags ends not None,
         const double[::1] offset,
@@ -507,7 +507,7 @@ cdef class WarmStart:
     cdef double[:, ::1] queries, derivatives  # the same
     cdef cython.pymutex lock
 
-    def __init__(
+    def __cinit__(
         self,
         const int64_t[::1] begins not None,
         const double[::1] values not None,
@@ -843,7 +843,7 @@ cdef class Quantiles:
     cdef double[::1] sums
     cdef cython.pymutex lock
 
-    def __init__(
+    def __cinit__(
         self,
         const double[::1] y not None,
         const double[::1] w not None,
