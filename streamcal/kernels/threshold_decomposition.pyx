@@ -585,14 +585,13 @@ cdef class WarmStart:
 
     def cells(self, double tolerance, double relative):
         """Return these blocks as cells, when all bounds are right."""
-        cdef Cells cells = Cells.__new__(Cells)
+        cdef Cells cells = Cells(self.ends, self.offset, 0.0, 0.0, tolerance, relative)
         cdef Py_ssize_t k
         cdef Block *block
         with self.lock:
             self.check_all_bounds()
             cells.make_room(self.blocks.size)
-            cells.tolerance, cells.relative = tolerance, relative
-            cells.set_samples(np.arange(len(self.ends)), self.ends, self.offset, self.derivatives)
+            cells.sides = self.derivatives
             cells.size = self.blocks.size
             for k in range(self.blocks.size):
                 block = &self.blocks.at[k]
