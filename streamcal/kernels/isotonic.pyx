@@ -34,11 +34,6 @@ from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
 
 cdef double LARGEST = 1e60  # statistic in size
 
-cdef enum:
-    REFUSED = 0
-    DONE = 1
-    UNKNOWN = 2
-
 
 cdef class IsotonicRegression(Hull):
     """The isotonic regression of the samples at hand, in means.
@@ -74,12 +69,12 @@ cdef class IsotonicRegression(Hull):
     def learn(self, double score, double s, double w):
         """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused."""
         with self.lock:
-            return self.learn_sample(score, s, w) == DONE
+            return self.learn_sample(score, s, w)
 
     def unlearn(self, double score, double s, double w):
         """Take a sample back; return False where it cannot have been learned."""
         with self.lock:
-            return self.unlearn_sample(score, s, w) == DONE
+            return self.unlearn_sample(score, s, w)
 
     def predict(self, double score, bint step):
         """Return the mean at a score, linear between blocks unless ``step``; NaN if there is none.
@@ -159,59 +154,20 @@ cdef class IsotonicRegression(Hull):
 
     # ------------------------------------------------------------------ changing
 
-    cdef bint refuses(self, double score, double s, double w) noexcept nogil:
-        """Return whether a sample is not to be learned (NaN fails every comparison)."""
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil:
         return not (
             can_be_learned(score, w)
-            and self.lowest <= s <= self.highest
-            and -LARGEST <= s <= LARGEST
+            and self.lowest <= label <= self.highest
+            and -LARGEST <= label <= LARGEST
         )
 
-    cdef int learn_sample(self, double score, double s, double w) except -1 nogil:
-        """Learn one sample; return DONE or REFUSED."""
-        if self.refuses(score, s, w):
-            return REFUSED
-        self.check_whole()
-        self.limit_growth()
+    cdef int prepare(self, double score) except -1 nogil:
         if self.n_scores >= self.max_scores and self.find(score) == NULL:
             self.make_place()
-        w *= self.growth * self.rate
-        s *= w
-        if self.window > 0:
-            self.push(score, w, s)
-        self.start_change()
-        self.growth *= self.rate
-        self.add(score, w, s)
-        self.n_samples += 1
-        self.forget_oldest()
-        self.finish()
-        self.changing = False
-        return DONE
+        return 0
 
-    cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil:
-        """Take one sample back; UNKNOWN, and no change, where it cannot have been learned."""
-        cdef Slot *slot
-        cdef Sample sample
-        cdef int64_t at = -1
-        if self.refuses(score, s, w):
-            return REFUSED
-        self.check_whole()
-        w *= self.growth
-        s *= w
-        sample = Sample(score=score, weight=w, sum=s)
-        slot = self.find(score)
-        if slot == NULL or not self.may_hold(slot, &sample):
-            return UNKNOWN
-        if self.window > 0:
-            at = self.find_queued(&sample, same_within(fabs(s) + w))
-            if at < 0:
-                return UNKNOWN
-            self.cancel_queued(at)
-        self.start_change()
-        self.remove(&sample)
-        self.finish()
-        self.changing = False
-        return DONE
+    cdef double slack_of(self, const Sample *sample) noexcept nogil:
+        return same_within(fabs(sample.sum) + sample.weight)
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
         """Return whether a sample can be among those of a slot: whether a rest is possible."""
@@ -334,6 +290,7 @@ cdef class IsotonicRegression(Hull):
         """
         cdef double growth, w, low, high
         cdef double before_w = 0.0, before_s = 0.0, p0, p1
+        cdef Sample sample
         cdef Place place
         with nogil, self.lock:
             self.start_change()
@@ -343,7 +300,8 @@ cdef class IsotonicRegression(Hull):
             low, high = w * self.lowest, w * self.highest
             if self.locate(score, &place):
                 before_w, before_s = place.slot.weight, place.slot.sum
-            self.add(score, w, low)
+            sample = Sample(score=score, weight=w, sum=low)
+            self.add(&sample)
             self.finish()
             p0 = self.bracket(score, True).low
             self.locate(score, &place)

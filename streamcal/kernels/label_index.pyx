@@ -139,15 +139,18 @@ cdef class LabelIndex(ScoreIndex):
         check_lengths(scores, labels, w)
         with nogil, self.lock:
             self.late = n > FEW
-            for i in range(n):
-                self.learn_sample(scores[i], labels[i], w[i])
-            if self.late:
-                self.late = False
-                self.refold_all()
+            try:
+                for i in range(n):
+                    self.learn_sample(scores[i], labels[i], w[i])
+            finally:
+                if self.late:
+                    self.late = False
+                    self.refold_all()
 
     def predict(self, double score):
         """Return the label of a score: -1 if boundaries are not sorted, None if there are none."""
         with self.lock:
+            self.check_whole()
             return self.label_of(score) if self.n_scores > 0 else None
 
     def answer(self, bint with_risk):
@@ -161,6 +164,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef double total = NAN
         cdef bint is_sorted
         with self.lock:
+            self.check_whole()
             is_sorted = self.find_thresholds(&out[0])
             if is_sorted and with_risk:
                 total = self.risk_of(&out[0])
@@ -169,6 +173,7 @@ cdef class LabelIndex(ScoreIndex):
     def samples(self):
         """Return the count of changes, the growth, the distinct scores and their label weights."""
         with self.lock:
+            self.check_whole()
             held = self.slots()
             return self.n_changes, self.growth, held["scores"], held["weights"]
 
@@ -261,56 +266,22 @@ cdef class LabelIndex(ScoreIndex):
     # ------------------------------------------------------------------ changing
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
-        """Return whether a sample is not to be learned (NaN fails every comparison)."""
         return not (
             can_be_learned(score, w)
             and 0.0 <= label < self.n_labels
             and label == floor(label)
         )
 
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil:
+        return Sample(score=score, weight=w, sum=label)
+
+    cdef int prepare(self, double score) except -1 nogil:
+        return self.reserve_mixture()
+
     cdef void finish(self) noexcept nogil:
         if not self.late:
             self.fold_dirty()
         self.n_changes += 1
-        self.changing = False
-
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
-        """Learn one sample, and forget the one that leaves the window; False if it is refused."""
-        if self.refuses(score, label, w):
-            return False
-        self.start_change()
-        self.limit_growth()
-        self.growth *= self.rate
-        w *= self.growth
-        if self.window > 0:
-            self.push(score, w, label)
-        self.insert(score, <int> label, w)
-        self.n_samples += 1
-        self.forget_oldest()
-        self.finish()
-        return True
-
-    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
-        """Take one sample back; False, and no change, where it cannot have been learned."""
-        cdef Slot *slot
-        cdef Sample sample
-        cdef int64_t at = -1
-        if self.refuses(score, label, w):
-            return False
-        sample = Sample(score=score, weight=w * self.growth, sum=label)
-        slot = self.find(score)
-        if slot == NULL or not self.may_hold(slot, &sample):
-            return False
-        if self.window > 0:
-            at = self.find_queued(&sample, 0.0)
-            if at < 0:
-                return False
-        self.start_change()
-        if self.window > 0:
-            self.cancel_queued(at)
-        self.remove(&sample)
-        self.finish()
-        return True
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
         """Return whether a sample can be among those of a slot."""
@@ -323,21 +294,19 @@ cdef class LabelIndex(ScoreIndex):
             return False
         return slot.n > 1 or slot.weight <= sample.weight + slack
 
-    cdef int insert(self, double score, int label, double w) except -1 nogil:
-        """Add a sample to the slot of its score."""
+    cdef int add(self, const Sample *sample) except -1 nogil:
         cdef Place place
         cdef Slot *slot
         cdef double *weights
-        self.reserve_mixture()
-        self.open(score, &place)
+        self.open(sample.score, &place)
         slot = place.slot
         if slot.n == 0:
-            slot.sum = label
-        if is_mixed(slot) or slot.sum != label:
+            slot.sum = sample.sum
+        if is_mixed(slot) or slot.sum != sample.sum:
             weights = self.weights_of(slot) if is_mixed(slot) else self.mix(slot)
-            weights[label] += w
+            weights[<int> sample.sum] += sample.weight
             self.sum_losses(weights)
-        slot.weight += w
+        slot.weight += sample.weight
         slot.n += 1
         return self.fold_place(&place)
 
@@ -393,11 +362,17 @@ cdef class LabelIndex(ScoreIndex):
             for y in range(self.n_labels):
                 weights[y] *= factor
             self.settle_mixture(slot)
-        if not has_vanished(slot.weight):
+        if slot.n > 0 and not has_vanished(slot.weight):
             return True
         if is_mixed(slot):
             self.release_mixture(slot)
         return False
+
+    cdef int scale_down(self, double factor) except -1 nogil:
+        self.start_change()  # mixtures are scaled before the memory for new chunks is there
+        ScoreIndex.scale_down(self, factor)
+        self.changing = False
+        return 0
 
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil:
         sample.weight *= factor

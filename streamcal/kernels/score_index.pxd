@@ -116,7 +116,14 @@ cdef class ScoreIndex:
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil
     cdef void fetch_summary(self, Chunk *chunk) noexcept nogil
     # what the sums of slots and samples mean,
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil
+    cdef int prepare(self, double score) except -1 nogil
+    cdef int add(self, const Sample *sample) except -1 nogil
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil
+    cdef double slack_of(self, const Sample *sample) noexcept nogil
     cdef int remove(self, const Sample *sample) except -1 nogil
+    cdef void finish(self) noexcept nogil
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil
     cdef bint vanishes(self, const Sample *sample) noexcept nogil
@@ -129,16 +136,18 @@ cdef class ScoreIndex:
 
     cdef int check_whole(self) except -1 nogil
     cdef int start_change(self) except -1 nogil
+    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
+    cdef int forget_oldest(self) except -1 nogil
     cdef int limit_growth(self) except -1 nogil
     cdef int scale_down(self, double factor) except -1 nogil
     cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil
-    cdef int forget_oldest(self) except -1 nogil
 
     cdef int push(self, double score, double w, double s) except -1 nogil
     cdef Sample pop(self) noexcept nogil
     cdef Sample queued(self, int64_t i) noexcept nogil
     cdef void set_queued(self, int64_t i, const Sample *sample) noexcept nogil
-    cdef int64_t find_queued(self, const Sample *sample, double slack) noexcept nogil
+    cdef int64_t find_queued(self, const Sample *sample) noexcept nogil
     cdef void cancel_queued(self, int64_t i) noexcept nogil
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil
 
@@ -147,7 +156,6 @@ cdef class ScoreIndex:
     cdef void fetch(self, const double *scores, int64_t n) noexcept nogil
     cdef bint locate(self, double score, Place *place) noexcept nogil
 
-    cdef int add(self, double score, double w, double s) except -1 nogil
     cdef int open(self, double score, Place *place) except -1 nogil
     cdef int close(self, Place *place) except -1 nogil
     cdef int fold_place(self, const Place *place) except -1 nogil

@@ -139,9 +139,41 @@ cdef class ScoreIndex:
         """Return how many bytes the summary of a chunk holds outside of it."""
         return 0
 
-    cdef int remove(self, const Sample *sample) except -1 nogil:
-        """Take a sample from the slot of its score."""
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil:
+        """Return whether a sample is not to be learned; NaN fails every comparison."""
+        return True
+
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil:
+        """Return the sums that a sample of weight ``w``, times the growth, adds to its slot."""
+        return Sample(score=score, weight=w, sum=w * label)
+
+    cdef int prepare(self, double score) except -1 nogil:
+        """Make place for a sample; where memory runs out, nothing has changed."""
         return 0
+
+    cdef int add(self, const Sample *sample) except -1 nogil:
+        """Add a sample to the slot of its score, and fold; O(log n)."""
+        cdef Place place
+        self.open(sample.score, &place)
+        place.slot.weight += sample.weight
+        place.slot.sum += sample.sum
+        place.slot.n += 1
+        return self.fold_place(&place)
+
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
+        """Return whether a sample can be among those of a slot."""
+        return False
+
+    cdef double slack_of(self, const Sample *sample) noexcept nogil:
+        """Return by how much the ``sum`` of the same sample may differ in the queue."""
+        return 0.0
+
+    cdef int remove(self, const Sample *sample) except -1 nogil:
+        """Take a sample from the slot of its score, and fold; O(log n)."""
+        return 0
+
+    cdef void finish(self) noexcept nogil:
+        """Bring up to date what is asked, after a change."""
 
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
         """Multiply the sums of a slot by a power of two; return whether anything is left of it."""
@@ -250,7 +282,60 @@ cdef class ScoreIndex:
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
         return 0
 
-    # ------------------------------------------------------------------ changes, growth, window
+    # ------------------------------------------------------------------ learning and forgetting
+
+    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
+        """Learn one sample, and forget the one that leaves the window; False if it is refused."""
+        cdef Sample sample
+        if self.refuses(score, label, w):
+            return False
+        # Where memory runs out in what comes first, the sample is not learned and all is well.
+        self.check_whole()
+        self.limit_growth()
+        self.prepare(score)
+        sample = self.as_sample(score, label, w * (self.growth * self.rate))
+        if self.window > 0:
+            self.push(sample.score, sample.weight, sample.sum)
+        # Where it runs out from here on, the index refuses all further use.
+        self.start_change()
+        self.growth *= self.rate
+        self.add(&sample)
+        self.n_samples += 1
+        self.forget_oldest()
+        self.finish()
+        self.changing = False
+        return True
+
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
+        """Take one sample back; False, and no change, where it cannot have been learned."""
+        cdef Sample sample
+        cdef Slot *slot
+        cdef int64_t at = -1
+        if self.refuses(score, label, w):
+            return False
+        self.check_whole()
+        sample = self.as_sample(score, label, w * self.growth)
+        slot = self.find(score)
+        if slot == NULL or not self.may_hold(slot, &sample):
+            return False
+        if self.window > 0:
+            at = self.find_queued(&sample)
+            if at < 0:
+                return False
+            self.cancel_queued(at)
+        self.start_change()
+        self.remove(&sample)
+        self.finish()
+        self.changing = False
+        return True
+
+    cdef int forget_oldest(self) except -1 nogil:
+        """Take out the oldest sample where there are more than the window holds."""
+        cdef Sample oldest
+        if self.window == 0 or self.queue_size <= self.window:
+            return 0
+        oldest = self.pop()
+        return self.remove(&oldest)
 
     cdef int check_whole(self) except -1 nogil:
         """Raise where memory ran out in the middle of a change."""
@@ -331,14 +416,6 @@ cdef class ScoreIndex:
             if slots[low].n == 0:
                 slots[low].weight = 0.0
 
-    cdef int forget_oldest(self) except -1 nogil:
-        """Take out the oldest sample where there are more than the window holds."""
-        cdef Sample oldest
-        if self.window == 0 or self.queue_size <= self.window:
-            return 0
-        oldest = self.pop()
-        return self.remove(&oldest)
-
     # ------------------------------------------------------------------ the queue
 
     # A ring. Samples whose sums a float holds, such as those of labels 0 and 1 and weight 1, take
@@ -386,9 +463,9 @@ cdef class ScoreIndex:
             i -= self.queue_room
         put(self.queue, self.wide, i, sample)
 
-    cdef int64_t find_queued(self, const Sample *sample, double slack) noexcept nogil:
-        """Return where the newest such sample is in the queue, or -1; sums may differ by ``slack``.
-        """
+    cdef int64_t find_queued(self, const Sample *sample) noexcept nogil:
+        """Return where the newest such sample is in the queue, or -1."""
+        cdef double slack = self.slack_of(sample)
         cdef int64_t i
         cdef Sample at
         for i in range(self.queue_size - 1, -1, -1):
@@ -476,15 +553,6 @@ cdef class ScoreIndex:
 
     # A change takes three steps: `open` or `locate` the place of a score, change the sums of its
     # slot, and `fold_place`. `close` takes a slot out and folds.
-
-    cdef int add(self, double score, double w, double s) except -1 nogil:
-        """Add a sample's sums to the slot of its score, and fold; O(log n)."""
-        cdef Place place
-        self.open(score, &place)
-        place.slot.weight += w
-        place.slot.sum += s
-        place.slot.n += 1
-        return self.fold_place(&place)
 
     cdef int open(self, double score, Place *place) except -1 nogil:
         """Set the place of a score, with a new and empty slot where it has none; O(log n)."""
