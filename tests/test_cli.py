@@ -332,7 +332,7 @@ def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
         sample.add(np.arange(start, start + 100.0)[:, None])
         assert sum(map(len, sample._parts)) <= 1250
     (rows,) = sample.rows().T
-    assert sample.n_seen == 20_000
+    assert sample.n_rows == 20_000
     assert len(np.unique(rows)) == 1000
     assert (np.diff(rows) > 0).all()
     counts, _ = np.histogram(rows, bins=10, range=(0, 20_000))

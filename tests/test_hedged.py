@@ -472,7 +472,7 @@ def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
     hedge.learn_one(0.25, 1)
     weights = hedge.weights
     for ask in (hedge.predict_one, hedge.serve_one, lambda score: hedge.learn_one(score, 1)):
-        with pytest.raises(ValueError, match="`calibrators` must answer with numbers, got NaN of"):
+        with pytest.raises(ValueError, match="`calibrators` must predict numbers, got NaN from"):
             ask(0.75)
     assert hedge.n_samples == 1
     assert hedge.weights == weights

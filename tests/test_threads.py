@@ -141,7 +141,7 @@ def test_a_temperature_counts_each_sample_once() -> None:
             assert sum(answer.values()) == pytest.approx(1.0)
 
     together(learn)
-    assert calibrator._kernel.n_learned == N_THREADS * N_CALLS
+    assert calibrator._kernel.n_samples == N_THREADS * N_CALLS
 
 
 @pytest.mark.parametrize(

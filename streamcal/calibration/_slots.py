@@ -47,7 +47,7 @@ def check_hulls(
         and (np.abs(np.add.reduceat(s, starts) - edge_s) <= 5e-13 * size).all(),
         "edges must have the sums of their slots",
     )
-    # Slopes rise from edge to edge of a chunk, by the very products that pooling compares.
+    # Slopes increase from edge to edge of a chunk; pooling compares the same products.
     sizes = tree.shape[tree.shape != INNER]
     inside = ~np.isin(starts[1:], np.cumsum(sizes))
     rises = edge_s[1:] * edge_w[:-1] > edge_s[:-1] * edge_w[1:]
@@ -59,7 +59,7 @@ def check_hulls(
     above = (s - np.repeat(mean, lengths) * w) / np.repeat(scale, lengths)
     run = np.cumsum(above)
     before = np.repeat(run[starts] - above[starts], lengths)
-    require((run - before >= -1e-9).all(), "edges must be pooled for a reason")
+    require((run - before >= -1e-9).all(), "edges must consist of slots that violate the order")
 
 
 def check_slots(
@@ -80,7 +80,7 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
     require(bool((shape <= SLOTS).all()), f"a chunk must hold at most {SLOTS} scores")
     require(int(shape[shape != INNER].sum()) == len(scores), "sizes must add up")
     require(len(shape) == 1 or bool((shape != 0).all()), "a chunk must not be empty")
-    # In preorder each subtree is a run; what is open are right siblings with their lower bounds.
+    # In preorder each subtree is a run; `open` has right siblings with their lower bounds.
     row, n_keys = 0, 0
     waiting = [(-math.inf, math.inf)]
     for size in shape.tolist():
@@ -92,11 +92,13 @@ def check_tree(tree: Tree, scores: NDArray[np.float64]) -> None:
             n_keys += 1
             waiting += [(key, high), (low, key)]
         elif size:
-            require(low <= scores[row] and scores[row + size - 1] < high, "keys must part scores")
+            require(
+                low <= scores[row] and scores[row + size - 1] < high, "keys must separate scores"
+            )
             row += size
-    require(not waiting, "the tree must be whole")
+    require(not waiting, "the tree must be complete")
     # Kernels walk trees with stacks that are long enough for balanced ones. Backwards, the children
-    # of a node have been counted when it comes: the left one last.
+    # of a node are counted before the node: the left one last.
     leaves: list[int] = []
     for size in reversed(shape.tolist()):
         if size != INNER:
@@ -121,6 +123,6 @@ def check_held(
     queue: NDArray[np.float64], scores: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> None:
     """Raise unless the slots hold exactly the samples of the window."""
-    require(np.isin(queue, scores).all(), "the window must hold scores that are known")
+    require(np.isin(queue, scores).all(), "the window must hold scores of the index")
     n_held = np.bincount(np.searchsorted(scores, queue), minlength=len(scores))
     require((n_held <= counts).all(), "counts must be those of the window")

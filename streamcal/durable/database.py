@@ -26,7 +26,7 @@ from streamcal.durable.files import (
 )
 
 VERSION = 2
-# The index holds all that `Store.keys` reads, in a hundredth of the pages that states take.
+# The index has all columns that `Store.keys` reads, in a hundredth of the pages of the states.
 _SCHEMA = f"""
 BEGIN;
 PRAGMA application_id = {APPLICATION};
@@ -38,14 +38,14 @@ CREATE UNIQUE INDEX directory ON states (key, digest);
 
 
 class Head(NamedTuple):
-    """What a store holds besides the states, and a summary of them that `Store.save` updates.
+    """The content of a store except the states, and a summary of them that `Store.save` updates.
 
     Attributes
     ----------
     offset : int
         How many samples of the stream are learned.
     notes : dict
-        What `Store.save` was given.
+        The notes given to `Store.save`.
     n_states : int
         How many states there are.
     n_saves : int
@@ -95,7 +95,7 @@ def digest_of(key: str, state: bytes) -> bytes:
 def share_of(key: str, digest: bytes) -> int:
     """Return what a row adds to the combined digest; 0 for an empty digest: no row.
 
-    It has the key in it once more: keys are compared without reading the states.
+    It includes the key again, so that keys can be checked without reading the states.
     """
     return int.from_bytes(hash_of(key.encode() + digest), "little") if digest else 0
 
@@ -117,10 +117,10 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
         raise StoreError(f"{path} is empty: it is no store")
     if not read_only:
         check_writable(path)
-        if path.stat().st_nlink > 1:  # each name would have a lock and a log of its own
+        if path.stat().st_nlink > 1:  # each name would have its own lock and log
             raise StoreError(
-                f"{path} has another name (a hard link): whoever writes to it under that one would"
-                " not be noticed"
+                f"{path} has another name (a hard link): a process that writes to it under that name"
+                " would not be noticed"
             )
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
@@ -139,7 +139,7 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
 
 
 def _check_kind(database: sqlite3.Connection, path: Path) -> None:
-    """Raise unless a database says that it is a store of this version."""
+    """Raise unless a database has the ids of a store of this version."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -171,7 +171,7 @@ def replacing(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
             yield database
-            # Set later, in place, this would leave a journal that a reader must not play back.
+            # If it were set later, it would leave a journal that a reader must not play back.
             database.execute("PRAGMA journal_mode = WAL").fetchone()
         sync(partial)
         _remove_log(path)
@@ -185,10 +185,12 @@ def replacing(path: Path) -> Iterator[sqlite3.Connection]:
 def _remove_log(path: Path) -> None:
     """Remove the log of a file that is to be replaced: SQLite would play it back into the new one.
 
-    What is in the log is copied to the old file first, and the names are synced before that goes.
+    The content of the log is copied to the old file first; names are synced before it is removed.
     """
     if path.exists():
-        with contextlib.suppress(StoreError, sqlite3.Error, OSError):  # it may be anything
+        with contextlib.suppress(
+            StoreError, sqlite3.Error, OSError
+        ):  # the old file may be anything
             connect(path, read_only=False).close()
     for ending in BESIDE:
         beside(path, ending).unlink(missing_ok=True)

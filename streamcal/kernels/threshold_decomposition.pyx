@@ -1,17 +1,17 @@
-"""Splitting cells: the compiled half of a round of anytime isotonic regression.
+"""Threshold decomposition: the compiled half of a round of anytime isotonic regression.
 
 For a number c let d be the weighted derivatives of the losses at c, one per sample in score order,
 and G their running sum. Samples up to the greatest G have an optimal value of at most c, those
 after it of at least c; between the first and the last place where G is greatest, c is optimal.
-Within a run of samples that is known to lie between two numbers, only that run has to be looked at
+For a run of samples whose values lie between two numbers, the sums over this run are enough
 (Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under
 Strictly Convex Losses*, section VI, whose pairwise joins lead to the same groups).
 
-`Cells` are such runs. A cell has bounds for its value and an *aim* between them; it is *settled*
-when its bounds are close enough, and nothing is asked about it any more. A round evaluates all
-derivatives, each at the aim of its own cell, and splits every cell there into the samples below,
-those fixed at it, and those above. Six samples with the labels 3 1 2 6 4 5, the squared loss and
-half of its derivative, in two rounds:
+`Cells` are such runs. A cell has bounds for its value and a *query point* between them (`aim`). It
+is *settled* when its bounds are close enough; its derivatives are not needed any more. A round
+evaluates all derivatives, each at the query point of its own cell, and splits every cell into the
+samples below that point, those with exactly this value, and those above. Six samples with the
+labels 3 1 2 6 4 5, the squared loss and half of its derivative, in two rounds:
 
     labels      3      1      2   |   6      4      5
     d at 3.5     .5    2.5    1.5 |  -2.5    -.5   -1.5      bounds 1, 6: one cell
@@ -21,17 +21,18 @@ half of its derivative, in two rounds:
     d at 4.75                         -1.25    .75   -.25    bounds 3.5, 6
     G                                 -1.25   -.5    -.75    greatest at the start: 4.75, 6 is left
 
-Aims are midpoints, unless derivatives at the bounds are kept as well. Their sums over a cell say
-where its samples' common value would be, and there it is split or, if it is one block, closed in on
-(Dowell & Jarratt, *A Modified Regula Falsi Method*, BIT 1971).
+Query points are midpoints, unless derivatives at the bounds are kept, too. From their sums over a
+cell a secant estimates the common value of its samples, and this is the next query point (Dowell &
+Jarratt, *A Modified Regula Falsi Method*, BIT 1971).
 
-A `Guess` makes cells of a map that should be close. It asks for the derivatives at both sides of
-each block's value. They tell whether the value is right, and a line through both is a model of each
-sample's derivative. Pooling adjacent violators on these models gives the next map (Jongbloed,
+A `Guess` is a warm start: it makes cells of a map that should be close to the solution. It needs
+the derivatives at two points, below and above each block's value. They bracket the value or show
+that it is wrong, and the secant through both is a linear model of each sample's derivative. Pooling
+adjacent violators on these models gives the next map (Jongbloed,
 *The Iterative Convex Minorant Algorithm for Nonparametric Estimation*, Journal of Computational and
 Graphical Statistics 1998), which is far closer: this is Newton's method.
 
-`Quantiles` need no derivatives, only to be compared with labels.
+`Quantiles` need no derivatives, only comparisons with labels.
 """
 
 cimport cython
@@ -43,9 +44,9 @@ import numpy as np
 
 CHUNK = 1 << 15  # samples whose derivatives are computed at once: their arrays stay in cache
 
-cdef double PATIENCE = 3.0  # moves of the same bound after which the middle is tried
-cdef double SLACK = 1e-12  # what rounding may add to a sum of weights, of its size
-cdef double FLATTEST = 1e-3  # the least curvature of a model, of the mean of all
+cdef double PATIENCE = 3.0  # moves of the same bound in a row, after which the midpoint is used
+cdef double SLACK = 1e-12  # relative rounding error of a sum of weights
+cdef double FLATTEST = 1e-3  # the least slope of a linear model, relative to the mean slope
 
 ctypedef const unsigned char[::1] Flags
 
@@ -65,12 +66,12 @@ cdef struct Bounds:
 
 cdef struct Block:
     Py_ssize_t begin
-    double low, high  # where derivatives are asked for; between them is the block's value
+    double low, high  # the query points; the block's value is between them
     double weight, sum  # of the models: Σ slope and Σ slope · zero
     double value
     double slope_low, slope_high  # sums of the derivatives at the bounds
     bint sinks, rises  # whether the low and the high bound do not hold
-    bint fresh  # whether derivatives at the bounds have yet to be looked at
+    bint fresh  # whether the derivatives at the bounds are new
 
 
 cdef struct Blocks:
@@ -86,9 +87,10 @@ cdef struct Sum:
 
 
 cdef inline void add(Sum *sum, double x) noexcept nogil:
-    """Add to a sum, and what rounding takes from it to what it has lost (Knuth's two-sum).
+    """Add to a sum, and its rounding error to ``lost`` (Knuth's two-sum).
 
-    Heavy samples would else swallow what light ones after them say. Infinite sums lose nothing.
+    Otherwise the terms of light samples after heavy ones would be lost. An infinite sum has no
+    rounding error.
     """
     cdef double new = sum.total + x
     cdef double part = new - sum.total
@@ -110,7 +112,7 @@ cpdef double midpoint(double low, double high) noexcept nogil:
 
 
 cdef int resize(void **memory, Py_ssize_t n, size_t size) except -1 nogil:
-    """Have memory for ``n`` things of a size; what there was stays as far as it fits."""
+    """Reallocate memory for ``n`` items of a size; the old content is kept as far as it fits."""
     cdef void *found = PyMem_RawRealloc(memory[0], max(n, 1) * size)
     if found == NULL:
         raise MemoryError
@@ -155,18 +157,18 @@ cdef int check_length(Py_ssize_t n, Py_ssize_t expected) except -1:
 
 @cython.final
 cdef class Cells:
-    """Runs of samples in score order that cover all of them, the bounds of their values, and aims.
+    """A partition of the sorted samples into runs, with bounds of values and query points.
 
     Parameters
     ----------
     ends : ndarray of shape (n_samples,)
-        1 at the last sample of each run of equal scores: only after it a cell may be cut.
+        1 at the last sample of each run of equal scores: a cell may only be split after it.
     offset : ndarray of shape (n_samples,) or None
-        What is added to an aim to get where the derivative is wanted.
+        Added to a query point before the derivative is evaluated.
     low, high : float
         The bounds of all values.
     tolerance, relative : float
-        The half-width at which a cell is settled, and that as a share of its greater bound.
+        The half-width at which a cell is settled: absolute, and relative to its greater bound.
 
     Attributes
     ----------
@@ -177,14 +179,14 @@ cdef class Cells:
     cdef Cell *cells
     cdef Cell *spare  # as large; a split writes there
     cdef Py_ssize_t size, room
-    cdef Bounds *aside  # settled cells that have been put aside
+    cdef Bounds *aside  # settled cells that were removed from `cells`
     cdef Py_ssize_t n_aside
     cdef readonly Py_ssize_t n_open
-    cdef object z  # aims, sample by sample; None before they are asked for
+    cdef object z  # query points, sample by sample; None before they are requested
     cdef double tolerance, relative
     cdef Flags ends
     cdef const double[::1] offset
-    cdef int64_t[::1] samples  # which of all samples are at hand
+    cdef int64_t[::1] samples  # the numbers of the samples in `cells`
     cdef double[:, ::1] sides  # derivatives at both bounds, or no rows
     cdef cython.pymutex lock
 
@@ -214,7 +216,7 @@ cdef class Cells:
         PyMem_RawFree(self.aside)
 
     def __len__(self):
-        """Return the number of cells, those put aside too."""
+        """Return the number of cells, also those put aside."""
         return self.size + self.n_aside
 
     def __sizeof__(self):
@@ -223,11 +225,11 @@ cdef class Cells:
 
     @property
     def n_samples(self):
-        """How many samples are at hand."""
+        """The number of samples that are not put aside."""
         return len(self.samples)
 
     def aims(self):
-        """Return where derivatives are wanted, shape (1, room_for(n_samples at hand)), padded."""
+        """Return the query points, shape (1, room_for(n_samples)), padded."""
         cdef double[:, ::1] z
         cdef Py_ssize_t k, i
         cdef double aim
@@ -243,9 +245,9 @@ cdef class Cells:
             return self.z
 
     def split(self, const double[::1] slopes not None):
-        """Split each open cell at its aim, given the derivatives there, and aim anew.
+        """Split each open cell at its query point, given the derivatives; set new query points.
 
-        A sum that is not a number ends the round; the first sample of its cell is returned, or -1.
+        Return -1. If a sum is not a number, end the round and return the first sample of its cell.
         """
         cdef Py_ssize_t bad
         check_length(len(slopes), len(self.samples))
@@ -254,7 +256,7 @@ cdef class Cells:
         return bad
 
     def put_aside(self):
-        """Keep at hand the samples of open cells alone, and return which these are."""
+        """Remove the samples of settled cells, and return the numbers of the others."""
         cdef Py_ssize_t k, size, begin = 0
         cdef Cell cell
         with self.lock:
@@ -285,7 +287,7 @@ cdef class Cells:
         return samples
 
     def bounds(self):
-        """Return of all cells, in score order, the first sample, the low and the high bound."""
+        """Return the first sample, the low and the high bound of all cells, in score order."""
         cdef Py_ssize_t k, at = 0
         with self.lock:
             begins = np.empty(self.size + self.n_aside, np.int64)
@@ -308,13 +310,13 @@ cdef class Cells:
         return 0
 
     cdef int take(self, samples, ends, offset, sides) except -1:
-        """Take up samples: all at first, later those of cells that are open."""
+        """Set the samples: all at first, later those of open cells."""
         self.samples, self.ends, self.offset, self.sides = samples, ends, offset, sides
         self.z = None
         return 0
 
     cdef int choose(self, int64_t[::1] out) except -1 nogil:
-        """Write which samples at hand are in open cells."""
+        """Write the positions of the samples in open cells."""
         cdef Py_ssize_t k, i, at = 0
         for k in range(self.size):
             if not self.is_settled(self.cells[k].low, self.cells[k].high):
@@ -327,7 +329,7 @@ cdef class Cells:
         return cells[k + 1].begin if k + 1 < size else len(self.samples)
 
     cdef bint is_settled(self, double low, double high) noexcept nogil:
-        """Return whether a value is known well enough, or no number lies between its bounds."""
+        """Return whether the bounds of a value are close enough, or adjacent floats."""
         cdef double half = 0.5 * high - 0.5 * low
         if half <= self.tolerance:
             return True
@@ -342,7 +344,7 @@ cdef class Cells:
             self.aim(&self.cells[k], self.end_of(self.cells, k, self.size))
 
     cdef void aim(self, Cell *cell, Py_ssize_t end) noexcept nogil:
-        """Choose where the derivatives of a cell are wanted, unless it is settled."""
+        """Choose the query point of a cell, unless it is settled."""
         cdef double share, step, crossing, low = cell.low, high = cell.high
         if self.is_settled(low, high):
             return
@@ -350,7 +352,7 @@ cdef class Cells:
         cell.aim = midpoint(low, high)
         if cell.slope_low < 0.0 and cell.slope_high > 0.0 and fabs(cell.streak) < PATIENCE:
             share = -cell.slope_low / (cell.slope_high - cell.slope_low)
-            # One tolerance inside: a value next to a bound is then settled by this round.
+            # At least one tolerance from the bounds: a value next to a bound is settled this round.
             step = max(self.tolerance, self.relative * max(fabs(low), fabs(high)))
             crossing = min(max(low + share * (high - low), low + step), high - step)
             if low < crossing < high:
@@ -376,13 +378,13 @@ cdef class Cells:
     cdef bint split_cell(
         self, const Cell *cell, Py_ssize_t end, const double[::1] slopes, Py_ssize_t *size
     ) noexcept nogil:
-        """Write what a cell is split into; False if its sum is not a number."""
+        """Write the parts of a cell; return False if its sum is not a number."""
         cdef Py_ssize_t i, begin = cell.begin, first = begin, last = begin
         cdef Sum run = Sum(0.0, 0.0)
         cdef double so_far, best = 0.0, other = NAN
         cdef bint whole
         cdef Cell *part
-        for i in range(begin, end):  # the sum begins anew at each new best
+        for i in range(begin, end):  # the sum restarts at each new maximum
             add(&run, slopes[i])
             if self.ends[i] != 0:
                 so_far = run.total + run.lost
@@ -414,7 +416,7 @@ cdef class Cells:
     cdef inline Cell *part(
         self, const Cell *cell, Py_ssize_t begin, Py_ssize_t *size
     ) noexcept nogil:
-        """Return a copy of a cell, written where splits go, that begins elsewhere."""
+        """Append a copy of a cell with another first sample to the new cells, and return it."""
         cdef Cell *part = &self.spare[size[0]]
         part[0] = cell[0]
         part.begin = begin
@@ -424,7 +426,7 @@ cdef class Cells:
     cdef double move_sides(
         self, const double[::1] slopes, int moved, Py_ssize_t begin, Py_ssize_t end
     ) noexcept nogil:
-        """Take over derivatives at the bound that has moved; return the sum at the other one."""
+        """Store the derivatives at the bound that has moved; return the sum at the other one."""
         cdef double total = 0.0
         cdef Py_ssize_t i
         for i in range(begin, end):
@@ -442,8 +444,8 @@ cdef class Cells:
         return 0
 
 
-# A bound becomes the aim. Of a cell that is whole the other bound has stayed again; its slope then
-# counts half, or the crossing would creep up to the value from one side.
+# A bound moves to the query point. If the cell was not split, the other bound is unchanged again;
+# its slope is then halved, or the secant would converge slowly from one side (regula falsi).
 
 
 cdef inline void move_high(Cell *cell, double slope, double other, bint whole) noexcept nogil:
@@ -463,7 +465,7 @@ cdef inline void move_low(Cell *cell, double slope, double other, bint whole) no
 
 @cython.final
 cdef class Guess:
-    """Blocks of a map that should be close to the best one, and derivatives beside their values.
+    """Blocks of a map that should be close to the solution, and derivatives beside their values.
 
     The bounds of a block hold if none of the sums of derivatives over its first samples is positive
     at the low bound, and none over its last samples negative at the high one: raising the first
@@ -479,21 +481,21 @@ cdef class Guess:
     ends, offset, low, high
         See `Cells`; ``low`` and ``high`` are finite.
     reach : float
-        How far from its value the bounds of a block are, at most.
+        The greatest distance from the value of a block to its bounds.
 
     Attributes
     ----------
     z : ndarray of shape (2, room_for(n_samples))
-        Where derivatives are wanted, padded: at the low bounds and at the high ones.
+        The query points, padded: the low bounds and the high ones.
     sides : ndarray of shape (2, n_samples)
-        These derivatives, for the caller to write.
+        The derivatives there; the caller writes them.
     """
 
     cdef Blocks blocks
-    cdef Blocks pooled  # blocks that are being made
-    cdef Py_ssize_t n_joined  # how many neighbours a block is joined with
+    cdef Blocks pooled  # scratch for new blocks
+    cdef Py_ssize_t n_joined  # the number of neighbours that a block is joined with
     cdef double low, high, reach
-    cdef double flattest  # the least slope that the line of a sample is given
+    cdef double flattest  # the least slope of the secant of a sample
     cdef Flags ends
     cdef const double[::1] offset
     cdef readonly object z, sides
@@ -536,7 +538,7 @@ cdef class Guess:
         return object.__sizeof__(self) + (self.blocks.room + self.pooled.room) * sizeof(Block)
 
     def n_wrong(self):
-        """Return how many samples are in blocks with a bound that does not hold."""
+        """Return the number of samples in blocks with a wrong bound."""
         cdef Py_ssize_t k, n = 0
         with nogil, self.lock:
             self.judge_all()
@@ -546,9 +548,9 @@ cdef class Guess:
         return n
 
     def improve(self, double reach):
-        """Take one of Newton's steps; False, and nothing has changed, if no sample has curvature.
+        """Take one Newton step; return False, unchanged, if no sample has curvature.
 
-        ``reach`` is how far from their values the new bounds are.
+        ``reach`` is the distance from the values to the new bounds.
         """
         cdef bint improved
         with nogil, self.lock:
@@ -556,10 +558,9 @@ cdef class Guess:
         return improved
 
     def join(self):
-        """Join blocks whose bounds do not hold with their neighbours; return what is to be asked.
+        """Join blocks with wrong bounds with their neighbours; return the samples to evaluate.
 
-        These are samples, by number; where there are none, all bounds hold. With each call more
-        neighbours are joined at once.
+        If there are none, all bounds are right. With each call more neighbours are joined.
         """
         cdef Py_ssize_t k, i, at = 0, n = 0
         cdef int64_t[::1] out
@@ -578,7 +579,7 @@ cdef class Guess:
         return samples
 
     def cells(self, double tolerance, double relative):
-        """Return the cells that these blocks are once all bounds hold."""
+        """Return these blocks as cells, when all bounds are right."""
         cdef Cells cells = Cells.__new__(Cells)
         cdef Py_ssize_t k
         cdef Block *block
@@ -607,14 +608,14 @@ cdef class Guess:
         return self.blocks.at[k + 1].begin if k + 1 < self.blocks.size else len(self.ends)
 
     cdef void judge_all(self) noexcept nogil:
-        """Look at the derivatives of all blocks for which they are new."""
+        """Check the bounds of all blocks whose derivatives are new."""
         cdef Py_ssize_t k
         for k in range(self.blocks.size):
             if self.blocks.at[k].fresh:
                 self.judge(&self.blocks.at[k], self.end_of(k))
 
     cdef void judge(self, Block *block, Py_ssize_t end) noexcept nogil:
-        """Find out whether the bounds of a block hold."""
+        """Set whether the bounds of a block are right."""
         cdef Sum low = Sum(0.0, 0.0), high = Sum(0.0, 0.0)
         cdef double greatest = 0.0, last = 0.0
         cdef bint sinks = False
@@ -632,20 +633,20 @@ cdef class Guess:
         block.fresh = False
 
     cdef void evaluate(self) noexcept nogil:
-        """Write the values of blocks that have been pooled."""
+        """Compute the values of pooled blocks."""
         cdef Py_ssize_t k
         for k in range(self.blocks.size):
             self.blocks.at[k].value = self.blocks.at[k].sum / self.blocks.at[k].weight
 
     cdef void bound(self) noexcept nogil:
-        """Put the bounds of all blocks around their values, and ask for derivatives there."""
+        """Set the bounds of all blocks around their values, and write the query points."""
         cdef Py_ssize_t k, size = 0
         cdef double value, middle
         cdef Block *block
         for k in range(self.blocks.size):
             value = min(max(self.blocks.at[k].value, self.low), self.high)
             if size and not self.blocks.at[size - 1].value < value:
-                continue  # out of range, as the block before: they are one
+                continue  # out of range, as the block before: merge them
             block = &self.blocks.at[size]
             block.begin, block.value, block.fresh = self.blocks.at[k].begin, value, True
             block.low = max(value - self.reach, self.low)
@@ -659,7 +660,7 @@ cdef class Guess:
             self.ask(k)
 
     cdef void ask(self, Py_ssize_t k) noexcept nogil:
-        """Write where the derivatives of a block are wanted."""
+        """Write the query points of a block."""
         cdef Py_ssize_t i
         for i in range(self.blocks.at[k].begin, self.end_of(k)):
             self.asked[0, i], self.asked[1, i] = self.blocks.at[k].low, self.blocks.at[k].high
@@ -671,9 +672,9 @@ cdef class Guess:
     cdef inline void line(
         self, const Block *block, Py_ssize_t i, double *weight, double *sum
     ) noexcept nogil:
-        """Write the slope of the line through a sample's derivatives, and that times its zero.
+        """Write the slope of a sample's secant, and the slope times the zero of the secant.
 
-        Lines that are next to flat are given some slope, so that they have a zero.
+        A secant that is nearly flat gets a minimal slope, so that it has a zero.
         """
         cdef double rise = self.answered[1, i] - self.answered[0, i]
         cdef double middle = 0.5 * self.answered[0, i] + 0.5 * self.answered[1, i]
@@ -694,7 +695,7 @@ cdef class Guess:
         return total / len(self.ends)
 
     cdef bint pool(self, double reach) except -1 nogil:
-        """Replace the blocks by those that the lines of all samples lead to."""
+        """Replace the blocks by the pooled zeros of all secants."""
         cdef Py_ssize_t i, k, begin, end
         cdef double weight, sum, more, more_sum
         cdef const Block *block
@@ -725,10 +726,10 @@ cdef class Guess:
     cdef bint stays(
         self, const Block *block, Py_ssize_t end, double *weight, double *sum
     ) noexcept nogil:
-        """Return whether a block stays one, and write its sums.
+        """Return whether a block stays one block, and write its sums.
 
-        It does if the lines of its first samples have their zeros, on the whole, above its new
-        value. To look at that first is faster than to pool sample by sample.
+        It does if, for every prefix, the mean zero of the secants is above the new value of the
+        block. This check is faster than pooling sample by sample.
         """
         cdef double more, more_sum, value, excess = 0.0, before = 0.0
         cdef Py_ssize_t i
@@ -743,7 +744,7 @@ cdef class Guess:
             excess += more_sum - value * more
             before += more
             if self.ends[i] != 0 and excess < -0.5 * self.reach * min(before, weight[0] - before):
-                return i + 1 == end  # where only rounding can speak
+                return i + 1 == end  # at the end the excess is rounding error
         return True
 
     cdef int join_all(self) except -1 nogil:
@@ -799,9 +800,9 @@ cdef inline int push(
 cdef class Quantiles:
     """Rounds for the pinball loss, whose derivatives are w (1 - tau) above a label and -w tau.
 
-    The value of a cell is one of its own labels, so that bounds are labels and meet in the end.
-    Sums that differ by rounding alone are equal. Samples for which both sides of an aim are as good
-    go up if the ``greatest`` quantile is meant, else down.
+    The value of a cell is one of its own labels, so bounds are labels and become equal. Sums that
+    differ only by rounding count as equal. If both sides of the query point are equally good for a
+    sample, it goes up if the ``greatest`` quantile is meant, else down.
 
     Parameters
     ----------
@@ -810,12 +811,12 @@ cdef class Quantiles:
     tau : float
         The level of the quantile.
     greatest : bool
-        Which of several quantiles is meant, the greatest or the least.
+        Whether the greatest of several quantiles is meant, or the least.
 
     Attributes
     ----------
     n_open : int
-        How many cells have bounds that have not met.
+        The number of cells with different bounds.
     """
 
     cdef Bounds *cells
@@ -857,7 +858,10 @@ cdef class Quantiles:
         return object.__sizeof__(self) + 2 * self.room * sizeof(Bounds)
 
     def run(self, Py_ssize_t n_rounds):
-        """Run rounds, fewer if nothing is open any more; return how many; O(n_samples) each."""
+        """Run rounds until all cells are closed, at most ``n_rounds``; return how many.
+
+        O(n_samples) each.
+        """
         cdef Py_ssize_t done = 0
         with nogil, self.lock:
             while self.n_open and done < n_rounds:
@@ -866,7 +870,7 @@ cdef class Quantiles:
         return done
 
     def bounds(self):
-        """Return of all cells the first sample, the low and the high bound."""
+        """Return the first sample, the low and the high bound of all cells."""
         cdef Py_ssize_t k
         with self.lock:
             begins, bounds = np.empty(self.size, np.int64), np.empty((2, self.size))
@@ -908,7 +912,7 @@ cdef class Quantiles:
                 self.write(cell, &size)
                 continue
             at = 0.5 * cell.low + 0.5 * cell.high
-            if self.n_rounds % 3 == 2:  # labels may lie on a scale where middles take many rounds
+            if self.n_rounds % 3 == 2:  # for labels on a scale where midpoints take many rounds
                 at = max(cell.low, self.y[(cell.begin + end) // 2])
             if at >= cell.high:
                 at = cell.low
@@ -929,7 +933,7 @@ cdef class Quantiles:
 
     cdef Py_ssize_t cut(self, Py_ssize_t begin, Py_ssize_t end, double at) noexcept nogil:
         """Return the first sample of a cell whose value is above ``at``."""
-        # Two sums that are exact where weights are whole numbers, rather than one of shares.
+        # Two sums that are exact for integer weights, instead of one sum of products with tau.
         cdef double below = 0.0, size = 0.0, best = 0.0, enough
         cdef Py_ssize_t i, place
         for i in range(begin, end):
@@ -958,10 +962,10 @@ def greatest_quantiles(
     const int64_t[::1] starts not None,
     const double[::1] values not None,
 ):
-    """Return the greatest value that each block of the least best map could have as a whole.
+    """Return the greatest value that each block of the least solution can have as a whole.
 
-    That is its upper quantile: the next label in the block where the weight up to its value is a
-    share of exactly tau. A block to the right whose own is less holds it down.
+    It is the upper quantile of the block: the next label, if the weight up to its value is exactly
+    the share tau. It is at most the upper quantile of each block to the right.
     """
     cdef double upto, total, after, ceiling = INFINITY
     cdef Py_ssize_t i, k, end = len(y)

@@ -109,8 +109,8 @@ class CalibratedRegressor(
         w : float
             Weight of the sample, from 1e-60 to 1e60.
         served : float, optional
-            What the *model* (not this wrapper) predicted for ``x`` when it was served. Without it
-            the model is asked again.
+            The prediction of the *model* (not of this wrapper) for ``x`` when it was served.
+            Without it the model predicts ``x`` again.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -183,8 +183,8 @@ class CalibratedRegressor(
         w : float, series or array of shape (n_samples,)
             Weights, from 1e-60 to 1e60.
         served : series or array of shape (n_samples,)
-            What the model predicted for ``X`` when it was served. Without it the model is asked
-            again.
+            The predictions of the model for ``X`` when it was served. Without it the model predicts
+            ``X`` again.
         **kwargs
             For the model, if its ``learn_many`` accepts them.
 

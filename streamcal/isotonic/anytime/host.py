@@ -10,11 +10,11 @@ from streamcal import losses
 from streamcal.isotonic.anytime.problem import DEFAULT_TOL, Floats, Problem, derivative_error
 from streamcal.kernels import threshold_decomposition as kernels
 
-_INSIDE = 1.0 - 1e-6  # of a half-width, so that rounding does not leave a cell open
-_AROUND = 1e-3  # of the range: how far from a guess its derivatives are computed at first
-_MOST_STEPS = 6  # of Newton's method, to improve a guess
-_FEW_WRONG = 32  # a guess is good when at most one sample in so many is on the wrong side
-_FEWEST_SAMPLES = 1 << 12  # with fewer it does not pay to leave closed cells out
+_INSIDE = 1.0 - 1e-6  # factor of a half-width, so that rounding does not leave a cell open
+_AROUND = 1e-3  # as a share of the range: the first distance from a guess to its bounds
+_MOST_STEPS = 6  # Newton steps that improve a guess
+_FEW_WRONG = 32  # a guess is good if at most one sample in this many has wrong bounds
+_FEWEST_SAMPLES = 1 << 12  # with fewer samples, removing closed cells takes longer than it saves
 
 
 class Host:
@@ -110,7 +110,7 @@ class _Derivatives:
         """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
         import jax
 
-        with jax.enable_x64(True):  # all are under way before the first is waited for
+        with jax.enable_x64(True):  # start all calls before waiting for the first result
             found = [
                 [self._program(row[chunk], y, w) for chunk, y, w in self._samples()] for row in z
             ]
