@@ -429,8 +429,9 @@ class IsotonicCalibrator(Calibrator):
         TypeError
             If ``other`` is not an `IsotonicCalibrator`.
         ValueError
-            If the loss or the half-life differs, or one of the two has a window, whose order in
-            time is not known across streams. Nothing changes.
+            If the loss or the half-life differs, if one of the two has a window, whose order in
+            time is not known across streams, or if there are more than 2**53 samples in all.
+            Nothing changes.
 
         Examples
         --------
@@ -453,7 +454,11 @@ class IsotonicCalibrator(Calibrator):
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
         scores, sums, counts, growth = other._regression.samples()
-        self._regression.absorb(scores, sums, counts, growth, other.n_merged)
+        if not self._regression.absorb(scores, sums, counts, growth, other.n_merged):
+            raise ValueError(
+                f"`other` must leave at most 2**53 samples in all, got {counts.sum()}"
+                f" besides {self.n_samples}"
+            )
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)

@@ -29,7 +29,8 @@ from libc.math cimport INFINITY
 
 from streamcal.kernels.confusion cimport SEC, formula_of, utility
 from streamcal.kernels.score_index cimport (
-    LEFT, RIGHT, SLOTS, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, is_chunk,
+    LEFT, RIGHT, SLOTS, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
+    is_chunk,
 )
 
 # Growth is scaled down from here.
@@ -172,7 +173,7 @@ cdef class ConfusionIndex(ScoreIndex):
         cdef Place place
         if self.window == 0:
             return ScoreIndex.add(self, sample)
-        self.open(sample.score, &place)
+        self.insert_slot(sample.score, &place)
         place.slot.n += 1
         self.remainders.add(sample.score, POSITIVE, &place.slot.weight, sample.weight)
         self.remainders.add(sample.score, NEGATIVE, &place.slot.sum, sample.sum)
@@ -188,7 +189,7 @@ cdef class ConfusionIndex(ScoreIndex):
         if place.slot.n == 0:
             self.remainders.forget(score, POSITIVE)
             self.remainders.forget(score, NEGATIVE)
-            return self.close(&place)
+            return self.remove_slot(&place)
         self.remainders.take(score, POSITIVE, &place.slot.weight, sample.weight)
         self.remainders.take(score, NEGATIVE, &place.slot.sum, sample.sum)
         return self.fold_place(&place)
@@ -205,7 +206,7 @@ cdef class ConfusionIndex(ScoreIndex):
 
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
         """Scale a slot; return False if its weight is negligible beside the total weight."""
-        cdef Sums *total = sums_of(self.root)
+        cdef Sums *total = sums_of(self.tree.root)
         cdef bint stays = slot.weight > VANISHED * total.positive
         stays = stays or slot.sum > VANISHED * total.negative or self.window > 0
         ScoreIndex.scale_slot(self, slot, factor)
@@ -216,7 +217,7 @@ cdef class ConfusionIndex(ScoreIndex):
 
     cdef int find_remainders(self) except -1 nogil:
         """Compute the remainders of the sums of all slots from the samples in the queue."""
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef Slot *slot
         cdef Sample sample
         cdef int64_t k
@@ -244,10 +245,10 @@ cdef class ConfusionIndex(ScoreIndex):
         cdef Sums *right
         cdef int n = 1
         self.fold_dirty()
-        left = sums_of(self.root)
+        left = sums_of(self.tree.root)
         self.threshold = INFINITY
         self.utility = utility(&self.formula, 0.0, 0.0, left.positive, left.negative)
-        ahead[0].node, ahead[0].bound = self.root, INFINITY
+        ahead[0].node, ahead[0].bound = self.tree.root, INFINITY
         ahead[0].left = ahead[0].right = Sums(positive=0.0, negative=0.0)
         while n > 0:
             n -= 1

@@ -126,7 +126,7 @@ cdef class Hull(ScoreIndex):
             return 0
         edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
         if edges == NULL:
-            return out_of_memory()
+            out_of_memory()
         hull.edges, hull.room = edges, room
         return 0
 
@@ -163,7 +163,7 @@ cdef class Hull(ScoreIndex):
         Both are the same edge where the score lies on it, and one is NULL beyond the outermost
         scores.
         """
-        cdef Cursor cursor = start_at(self.root)
+        cdef Cursor cursor = start_at(self.tree.root)
         cdef Edge *edge = seek(&cursor)
         left[0] = right[0] = NULL
         while edge != NULL:
@@ -179,7 +179,7 @@ cdef class Hull(ScoreIndex):
 
     cdef Edge *behind(self, double score) noexcept nogil:
         """Return the first edge after a score, which is an edge's last score or -inf; O(log n)."""
-        cdef Cursor cursor = start_at(self.root)
+        cdef Cursor cursor = start_at(self.tree.root)
         cdef Edge *edge
         cdef Edge *found = NULL
         cursor.above = score
@@ -194,15 +194,15 @@ cdef class Hull(ScoreIndex):
 
         ``end`` is set to its end, and not changed if the sample is a block by itself.
         """
-        return pool_beyond(self.root, LEFT, w, s, end)
+        return pool_beyond(self.tree.root, LEFT, w, s, end)
 
     cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil:
         """Do the same for a sample after all scores; set the score where its block starts."""
-        return pool_beyond(self.root, RIGHT, w, s, end)
+        return pool_beyond(self.tree.root, RIGHT, w, s, end)
 
     cdef Sums totals(self) noexcept nogil:
         """Return the sums of the whole index."""
-        return totals_of(self.root)
+        return totals_of(self.tree.root)
 
 
 # ---------------------------------------------------------------------- edges of a chunk

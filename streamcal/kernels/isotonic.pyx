@@ -24,7 +24,7 @@ from streamcal.kernels.hull cimport (
 )
 from streamcal.kernels.score_index cimport (
     AHEAD, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    is_cancelled, out_of_memory, same_within,
+    lost_digits, out_of_memory, same_within,
 )
 
 import numpy as np
@@ -32,6 +32,7 @@ import numpy as np
 from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
 
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
+cdef double MOST_SAMPLES = 2.0**53  # that a state holds; sums of so many are finite
 
 
 cdef class IsotonicRegression(Hull):
@@ -162,7 +163,7 @@ cdef class IsotonicRegression(Hull):
         )
 
     cdef int prepare(self, double score) except -1 nogil:
-        if self.n_scores >= self.max_scores and self.find(score) == NULL:
+        if self.tree.n_scores >= self.max_scores and self.find(score) == NULL:
             self.make_place()
         return 0
 
@@ -192,11 +193,11 @@ cdef class IsotonicRegression(Hull):
             return 0
         slot = place.slot
         if slot.n == 1:
-            return self.close(&place)
+            return self.remove_slot(&place)
         slot.weight -= sample.weight
         slot.sum -= sample.sum
         slot.n -= 1
-        if is_cancelled(slot.weight, sample.weight):
+        if lost_digits(slot.weight, sample.weight):
             self.renew(slot, sample.weight)
         # A difference of rounded sums may lie outside the range of sums for this weight.
         slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
@@ -227,7 +228,7 @@ cdef class IsotonicRegression(Hull):
         self.fold_dirty()
         self.floor, self.ceiling = self.least, self.most
         self.floor_end, self.ceiling_start = -INFINITY, INFINITY
-        if prior == 0.0 or self.n_scores == 0:
+        if prior == 0.0 or self.tree.n_scores == 0:
             return
         low, high = prior * self.lowest, prior * self.highest
         block = self.pool_front(prior, high, &self.floor_end)
@@ -253,14 +254,14 @@ cdef class IsotonicRegression(Hull):
 
         If memory runs out, nothing has changed.
         """
-        cdef int64_t n = self.n_scores, n_pairs, i
+        cdef int64_t n = self.tree.n_scores, n_pairs, i
         cdef Sample sample
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         cdef Pair *pairs = <Pair *> malloc((n + 1) * sizeof(Pair))
         if slots == NULL or pairs == NULL:
             free(slots)
             free(pairs)
-            return out_of_memory()
+            out_of_memory()
         try:
             self.copy_slots(slots)
             n_pairs = nearest_pairs(slots, n, pairs, max(1, self.max_scores // 8))
@@ -312,7 +313,7 @@ cdef class IsotonicRegression(Hull):
                 place.slot.n -= 1
                 self.set_sums(&place, before_w, before_s)
             else:
-                self.close(&place)
+                self.remove_slot(&place)
                 self.finish()
             self.changing = False
         return p0, p1
@@ -368,13 +369,24 @@ cdef class IsotonicRegression(Hull):
         double growth,
         int64_t n_merged,
     ):
-        """Learn what `samples` of another object returned; if there are too many scores, merge."""
+        """Learn what `samples` of another object returned; if there are too many scores, merge.
+
+        Return False, unchanged, if there are more samples than `MOST_SAMPLES`.
+        """
+        cdef Py_ssize_t i
+        cdef double n_samples
         with self.lock:
             self.check_whole()
+            n_samples = self.n_samples
+            for i in range(counts.shape[0]):
+                n_samples += counts[i]
+            if n_samples > MOST_SAMPLES:
+                return False
             self.absorb_slots(scores, sums, counts, self.growth / growth)
             self.n_merged += n_merged
-            while self.n_scores > self.max_scores:
+            while self.tree.n_scores > self.max_scores:
                 self.make_place()
+            return True
 
     cdef int absorb_slots(
         self,
@@ -384,12 +396,12 @@ cdef class IsotonicRegression(Hull):
         double factor,
     ) except -1:
         """Add sums times ``factor`` to the slots of scores, which ascend, in a balanced tree."""
-        cdef int64_t n_own = self.n_scores, n_other = scores.shape[0], n = 0, own = 0, i
+        cdef int64_t n_own = self.tree.n_scores, n_other = scores.shape[0], n = 0, own = 0, i
         cdef Slot *slots = <Slot *> malloc((n_own + n_own + n_other + 1) * sizeof(Slot))
         cdef Slot *held = slots + n_own + n_other
         cdef Slot *slot
         if slots == NULL:
-            raise MemoryError
+            out_of_memory()
         try:
             self.copy_slots(held)
             for i in range(n_other):
@@ -429,16 +441,16 @@ cdef class IsotonicRegression(Hull):
         return {"growth": self.growth, "n_merged": self.n_merged}
 
     cdef dict arrays(self):
-        cdef Py_ssize_t n = self.n_chunks, n_edges = 0
-        lengths, edges = np.empty(self.n_scores, np.int64), np.empty((self.n_scores, 2))
+        cdef Py_ssize_t n = self.tree.n_chunks, n_edges = 0
+        lengths, edges = np.empty(self.tree.n_scores, np.int64), np.empty((self.tree.n_scores, 2))
         bridges = np.empty((n - 1, 2))
         cdef int64_t[::1] lengths_view = lengths
         cdef double[:, ::1] edges_view = edges, bridges_view = bridges
         cdef double *bridges_at = &bridges_view[0, 0] if n > 1 else NULL
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef Edge *edge
         cdef int j, covered
-        copy_bridges(self.root, &bridges_at)
+        copy_bridges(self.tree.root, &bridges_at)
         while chunk != NULL:
             covered = 0
             for j in range(hull_of(chunk).n):
@@ -470,13 +482,13 @@ cdef class IsotonicRegression(Hull):
         self.restore_slots(arrays, False)
         self.growth, self.n_merged = numbers["growth"], numbers["n_merged"]
         self.start_change()
-        chunk = self.first
+        chunk = self.tree.first
         while chunk != NULL and chunk.size > 0:
             n_edges += self.restore_chunk(chunk, &lengths[n_edges], &edges[n_edges, 0])
             for i in range(chunk.size):
                 largest = max(largest, fabs(chunk.slots[i].sum / chunk.slots[i].weight))
             chunk = chunk.next
-        if not restore_bridges(self.root, &ends, 1e-9 * largest):
+        if not restore_bridges(self.tree.root, &ends, 1e-9 * largest):
             self.n_samples = 0
             self.clear()
             self.changing = False
@@ -498,7 +510,7 @@ cdef class IsotonicRegression(Hull):
             return self.blocks(anchored), bounds, self.growth
 
     cdef object blocks(self, bint anchored):
-        blocks = np.empty((self.n_scores, 5))
+        blocks = np.empty((self.tree.n_scores, 5))
         cdef double[:, ::1] out = blocks
         cdef double prior = self.prior * self.growth if anchored else 0.0
         cdef double floor_end = self.floor_end if anchored else -INFINITY
@@ -507,9 +519,9 @@ cdef class IsotonicRegression(Hull):
         cdef Py_ssize_t n = 0, k
         cdef Edge *edge
         cdef Edge *after
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef int i = 0
-        if self.n_scores == 0:
+        if self.tree.n_scores == 0:
             return blocks
         edge = self.behind(-INFINITY)
         while edge != NULL:

@@ -27,7 +27,7 @@ from libc.string cimport memcpy, memset
 
 from streamcal.kernels.score_index cimport (
     Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    has_vanished, is_cancelled, out_of_memory, same_within,
+    has_vanished, lost_digits, out_of_memory, same_within,
 )
 
 import numpy as np
@@ -66,7 +66,7 @@ cdef class LabelIndex(ScoreIndex):
         self.costs = <double *> malloc(n * n * sizeof(double))
         self.losses = <double *> malloc(n * n * sizeof(double))
         if self.costs == NULL or self.losses == NULL:
-            raise MemoryError
+            out_of_memory()
         memcpy(self.costs, &costs[0, 0], n * n * sizeof(double))
 
     def __dealloc__(self):
@@ -82,7 +82,7 @@ cdef class LabelIndex(ScoreIndex):
     def check(self):
         """Raise ``AssertionError`` that names the first broken invariant."""
         ScoreIndex.check(self)
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef int64_t n_samples = 0, i
         cdef int y
         cdef double weight
@@ -151,7 +151,7 @@ cdef class LabelIndex(ScoreIndex):
         """Return the label of a score: -1 if boundaries are not sorted, None if there are none."""
         with self.lock:
             self.check_whole()
-            return self.label_of(score) if self.n_scores > 0 else None
+            return self.label_of(score) if self.tree.n_scores > 0 else None
 
     def answer(self, bint with_risk):
         """Return the number of scores, the thresholds, and with ``risk`` their cost, else NaN.
@@ -168,7 +168,7 @@ cdef class LabelIndex(ScoreIndex):
             is_sorted = self.find_thresholds(&out[0])
             if is_sorted and with_risk:
                 total = self.risk_of(&out[0])
-            return self.n_scores, thresholds if is_sorted else None, total
+            return self.tree.n_scores, thresholds if is_sorted else None, total
 
     def samples(self):
         """Return the count of changes, the growth, the distinct scores and their label weights."""
@@ -208,11 +208,11 @@ cdef class LabelIndex(ScoreIndex):
             self.mixtures, (n + more) * 2 * self.n_labels * sizeof(double)
         )
         if mixtures == NULL:
-            return out_of_memory()
+            out_of_memory()
         self.mixtures = mixtures
         idle = <int64_t *> realloc(self.idle, (n + more) * sizeof(int64_t))
         if idle == NULL:
-            return out_of_memory()
+            out_of_memory()
         self.idle = idle
         self.n_mixtures = n + more
         self.n_idle = more
@@ -298,7 +298,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef Place place
         cdef Slot *slot
         cdef double *weights
-        self.open(sample.score, &place)
+        self.insert_slot(sample.score, &place)
         slot = place.slot
         if slot.n == 0:
             slot.sum = sample.sum
@@ -320,7 +320,7 @@ cdef class LabelIndex(ScoreIndex):
         if place.slot.n == 1:
             if is_mixed(place.slot):
                 self.release_mixture(place.slot)
-            return self.close(&place)
+            return self.remove_slot(&place)
         place.slot.n -= 1
         self.take(place.slot, sample)
         return self.fold_place(&place)
@@ -338,7 +338,7 @@ cdef class LabelIndex(ScoreIndex):
             of_label[0] -= sample.weight
             left = min(left, of_label[0])
         # Nearly all was taken, so digits were lost. A window still knows the samples that are left.
-        if self.window > 0 and is_cancelled(left, sample.weight):
+        if self.window > 0 and lost_digits(left, sample.weight):
             slot.weight = 0.0
             if of_label != NULL:
                 of_label[0] = 0.0
@@ -418,7 +418,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef double total = 0.0
         cdef const double *weights
         cdef const Slot *slot
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         while chunk != NULL:
             for i in range(chunk.size):
                 slot = &chunk.slots[i]
@@ -436,12 +436,12 @@ cdef class LabelIndex(ScoreIndex):
     # ------------------------------------------------------------------ all at once
 
     cdef dict slots(self):
-        scores, counts = np.empty(self.n_scores), np.empty(self.n_scores, np.int64)
-        weights = np.zeros((self.n_scores, self.n_labels))
+        scores, counts = np.empty(self.tree.n_scores), np.empty(self.tree.n_scores, np.int64)
+        weights = np.zeros((self.tree.n_scores, self.n_labels))
         cdef double[::1] x = scores
         cdef int64_t[::1] n = counts
         cdef double[:, ::1] w = weights
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef const Slot *slot
         cdef Py_ssize_t row = 0
         cdef int i
