@@ -36,7 +36,8 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase, label_range
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
-from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicExpert, IsotonicRegression
+from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
+from streamcal.kernels.score_index import LARGEST_GROWTH
 
 _FEWEST_SCORES = 8
 

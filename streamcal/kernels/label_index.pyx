@@ -32,8 +32,6 @@ from streamcal.kernels.score_index cimport (
 
 import numpy as np
 
-from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
-
 cdef enum:
     FEW = 32  # samples that are folded one by one; of more, all chunks are folded at the end
 

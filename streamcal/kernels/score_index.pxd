@@ -28,8 +28,10 @@ cdef enum:
     RIGHT = 1
 
 
-cdef enum:  # of a node, to be folded: bit 1 << side for each child that has changed, and
+cdef enum:  # bits of a node that is to be folded
     CLEAN = 0
+    LEFT_CHANGED = 1 << LEFT
+    RIGHT_CHANGED = 1 << RIGHT
     NEW = 4  # the node has other children than before
 
 
