@@ -719,7 +719,7 @@ def test_in_a_pipeline():
     assert len(model.predict_many(frame)) == 1_000
 
 
-class Nosy(float):
+class Nosy:
     """A number that asks a model while the model reads it."""
 
     model: Any = None
