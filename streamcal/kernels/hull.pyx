@@ -128,10 +128,10 @@ cdef class Hull(ScoreIndex):
         push_slots(&stack, &chunk.slots[start], stop - start)
         # Nothing is made if the slot was removed and was an edge of its own. Then the edges before
         # and after it meet.
-        while tail < n_old and (
-            stack.n_made == 0 or not rises(&stack.made[stack.n_made - 1], &hull.edges[tail])
-        ):
+        while tail < n_old:
             edge = &hull.edges[tail]
+            if stack.n_made > 0 and rises(top(&stack), edge.weight, edge.sum):
+                break
             push(&stack, edge.first, edge.last, edge.weight, edge.sum)
             tail += 1
         n_made = stack.kept + stack.n_made
@@ -244,16 +244,16 @@ cdef struct Stack:  # edges in the making: those that stay in front of a score, 
     int n_made
 
 
-cdef inline bint rises(const Edge *edge, const Edge *after) noexcept nogil:
-    """Return whether the slope rises from one edge to the next, so that they are not pooled."""
-    return after.sum * edge.weight > edge.sum * after.weight
+cdef inline bint rises(const Edge *edge, double w, double s) noexcept nogil:
+    """Return whether the slope rises from an edge to the next, (w, s): they are not pooled."""
+    return s * edge.weight > edge.sum * w
 
 
 cdef inline const Edge *top(const Stack *stack) noexcept nogil:
-    """Return the last edge of a stack, NULL if it is empty."""
+    """Return the last edge of a stack, which is not empty."""
     if stack.n_made > 0:
         return &stack.made[stack.n_made - 1]
-    return &stack.edges[stack.kept - 1] if stack.kept > 0 else NULL
+    return &stack.edges[stack.kept - 1]
 
 
 cdef inline void drop(Stack *stack) noexcept nogil:
@@ -268,18 +268,18 @@ cdef inline void push(
     Stack *stack, double first, double last, double w, double s
 ) noexcept nogil:
     """Push an edge on a stack; pool it with those before it as long as slopes do not rise."""
-    cdef const Edge *before = top(stack)
-    cdef Edge *made
-    cdef Edge edge
-    edge.first, edge.last, edge.weight, edge.sum = first, last, w, s
-    while before != NULL and not rises(before, &edge):
-        edge.first = before.first
-        edge.weight += before.weight
-        edge.sum += before.sum
-        drop(stack)
+    cdef const Edge *before
+    cdef Edge *edge
+    while stack.n_made > 0 or stack.kept > 0:
         before = top(stack)
-    made = &stack.made[stack.n_made]
-    made.first, made.last, made.weight, made.sum = edge.first, last, edge.weight, edge.sum
+        if rises(before, w, s):
+            break
+        first = before.first
+        w += before.weight
+        s += before.sum
+        drop(stack)
+    edge = &stack.made[stack.n_made]
+    edge.first, edge.last, edge.weight, edge.sum = first, last, w, s
     stack.n_made += 1
 
 
