@@ -373,11 +373,13 @@ def eum_answers(metric, window, half_life, samples):
         if at % 7 == 0:
             found += [eum.threshold, eum.utility]
     curve = eum.curve()
-    return np.concatenate([found[::2], curve.thresholds]), np.array([*found[1::2], *curve.utilities])
+    return np.concatenate([found[::2], curve.thresholds]), np.array(
+        [*found[1::2], *curve.utilities]
+    )
 
 
 def test_best_thresholds_are_what_they_were_on_numba():
-    """Utilities but for rounding: what is recorded took false negatives for a difference of sums."""
+    """Utilities but for rounding: the recorded ones took counts as differences of sums."""
     with np.load(RECORDED / "best_thresholds.npz") as recorded:
         for at in range(len(recorded.files) // 3):
             metric, window, half_life = recorded[f"parameters{at}"].tolist()

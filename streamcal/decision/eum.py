@@ -165,7 +165,7 @@ class EUMThreshold(Stateful, Cloned):
         thresholds = np.concatenate([[math.inf], scores])
         hits = np.concatenate([[0.0], positive.cumsum()]) / growth
         alarms = np.concatenate([[0.0], negative.cumsum()]) / growth
-        # Sums from the other end, not differences, which would be rounding alone where they are small.
+        # Sums from the other end: a difference of sums would be rounding alone where it is small.
         misses = np.concatenate([positive[::-1].cumsum()[::-1], [0.0]]) / growth
         rejections = np.concatenate([negative[::-1].cumsum()[::-1], [0.0]]) / growth
         tables = np.array([hits, alarms, misses, rejections])
