@@ -770,6 +770,7 @@ def _add_ordinal() -> None:
         held.extend(zip(x.tolist(), y.tolist(), w.tolist(), strict=True))
 
     def ask_thresholds(learner: Any) -> Any:
+        learner._index.check()
         if not learner.n_scores:
             return None
         cuts = learner.thresholds
@@ -993,6 +994,7 @@ def _add_decisions() -> None:
         eum.learn_many(*(np.array(draw.batch(one, n), np.float64) for one in parts))
 
     def ask_eum(eum: Any) -> Any:
+        eum._index.check()
         threshold, utility = eum.threshold, eum.utility
         assert not math.isnan(threshold)
         within(utility, *_metric_range(eum._metric))

@@ -718,3 +718,47 @@ def test_in_a_pipeline():
     frame, labels = pd.DataFrame([x for x, _ in samples]), pd.Series([y for _, y in samples])
     model.learn_many(frame, labels)
     assert len(model.predict_many(frame)) == 1_000
+
+
+class Nosy:
+    """A number that asks a model while the model reads it."""
+
+    model: Any = None
+
+    def __float__(self):
+        self.model.predict_one({"a": 1.0})
+        return 1.0
+
+
+class NosyLabel(int):
+    """A label that asks a model while it is compared."""
+
+    model: Any = None
+
+    def __hash__(self):
+        return hash(1)
+
+    def __eq__(self, other):
+        self.model.predict_one({"a": 1.0})
+        return True
+
+
+@pytest.mark.parametrize("kind", [CuSumRank, PACuSumRank, PRank])
+def test_a_call_in_the_middle_of_a_call_raises(kind):
+    """Instead of waiting for itself; and it leaves the model as it was."""
+    model = kind()
+    for k in range(20):
+        model.learn_one({"a": k % 5, "b": 1.0}, k % 3)
+    before = state(model)
+    Nosy.model = NosyLabel.model = model
+    for call in (
+        lambda: model.predict_one({"a": Nosy()}),
+        lambda: model.predict_proba_one({"a": Nosy()}),
+        lambda: model.learn_one({"a": Nosy()}, 1),
+        lambda: model.learn_one({"a": 1.0}, NosyLabel(1)),
+    ):
+        with pytest.raises(RuntimeError, match="inside one of its calls"):
+            call()
+    assert state(model) == before
+    model.learn_one({"a": 1.0}, 1)
+    assert model.predict_one({"a": 1.0}) in (0, 1, 2)

@@ -361,3 +361,30 @@ def test_thresholds_are_pure_and_can_be_pickled():
         again.learn_one(0.5, 1)
         assert again.n_scores == 30
     assert eum.clone().n_scores == 0
+
+
+@pytest.mark.parametrize("window", [None, 1000])
+def test_thresholds_are_best_for_metrics_of_the_samples_labelled_0(window):
+    """Few samples lie below a low threshold: what is left of all after the others is rounding."""
+    negative_predictive_value = FractionalLinear((1, 1, -1, -1), (1, 0, -1, 0))
+    eum = EUMThreshold(negative_predictive_value, window=window)
+    for sample in [(0.4, 1, 0.7), (0.5, 0, 1.0), (0.6, 0, 0.3), (0.8, 0, 0.1)]:
+        eum.learn_one(*sample)
+    assert eum.threshold == math.inf
+    assert eum.utility == eum.curve().utilities.max() == pytest.approx(2.0 / 3.0)
+
+
+def test_thresholds_are_best_by_exact_counts():
+    rng = np.random.default_rng(3)
+    negative_predictive_value = FractionalLinear((1, 1, -1, -1), (1, 0, -1, 0))
+    scores, labels = rng.integers(0, 400, 900) / 400, rng.integers(0, 2, 900)
+    weights = rng.uniform(0.1, 3.0, 900)
+    eum = EUMThreshold(negative_predictive_value)
+    eum.learn_many(scores, labels, weights)
+    values = {math.inf: math.fsum(weights[labels == 0]) / math.fsum(weights)}
+    for threshold in np.unique(scores)[1:]:  # below the first of them nothing is labelled 0
+        below = scores < threshold
+        rejected = math.fsum(weights[below & (labels == 0)])
+        values[threshold] = rejected / math.fsum(weights[below])
+    assert eum.utility == pytest.approx(max(values.values()), rel=1e-12)
+    assert values[eum.threshold] == max(values.values())

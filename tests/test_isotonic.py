@@ -601,6 +601,16 @@ def test_what_can_not_be_merged(other: Any, error: type[Exception]) -> None:
     assert calibrator.to_bytes() == before
 
 
+def test_no_more_samples_are_merged_than_a_state_holds() -> None:
+    calibrator = learned([(0.1, 1), (0.2, 0)])
+    for _ in range(52):
+        calibrator.merge(calibrator)
+    with pytest.raises(ValueError, match="at most 2\\*\\*53 samples"):
+        calibrator.merge(calibrator)
+    assert calibrator.n_samples == 2**53
+    assert IsotonicCalibrator.from_bytes(calibrator.to_bytes()).n_samples == 2**53
+
+
 # --- bounded memory
 
 

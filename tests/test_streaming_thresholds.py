@@ -367,3 +367,16 @@ def test_memory_is_bounded_by_the_window():
         stream.learn_many(rng.normal(size=2_000), rng.integers(1, 5, 2_000))
         sizes.append(stream._raw_memory_usage)
     assert max(sizes) <= 1.25 * sizes[0]
+
+
+def test_samples_of_two_labels_that_vanish_together_leave_no_score():
+    """Each of the two is forgotten before their sum is: no sample is left at their score."""
+    stream = StreamingThresholds(3, window=100, half_life=0.1)
+    stream.learn_one(0.5, 1, 0.75 * 2.0**-20)
+    stream.learn_one(0.5, 2, 0.75 * 2.0**-30)
+    for _ in range(40):
+        stream.learn_one(0.9, 1)
+        stream._index.check()
+    assert stream.n_scores == 1
+    again = StreamingThresholds.from_bytes(stream.to_bytes())
+    assert again.n_samples == stream.n_samples

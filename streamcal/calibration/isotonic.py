@@ -29,7 +29,8 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase, label_range
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
-from streamcal.kernels.isotonic import LARGEST_GROWTH, IsotonicExpert, IsotonicRegression
+from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
+from streamcal.kernels.score_index import LARGEST_GROWTH
 
 _FEWEST_SCORES = 8
 
@@ -422,8 +423,9 @@ class IsotonicCalibrator(Calibrator):
         TypeError
             If ``other`` is not an `IsotonicCalibrator`.
         ValueError
-            If the loss or the half-life differs, or one of the two has a window, whose order in
-            time is not known across streams. Nothing changes.
+            If the loss or the half-life differs, if one of the two has a window, whose order in
+            time is not known across streams, or if there are more than 2**53 samples in all.
+            Nothing changes.
 
         Examples
         --------
@@ -446,7 +448,11 @@ class IsotonicCalibrator(Calibrator):
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
         scores, sums, counts, growth = other._regression.samples()
-        self._regression.absorb(scores, sums, counts, growth, other.n_merged)
+        if not self._regression.absorb(scores, sums, counts, growth, other.n_merged):
+            raise ValueError(
+                f"`other` must leave at most 2**53 samples in all, got {counts.sum()}"
+                f" besides {self.n_samples}"
+            )
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)

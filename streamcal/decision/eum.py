@@ -165,8 +165,11 @@ class EUMThreshold(Stateful, Cloned):
         thresholds = np.concatenate([[math.inf], scores])
         hits = np.concatenate([[0.0], positive.cumsum()]) / growth
         alarms = np.concatenate([[0.0], negative.cumsum()]) / growth
-        tables = np.array([hits, alarms, hits[-1] - hits, alarms[-1] - alarms])
-        return ThresholdCurve(thresholds, self._metric._values(np.maximum(tables, 0.0))), n_changes
+        # Sums from the other end: a difference of sums would be rounding alone where it is small.
+        misses = np.concatenate([positive[::-1].cumsum()[::-1], [0.0]]) / growth
+        rejections = np.concatenate([negative[::-1].cumsum()[::-1], [0.0]]) / growth
+        tables = np.array([hits, alarms, misses, rejections])
+        return ThresholdCurve(thresholds, self._metric._values(tables)), n_changes
 
     def _parameters(self) -> Fields:
         return {**super()._parameters(), "metric": as_parameter(self.metric)}

@@ -19,10 +19,6 @@ cdef class ConfusionIndex(ScoreIndex):
     cdef double threshold
     cdef double utility
 
-    cdef int learn_sample(self, double score, double y, double w) except -1 nogil
-    cdef int add_sample(self, double score, double positive, double negative) except -1 nogil
     cdef int find_remainders(self) except -1 nogil
     cdef void search(self) noexcept nogil
-    cdef void search_chunk(
-        self, Chunk *chunk, double tp, double fp, double P, double N
-    ) noexcept nogil
+    cdef void search_chunk(self, Chunk *chunk, Sums left, Sums right) noexcept nogil

@@ -8,12 +8,14 @@ those below it. Five samples, the scores of the positives marked:
        1 + 2                1 + 1
        .1  .4*  .5   <-->   .6  .9*
 
-With the sums to the right of a subtree this gives the table of any threshold in O(log n), and
-bounds the tables of all thresholds in the subtree: true and false positives each lie between the
-sums to its right and these plus its own sums. A metric that grows with the former and falls with
-the latter is largest in a corner of that rectangle; so is one that is quasi-linear in both, such as
-a ratio of linear forms. So the best threshold is found by branch and bound down the tree, exactly,
-and an update costs O(log n).
+With the sums to the left and to the right of a subtree this gives the table of any threshold in
+O(log n), and bounds the tables of all thresholds in the subtree: true and false positives each lie
+between the sums to its right and these plus its own sums. A metric that grows with the former
+and falls with the latter is largest in a corner of that rectangle; so is one that is quasi-linear
+in both, such as a ratio of linear forms. So the best threshold is found by branch and bound down
+the tree, exactly, and an update costs O(log n). All four counts are sums of samples, none is a
+difference of two sums: where few samples lie to the left of a threshold, a difference would be
+rounding alone.
 
 `streamcal.kernels.score_index` explains the growth of weights, the window, and the behaviour when
 memory runs out. With a window each sum is the exact sum of the samples in it, rounded once;
@@ -27,7 +29,8 @@ from libc.math cimport INFINITY
 
 from streamcal.kernels.confusion cimport SEC, formula_of, utility
 from streamcal.kernels.score_index cimport (
-    LEFT, RIGHT, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, is_chunk,
+    LEFT, RIGHT, SLOTS, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
+    is_chunk,
 )
 
 # Growth is scaled down from here.
@@ -44,8 +47,8 @@ cdef enum:
 
 cdef struct Open:
     Node *node
-    double tp  # what is to the right of the subtree
-    double fp
+    Sums left  # what is to the left of the subtree: labelled 0 by every threshold in it
+    Sums right  # and to the right: labelled 1
     double bound  # no threshold in the subtree is better
 
 
@@ -90,7 +93,7 @@ cdef class ConfusionIndex(ScoreIndex):
     def learn(self, double score, double y, double w):
         """Learn a sample; return False, and change nothing, if it is refused."""
         with self.lock:
-            return self.learn_sample(score, y, w) == 1
+            return self.learn_sample(score, y, w)
 
     def learn_many(
         self, const double[::1] scores, const double[::1] y, const double[::1] w
@@ -108,6 +111,7 @@ cdef class ConfusionIndex(ScoreIndex):
         None where a metric is not coded and `remember` has not been called since the last change.
         """
         with self.lock:
+            self.check_whole()
             if not self.known:
                 if self.spec is None:
                     return None
@@ -123,6 +127,7 @@ cdef class ConfusionIndex(ScoreIndex):
     def walk(self):
         """Return scores, positives and negatives of all slots, descending, growth and changes."""
         with self.lock:
+            self.check_whole()
             held = self.slots()
             positive, negative = held["sums"][:, ::-1]
             return held["scores"][::-1], positive, negative, self.growth, self.n_changes
@@ -154,35 +159,24 @@ cdef class ConfusionIndex(ScoreIndex):
 
     # ------------------------------------------------------------------ changing
 
-    cdef int learn_sample(self, double score, double y, double w) except -1 nogil:
-        """Learn one sample; return 1, or 0 where it is refused (NaN fails every comparison)."""
-        cdef double positive, negative
-        if not (can_be_learned(score, w) and (y == 0.0 or y == 1.0)):
-            return 0
-        self.start_change()
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil:
+        return not (can_be_learned(score, w) and (label == 0.0 or label == 1.0))
+
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil:
+        return Sample(score=score, weight=w * label, sum=w * (1.0 - label))
+
+    cdef void finish(self) noexcept nogil:
         self.known = False
         self.n_changes += 1
-        self.limit_growth()
-        self.growth *= self.rate
-        w *= self.growth
-        positive, negative = w * y, w * (1.0 - y)
-        self.add_sample(score, positive, negative)
-        self.n_samples += 1
-        if self.window > 0:
-            self.push(score, positive, negative)
-            self.forget_oldest()
-        self.changing = False
-        return 1
 
-    cdef int add_sample(self, double score, double positive, double negative) except -1 nogil:
-        """Add a sample to the sums of its score; O(log n)."""
+    cdef int add(self, const Sample *sample) except -1 nogil:
         cdef Place place
         if self.window == 0:
-            return self.add(score, positive, negative)
-        self.open(score, &place)
+            return ScoreIndex.add(self, sample)
+        self.insert_slot(sample.score, &place)
         place.slot.n += 1
-        self.remainders.add(score, POSITIVE, &place.slot.weight, positive)
-        self.remainders.add(score, NEGATIVE, &place.slot.sum, negative)
+        self.remainders.add(sample.score, POSITIVE, &place.slot.weight, sample.weight)
+        self.remainders.add(sample.score, NEGATIVE, &place.slot.sum, sample.sum)
         return self.fold_place(&place)
 
     cdef int remove(self, const Sample *sample) except -1 nogil:
@@ -195,19 +189,24 @@ cdef class ConfusionIndex(ScoreIndex):
         if place.slot.n == 0:
             self.remainders.forget(score, POSITIVE)
             self.remainders.forget(score, NEGATIVE)
-            return self.close(&place)
+            return self.remove_slot(&place)
         self.remainders.take(score, POSITIVE, &place.slot.weight, sample.weight)
         self.remainders.take(score, NEGATIVE, &place.slot.sum, sample.sum)
         return self.fold_place(&place)
 
     cdef int scale_down(self, double factor) except -1 nogil:
+        self.start_change()
         self.fold_dirty()
         ScoreIndex.scale_down(self, factor)
-        return self.find_remainders() if self.window > 0 else 0
+        if self.window > 0:
+            self.find_remainders()  # from scratch: the old ones are gone before it is done
+        self.known = False
+        self.changing = False
+        return 0
 
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
         """Scale a slot; return False if its weight is negligible beside the total weight."""
-        cdef Sums *total = sums_of(self.root)
+        cdef Sums *total = sums_of(self.tree.root)
         cdef bint stays = slot.weight > VANISHED * total.positive
         stays = stays or slot.sum > VANISHED * total.negative or self.window > 0
         ScoreIndex.scale_slot(self, slot, factor)
@@ -218,7 +217,7 @@ cdef class ConfusionIndex(ScoreIndex):
 
     cdef int find_remainders(self) except -1 nogil:
         """Compute the remainders of the sums of all slots from the samples in the queue."""
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef Slot *slot
         cdef Sample sample
         cdef int64_t k
@@ -241,35 +240,30 @@ cdef class ConfusionIndex(ScoreIndex):
     cdef void search(self) noexcept nogil:
         """Find the best threshold by branch and bound; O(n) at worst."""
         cdef Open ahead[DEEPEST]
-        cdef Open above, below
-        cdef Formula *formula = &self.formula
-        cdef Node *node
+        cdef Open at, above, below
         cdef Sums *left
         cdef Sums *right
-        cdef double P, N
         cdef int n = 1
         self.fold_dirty()
-        P, N = sums_of(self.root).positive, sums_of(self.root).negative
-        self.threshold, self.utility = INFINITY, utility(formula, 0.0, 0.0, P, N)
-        ahead[0] = Open(node=self.root, tp=0.0, fp=0.0, bound=INFINITY)
+        left = sums_of(self.tree.root)
+        self.threshold = INFINITY
+        self.utility = utility(&self.formula, 0.0, 0.0, left.positive, left.negative)
+        ahead[0].node, ahead[0].bound = self.tree.root, INFINITY
+        ahead[0].left = ahead[0].right = Sums(positive=0.0, negative=0.0)
         while n > 0:
             n -= 1
-            node = ahead[n].node
-            if ahead[n].bound <= self.utility:
+            at = ahead[n]
+            if at.bound <= self.utility:
                 continue
-            if is_chunk(node):
-                self.search_chunk(<Chunk *> node, ahead[n].tp, ahead[n].fp, P, N)
+            if is_chunk(at.node):
+                self.search_chunk(<Chunk *> at.node, at.left, at.right)
                 continue
-            left, right = sums_of(node.child[LEFT]), sums_of(node.child[RIGHT])
-            above = Open(node=node.child[RIGHT], tp=ahead[n].tp, fp=ahead[n].fp, bound=0.0)
-            below = Open(
-                node=node.child[LEFT],
-                tp=above.tp + right.positive,
-                fp=above.fp + right.negative,
-                bound=0.0,
-            )
-            above.bound = most(formula, above.tp, above.fp, right, P, N)
-            below.bound = most(formula, below.tp, below.fp, left, P, N)
+            left, right = sums_of(at.node.child[LEFT]), sums_of(at.node.child[RIGHT])
+            above = below = at
+            above.node, above.left = at.node.child[RIGHT], both(&at.left, left)
+            below.node, below.right = at.node.child[LEFT], both(&at.right, right)
+            above.bound = most(&self.formula, &above, right)
+            below.bound = most(&self.formula, &below, left)
             # The child with the greater bound is on top, so it is searched first.
             if below.bound <= above.bound:
                 ahead[n], ahead[n + 1] = below, above
@@ -278,16 +272,22 @@ cdef class ConfusionIndex(ScoreIndex):
             n += 2
         self.known = True
 
-    cdef void search_chunk(
-        self, Chunk *chunk, double tp, double fp, double P, double N
-    ) noexcept nogil:
-        """Try the thresholds at all slots of a chunk, with so much to its right."""
+    cdef void search_chunk(self, Chunk *chunk, Sums left, Sums right) noexcept nogil:
+        """Try the thresholds at all slots of a chunk, with so much to its left and right."""
+        cdef Sums before[SLOTS]
         cdef double value
         cdef int i
+        for i in range(chunk.size):
+            before[i] = left
+            left.positive += chunk.slots[i].weight
+            left.negative += chunk.slots[i].sum
         for i in range(chunk.size - 1, -1, -1):
-            tp += chunk.slots[i].weight
-            fp += chunk.slots[i].sum
-            value = utility(&self.formula, tp, fp, max(0.0, P - tp), max(0.0, N - fp))
+            right.positive += chunk.slots[i].weight
+            right.negative += chunk.slots[i].sum
+            value = utility(
+                &self.formula,
+                right.positive, right.negative, before[i].positive, before[i].negative,
+            )
             if value > self.utility:
                 self.threshold, self.utility = chunk.slots[i].score, value
 
@@ -302,17 +302,34 @@ cdef class ConfusionIndex(ScoreIndex):
         return self.spec, self.window, self.rate
 
 
-cdef double most(
-    const Formula *formula, double tp, double fp, const Sums *more, double P, double N
-) noexcept nogil:
-    """Return the most a metric can be while tp and fp grow by no more than so much."""
-    cdef double more_tp = more.positive, more_fp = more.negative, best
-    if formula.kind == SEC and tp + fp <= P <= tp + fp + more_tp + more_fp:
+cdef inline Sums both(const Sums *a, const Sums *b) noexcept nogil:
+    return Sums(positive=a.positive + b.positive, negative=a.negative + b.negative)
+
+
+cdef double most(const Formula *formula, const Open *at, const Sums *inside) noexcept nogil:
+    """Return the most that a metric can be at thresholds in a subtree, whose sums are ``inside``.
+
+    Of these any part may lie at or above the threshold, of both classes; corners are all or none.
+    """
+    cdef double best = -INFINITY, chosen
+    cdef double tp, fp, fn, tn
+    cdef int corner
+    chosen = at.right.positive + at.right.negative
+    if formula.kind == SEC and (
+        chosen
+        <= at.left.positive + inside.positive + at.right.positive
+        <= chosen + inside.positive + inside.negative
+    ):
         return 0.0
-    best = utility(formula, tp + more_tp, fp, P - tp - more_tp, N - fp)
-    best = max(best, utility(formula, tp, fp, P - tp, N - fp))
-    best = max(best, utility(formula, tp, fp + more_fp, P - tp, N - fp - more_fp))
-    return max(
-        best,
-        utility(formula, tp + more_tp, fp + more_fp, P - tp - more_tp, N - fp - more_fp),
-    )
+    for corner in range(4):
+        tp, fp, fn, tn = at.right.positive, at.right.negative, at.left.positive, at.left.negative
+        if corner & 1:
+            tp += inside.positive
+        else:
+            fn += inside.positive
+        if corner & 2:
+            fp += inside.negative
+        else:
+            tn += inside.negative
+        best = max(best, utility(formula, tp, fp, fn, tn))
+    return best

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.kernels.exclusive import Exclusive
 from streamcal.kernels.isotonic import IsotonicRegression
 
 Array = NDArray[np.float64]
@@ -14,7 +15,7 @@ PA: int
 PA_I: int
 PA_II: int
 
-class CuSum:
+class CuSum(Exclusive):
     labels: list[Any]
     ranks: dict[Any, int]
     rank_loss: float

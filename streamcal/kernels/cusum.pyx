@@ -46,6 +46,7 @@ from bisect import bisect_left
 
 import numpy as np
 
+from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.isotonic cimport IsotonicRegression
 
 # The ranges that ``scale`` and ``count`` are kept in.
@@ -103,7 +104,7 @@ def restored(settings, labels, task, window, empty, state):
 
 
 @cython.final
-cdef class CuSum:
+cdef class CuSum(Exclusive):
     """Weights of the boundaries between ranks, learned from dicts of features and labels.
 
     Parameters
@@ -119,7 +120,6 @@ cdef class CuSum:
         One that has learned nothing, to be copied for each boundary.
     """
 
-    cdef cython.pymutex lock
     cdef Settings settings
     cdef object task
     cdef IsotonicRegression empty
@@ -151,10 +151,10 @@ cdef class CuSum:
         self.n_rows, self.room, self.ring_room = 1, FIRST_ROWS, 1
         self.make_sample_room(FIRST_ROWS)
         self.allocate(&self.own, labels)
-        self.call(labels)
+        self.labels, self.ranks = labels, ranks_of(labels)
 
     def __dealloc__(self):
-        release(&self.own)
+        free_layout(&self.own)
         PyMem_RawFree(self.places)
         PyMem_RawFree(self.values)
 
@@ -172,7 +172,8 @@ cdef class CuSum:
         With ``new`` an unknown label is added. A value that is not a number, or too large, raises
         ``TypeError``, ``ValueError`` or ``OverflowError``; nothing is learned then.
         """
-        with self.lock:
+        self.acquire()
+        try:
             known = self.ranks.get(y)
             if known is None and not new:
                 return False
@@ -187,6 +188,8 @@ cdef class CuSum:
                 self.admit()
             self.learn_row(self.values, known, w, True, 0)
             return True
+        finally:
+            self.release()
 
     def learn_atom(self, dict x not None, y, double w, atom):
         """Learn a sample given by its products with features; return whether it was mistaken.
@@ -195,7 +198,8 @@ cdef class CuSum:
         learner counts its samples.
         """
         cdef Py_ssize_t row
-        with self.lock:
+        self.acquire()
+        try:
             self.read(x)
             self.make_ring_room(1)
             row = self.rows.get(atom) or self.next_row()
@@ -205,34 +209,43 @@ cdef class CuSum:
             if moved and atom not in self.rows:
                 self.take_row(atom)
             return moved
+        finally:
+            self.release()
 
     def forget(self, feature):
         """Forget a feature and its weights."""
         cdef Py_ssize_t i, row
-        with self.lock:
+        self.acquire()
+        try:
             row = self.rows.pop(feature)
             memset(self.own.rows + self.own.stride * row, 0, self.own.stride * sizeof(double))
             self.free.append(row)
             for i in range(self.sample_room):
                 self.places[i] = 0
+        finally:
+            self.release()
 
     def predict(self, dict x not None):
         """Return the label whose cumulative score is highest, None while no label is known.
 
         Raises as `learn`.
         """
-        with self.lock:
+        self.acquire()
+        try:
             self.read(x)
             if not self.own.n_labels:
                 return None
             self.multiply(self.values)
             return self.labels[self.decode_served()]
+        finally:
+            self.release()
 
     def probabilities(self, dict x not None):
         """Return the calibrated probability of each label; raises as `learn`."""
         cdef Layout *own = &self.own
         cdef Py_ssize_t k
-        with self.lock:
+        self.acquire()
+        try:
             self.read(x)
             if own.n_labels < 2:
                 return dict.fromkeys(self.labels, 1.0)
@@ -241,18 +254,23 @@ cdef class CuSum:
             self.calibrate(own.margins, 1)
             fall(own.margins, own.bounds, self.n_recent, own.scores, own.sizes)
             return {label: own.scores[k] for k, label in enumerate(self.labels)}
+        finally:
+            self.release()
 
     # ------------------------------------------------------------------ many samples
 
     def learn_many(self, features, const double[:, ::1] X, list labels, const double[::1] w):
         """Learn samples in order, one for each row of ``X``; unknown labels are added."""
         cdef Py_ssize_t n = X.shape[0]
-        with self.lock:
+        self.acquire()
+        try:
             self.read_names(features)
             self.make_room(self.n_unknown)
             self.make_ring_room(n)
             self.admit()
             self.learn_stretches(X, labels, w, np.empty(n, np.intp))
+        finally:
+            self.release()
 
     cdef int learn_stretches(
         self, const double[:, ::1] X, list labels, const double[::1] w, Py_ssize_t[::1] ranks
@@ -279,7 +297,8 @@ cdef class CuSum:
         """Return the decoded label of each row, None while no label is known."""
         cdef Py_ssize_t i, n = X.shape[0]
         cdef Py_ssize_t[::1] ranks = np.empty(n, np.intp)
-        with self.lock:
+        self.acquire()
+        try:
             if not self.own.n_labels:
                 return [None] * n
             self.read_names(features)
@@ -288,12 +307,15 @@ cdef class CuSum:
                     self.multiply(self.row_of(X, i))
                     ranks[i] = self.decode_served()
             return [self.labels[ranks[i]] for i in range(n)]
+        finally:
+            self.release()
 
     def probabilities_many(self, features, const double[:, ::1] X):
         """Return the labels, and the probabilities of each row, shape ``(n_samples, n_labels)``."""
         cdef Py_ssize_t i, n = X.shape[0], n_recent
         cdef double[:, ::1] above
-        with self.lock:
+        self.acquire()
+        try:
             labels = self.labels
             out = np.ones((n, len(labels)))
             if not n or self.own.n_labels < 2:
@@ -307,6 +329,8 @@ cdef class CuSum:
                     self.find_margins(&above[i, 0])
             self.calibrate(&above[0, 0], n)
             n_recent = self.n_recent
+        finally:
+            self.release()
         class_probabilities(margins, n_recent, out)
         return labels, out
 
@@ -654,6 +678,7 @@ cdef class CuSum:
         cdef double *moved
         labels = self.labels.copy()
         labels.insert(rank, y)
+        ranks = ranks_of(labels)  # a label may raise when it is hashed
         self.allocate(&new, labels)
         for part in range(own.parts):
             split(
@@ -671,15 +696,10 @@ cdef class CuSum:
             split_margins(entry, own.bounds, moved, new.bounds, rank)
             moved[new.bounds] = entry[own.bounds] + (entry[own.bounds] >= rank)
             moved[new.bounds + 1] = entry[own.bounds + 1]
-        release(own)
+        free_layout(own)
         self.own, self.oldest = new, 0
         self.regressions, self.n_untaught = [], self.n_recent
-        self.call(labels)
-        return 0
-
-    cdef int call(self, list labels) except -1:
-        """Set the labels of the ranks."""
-        self.labels, self.ranks = labels, {label: rank for rank, label in enumerate(labels)}
+        self.labels, self.ranks = labels, ranks
         return 0
 
     cdef int allocate(self, Layout *new, list labels) except -1:
@@ -701,7 +721,7 @@ cdef class CuSum:
             or new.products == NULL or new.scores == NULL or new.margins == NULL
             or new.sizes == NULL
         ):
-            release(new)
+            free_layout(new)
             raise MemoryError
         if n:
             table = costs
@@ -760,14 +780,20 @@ cdef class CuSum:
 
         Shapes ``(parts, n_labels − 1)`` and ``(n_features, parts, width)``.
         """
-        with self.lock:
+        self.acquire()
+        try:
             return self.walk()
+        finally:
+            self.release()
 
     def served_weights(self):
         """Return features, biases and the features' weights that predictions are made from."""
-        with self.lock:
+        self.acquire()
+        try:
             features, bias, weights = self.walk()
             scale, mass, total = self.scale, self.mass, self.total or 1.0
+        finally:
+            self.release()
         if not self.settings.averaged:
             return features, scale * bias[0], scale * weights[:, 0]
         weights = (mass * weights[:, 0] - weights[:, 1]) / total
@@ -796,7 +822,8 @@ cdef class CuSum:
         """
         cdef Py_ssize_t i, j, width = self.own.bounds + 2
         cdef double[:, ::1] ring
-        with self.lock:
+        self.acquire()
+        try:
             self.catch_up()  # so that earlier requests for probabilities do not change the state
             width = self.own.bounds + 2
             features, bias, weights = self.walk()
@@ -816,6 +843,8 @@ cdef class CuSum:
             arrays = {"bias": bias, "weights": weights, "recent": recent}
             copies = [copy.copy(regression) for regression in self.regressions]
             return self.labels, features, numbers, arrays, copies
+        finally:
+            self.release()
 
     def restore(self, list labels, features, numbers, arrays, regressions):
         """Set the state to what `state` returned. Only for an object that has learned nothing."""
@@ -827,9 +856,9 @@ cdef class CuSum:
         self.make_room(len(features))
         self.make_ring_room(ring.shape[0])
         self.allocate(&new, labels)
-        release(own)
+        free_layout(own)
         self.own = new
-        self.call(labels)
+        self.labels, self.ranks = labels, ranks_of(labels)
         for i, feature in enumerate(features):
             self.take_row(feature)
             for part in range(own.parts):
@@ -854,6 +883,10 @@ cdef class CuSum:
         return restored, (settings, state[0], self.task, self.window, self.empty, state)
 
 
+cdef dict ranks_of(list labels):
+    return {label: rank for rank, label in enumerate(labels)}
+
+
 cdef double *zeros(Py_ssize_t n) noexcept:
     return <double *> PyMem_RawCalloc(max(n, 1), sizeof(double))
 
@@ -867,7 +900,7 @@ cdef double *extended(double *old, Py_ssize_t width, Py_ssize_t n, Py_ssize_t ro
     return new
 
 
-cdef void release(Layout *own) noexcept:
+cdef void free_layout(Layout *own) noexcept:
     PyMem_RawFree(own.costs)
     PyMem_RawFree(own.bias)
     PyMem_RawFree(own.rows)

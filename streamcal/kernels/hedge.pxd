@@ -1,9 +1,7 @@
-cimport cython
+from streamcal.kernels.exclusive cimport Exclusive
 
 
-cdef class Hedge:
-    cdef cython.pymutex lock
-    cdef unsigned long owner  # the thread that has the lock, 0 if none
+cdef class Hedge(Exclusive):
     cdef readonly tuple experts
     cdef readonly Py_ssize_t n_samples
     cdef double clip
@@ -14,8 +12,6 @@ cdef class Hedge:
     cdef double[::1] mixed  # the served weights of the experts
     cdef double[::1] answers
 
-    cdef int acquire(self) except -1
-    cdef void release(self) noexcept
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef void weigh(self, double *answers, double y, double power) noexcept nogil
     cdef void mix(self) noexcept nogil

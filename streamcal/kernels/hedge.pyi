@@ -3,9 +3,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.kernels.exclusive import Exclusive
+
 Vector = NDArray[np.float64]
 
-class Hedge:
+class Hedge(Exclusive):
     experts: tuple[Any, ...]
     n_samples: int
     def __init__(

@@ -20,9 +20,9 @@ Experts written in Python run while the hedge's lock is held. If one of them cal
 or a signal handler does in that time, the call raises an error, because it would be a deadlock.
 """
 
-from cpython.pythread cimport PyThread_get_thread_ident
 from libc.math cimport INFINITY, exp, log
 
+from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.expert cimport Expert, is_sample
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy as np
 from streamcal.kernels.expert import restored
 
 
-cdef class Hedge:
+cdef class Hedge(Exclusive):
     """Experts, and their weights under several shares.
 
     Parameters
@@ -54,22 +54,6 @@ cdef class Hedge:
         self.answers = np.empty(n)
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
-
-    cdef int acquire(self) except -1:
-        """Acquire the lock; raise if this thread has it already."""
-        cdef unsigned long thread = PyThread_get_thread_ident()
-        if self.owner == thread:
-            raise RuntimeError(
-                "a HedgedCalibrator must not be called from one of its own calls, for example in a"
-                " signal handler or in one of its calibrators"
-            )
-        self.lock.acquire()
-        self.owner = thread
-        return 0
-
-    cdef void release(self) noexcept:
-        self.owner = 0
-        self.lock.release()
 
     # ------------------------------------------------------------------ for Python
 

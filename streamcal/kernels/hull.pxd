@@ -13,7 +13,7 @@ cdef struct Edge:
     double last
     double weight
     double sum
-    Sums beside[2]  # sums of what is left and right of it in its chunk or node
+    Sums beside[2]  # sums of what is left and right of it in the chunk or node that stores it
 
 
 cdef struct ChunkHull:
@@ -27,17 +27,17 @@ cdef struct Bridge:
     Edge edge
     Sums total[2]  # sums of the children
     Sums part[2]  # what the bridge takes from each child
-    double outer[2]  # slopes of the edges next to its ends: outside of it
-    double inner[2]  # and under it
+    double outer_slope[2]  # of the children's edges next to its ends: not pooled into the bridge,
+    double under_slope[2]  # and pooled
 
 
 cdef struct Cursor:
-    Node *node
-    int low
+    Node *node  # or chunk: all open edges are in it or below it
+    int low  # the open edges of a chunk; the current one is in the middle
     int high
-    double above
+    double above  # open edges lie between these scores
     double below
-    Sums beside[2]
+    Sums beside_node[2]  # sums of what is left and right of the node in the whole hull
 
 
 cdef inline ChunkHull *hull_of(Chunk *chunk) noexcept nogil:
@@ -51,7 +51,7 @@ cdef inline Bridge *bridge_of(Node *node) noexcept nogil:
 cdef class Hull(ScoreIndex):
     cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil
     cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil
-    cdef Edge *behind(self, double score) noexcept nogil
+    cdef Edge *next_edge(self, double score) noexcept nogil
     cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil
     cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil
     cdef Sums totals(self) noexcept nogil

@@ -12,15 +12,23 @@ blocks. Five scores, weights 1, with the labels 0 1 0 0 1; the hull has three ed
        |            __--
      0 +---*---.---'------- W   score 1: label 0
 
-Inserting a sample moves every later point by the same vector. A node describes its part of the hull
-relative to its own first point, so it changes only if a chunk below it changes.
-
 A *chunk* keeps the hull of its slots, edge by edge. A *node* keeps one edge, its *bridge*: the one
 that crosses from the left child's points to the right child's or, where nothing is pooled across
 the middle, the last edge of the left child's hull. Its hull consists of the left child's hull up to
 the start of the bridge, the bridge, and the right child's hull from the end of the bridge on. Edges
 above the bridge are not part of it. Edges are identified by scores, which are exact: an edge covers
-the scores ``first`` to ``last``.
+the scores ``first`` to ``last``. The five scores in two chunks, and the insertion of a label 1 at
+3.5, which changes one chunk, and the sums of the bridge but not its ends::
+
+             bridge 2..4, mean 1/3                      bridge 2..4, mean 2/4
+             /                 \\                        /                 \\
+    chunk 1 2           chunk 3 4 5            chunk 1 2           chunk 3 3.5 4 5
+    edges 1, 2          edges 3..4, 5          edges 1, 2          edges 3, 3.5..4, 5
+
+    hull: edges 1, 2..4, 5                     hull: edges 1, 2..4, 5
+
+An insertion moves every later point by the same vector. A node describes its part of the hull
+relative to its own first point, so it changes only if a chunk below it changes.
 
 Numbers. Each edge stores its own sums and those of the scores before and after it in its chunk or
 node. All sums are computed by additions only, never as a difference of two running totals. So a
@@ -30,11 +38,21 @@ and the tests below are rounded once or twice; a wrong result of a test only con
 slopes are equal up to rounding. Equal slopes are pooled.
 
 The search for a bridge walks both children's hulls at once and excludes part of one or of both in
-each step (Overmars & van Leeuwen 1981, sec. 3, in the variables of pooling). With an edge e of
-the left hull, an edge f of the right one, and g_L(v) = max over left points p of (sums behind p) -
-v (weight behind p), g_R(v) the same for what lies before a right point, the pooled mean v* is where
-the falling g_L crosses the rising g_R. From g_L at slope(e), g_R at slope(f) and bounds of each at
-the other's slope, it follows for at least one of the two slopes on which side of v* it lies.
+each step (Overmars & van Leeuwen 1981, sec. 3, in the variables of pooling). Let v* be the slope of
+the bridge, e an edge of the left hull and f one of the right hull::
+
+    left child  ... ---- e ---- between e and the middle | between the middle and f ---- f ---- ...
+
+The bridge covers e (e is pooled) if slope(e) >= v*, and f if slope(f) <= v*. Be g_L(v) the maximum
+over left points p of (sum from p to the middle) - v (weight from p to the middle), which falls in
+v, and g_R(v) the maximum over right points q of v (weight from the middle to q) - (sum from the
+middle to q), which rises. They meet at v*. At the slope of an edge its own end is the maximum; any
+other point gives a lower bound. So one of these four tests decides, for e or for f::
+
+    slope(e) >= slope(f)    e is pooled if g_L(slope(e)) < bound of g_R(slope(e)) by the end of f
+                            f is pooled if g_R(slope(f)) < bound of g_L(slope(f)) by the start of e
+    slope(e) < slope(f)     e is not if g_L(slope(e)) >= g_R(slope(f))
+                            f is not if g_R(slope(f)) >= g_L(slope(e))
 """
 
 from libc.math cimport INFINITY
@@ -43,9 +61,12 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from streamcal.kernels.score_index cimport (
+    CLEAN,
     LEFT,
+    LEFT_CHANGED,
     NEW,
     RIGHT,
+    RIGHT_CHANGED,
     SLOTS,
     Chunk,
     Node,
@@ -83,7 +104,8 @@ cdef class Hull(ScoreIndex):
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
         """Pool the slots of a chunk into edges, given that nothing but ``score`` has changed.
 
-        Only the edge of the score is split into its slots, which are pooled again::
+        Only the edge of the score is split into its slots, which are pooled again; a score between
+        two edges counts to the one before it::
 
             edges    kept  |  of the score  |  from `tail` on
             slots          |  start .. stop |
@@ -94,27 +116,29 @@ cdef class Hull(ScoreIndex):
         cdef ChunkHull *hull = hull_of(chunk)
         cdef Stack stack
         cdef const Edge *edge
-        cdef int n = 0 if score == -INFINITY else hull.n  # edges that are looked at
-        cdef int tail = n, start = 0, stop = chunk.size, n_made
+        cdef int n_old = 0 if score == -INFINITY else hull.n  # of the edges, if any, that are right
+        cdef int tail = n_old, start = 0, stop = chunk.size, n_made
         while tail > 0 and hull.edges[tail - 1].first > score:
             tail -= 1
         stack.edges, stack.kept, stack.n_made = hull.edges, max(tail - 1, 0), 0
         if tail > 0:
             start = find_slot(chunk, hull.edges[stack.kept].first)
-        if tail < n:
+        if tail < n_old:
             stop = find_slot(chunk, hull.edges[tail].first)
         push_slots(&stack, &chunk.slots[start], stop - start)
-        while tail < n and (
-            stack.n_made == 0 or not rises(&stack.made[stack.n_made - 1], &hull.edges[tail])
-        ):
+        # Nothing is made if the slot was removed and was an edge of its own. Then the edges before
+        # and after it meet.
+        while tail < n_old:
             edge = &hull.edges[tail]
+            if stack.n_made > 0 and rises(top(&stack), edge.weight, edge.sum):
+                break
             push(&stack, edge.first, edge.last, edge.weight, edge.sum)
             tail += 1
         n_made = stack.kept + stack.n_made
-        self.set_edges(hull, max(hull.n, n_made + n - tail))
-        memmove(&hull.edges[n_made], &hull.edges[tail], (n - tail) * sizeof(Edge))
+        self.set_edges(hull, max(hull.n, n_made + n_old - tail))
+        memmove(&hull.edges[n_made], &hull.edges[tail], (n_old - tail) * sizeof(Edge))
         memcpy(&hull.edges[stack.kept], stack.made, stack.n_made * sizeof(Edge))
-        hull.n = n_made + n - tail
+        hull.n = n_made + n_old - tail
         sum_edges(hull, stack.kept, n_made)
         return 0
 
@@ -126,15 +150,17 @@ cdef class Hull(ScoreIndex):
             return 0
         edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
         if edges == NULL:
-            return out_of_memory()
+            out_of_memory()
         hull.edges, hull.room = edges, room
         return 0
 
     cdef void fold_node(self, Node *node) noexcept nogil:
         """Bring the totals and the bridge of a node up to date with its children; O(depth)."""
         cdef Bridge *bridge = bridge_of(node)
-        sum_children(node, bridge)
-        if node.dirty & NEW or not (renew_bridge(node, bridge) and is_bridge(node, bridge, 0.0)):
+        sum_children(node, bridge, node.dirty)
+        if node.dirty & NEW or not (
+            renew_bridge(node, bridge, node.dirty) and is_bridge(node, bridge, 0.0)
+        ):
             find_bridge(node, bridge)
 
     cdef int restore_chunk(
@@ -163,7 +189,7 @@ cdef class Hull(ScoreIndex):
         Both are the same edge where the score lies on it, and one is NULL beyond the outermost
         scores.
         """
-        cdef Cursor cursor = start_at(self.root)
+        cdef Cursor cursor = start_at(self.tree.root)
         cdef Edge *edge = seek(&cursor)
         left[0] = right[0] = NULL
         while edge != NULL:
@@ -177,9 +203,12 @@ cdef class Hull(ScoreIndex):
                 left[0] = right[0] = edge
                 return
 
-    cdef Edge *behind(self, double score) noexcept nogil:
-        """Return the first edge after a score, which is an edge's last score or -inf; O(log n)."""
-        cdef Cursor cursor = start_at(self.root)
+    cdef Edge *next_edge(self, double score) noexcept nogil:
+        """Return the edge after the one that ends at ``score``, NULL if there is none; O(log n).
+
+        After minus infinity comes the first edge.
+        """
+        cdef Cursor cursor = start_at(self.tree.root)
         cdef Edge *edge
         cdef Edge *found = NULL
         cursor.above = score
@@ -194,15 +223,15 @@ cdef class Hull(ScoreIndex):
 
         ``end`` is set to its end, and not changed if the sample is a block by itself.
         """
-        return pool_beyond(self.root, LEFT, w, s, end)
+        return pool_beyond(self.tree.root, LEFT, w, s, end)
 
     cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil:
         """Do the same for a sample after all scores; set the score where its block starts."""
-        return pool_beyond(self.root, RIGHT, w, s, end)
+        return pool_beyond(self.tree.root, RIGHT, w, s, end)
 
     cdef Sums totals(self) noexcept nogil:
         """Return the sums of the whole index."""
-        return totals_of(self.root)
+        return totals_of(self.tree.root)
 
 
 # ---------------------------------------------------------------------- edges of a chunk
@@ -215,9 +244,24 @@ cdef struct Stack:  # edges in the making: those that stay in front of a score, 
     int n_made
 
 
-cdef inline bint rises(const Edge *edge, const Edge *after) noexcept nogil:
-    """Return whether an edge is not pooled with the one before it."""
-    return after.sum * edge.weight > edge.sum * after.weight
+cdef inline bint rises(const Edge *edge, double w, double s) noexcept nogil:
+    """Return whether the slope rises from an edge to the next, (w, s): they are not pooled."""
+    return s * edge.weight > edge.sum * w
+
+
+cdef inline const Edge *top(const Stack *stack) noexcept nogil:
+    """Return the last edge of a stack, which is not empty."""
+    if stack.n_made > 0:
+        return &stack.made[stack.n_made - 1]
+    return &stack.edges[stack.kept - 1]
+
+
+cdef inline void drop(Stack *stack) noexcept nogil:
+    """Remove the last edge of a stack."""
+    if stack.n_made > 0:
+        stack.n_made -= 1
+    else:
+        stack.kept -= 1
 
 
 cdef inline void push(
@@ -227,19 +271,13 @@ cdef inline void push(
     cdef const Edge *before
     cdef Edge *edge
     while stack.n_made > 0 or stack.kept > 0:
-        if stack.n_made > 0:
-            before = &stack.made[stack.n_made - 1]
-        else:
-            before = &stack.edges[stack.kept - 1]
-        if s * before.weight > before.sum * w:
+        before = top(stack)
+        if rises(before, w, s):
             break
         first = before.first
         w += before.weight
         s += before.sum
-        if stack.n_made > 0:
-            stack.n_made -= 1
-        else:
-            stack.kept -= 1
+        drop(stack)
     edge = &stack.made[stack.n_made]
     edge.first, edge.last, edge.weight, edge.sum = first, last, w, s
     stack.n_made += 1
@@ -259,11 +297,14 @@ cdef inline void push_slots(Stack *stack, const Slot *slots, int n) noexcept nog
 cdef bint pool_all(const Slot *slots, int n, Sums *total) noexcept nogil:
     """Sum up slots if all of them must be pooled into one edge; else return False.
 
-    They must if, for every cut, the mean of the first part is not below that of the rest.
+    They must if, for every cut, the mean of the first part is not below that of the rest. In most
+    updates an edge is split only to be pooled again; this test is faster than the stack.
     """
     cdef Sums behind[SLOTS]
     cdef double w = 0.0, s = 0.0
     cdef int i
+    if n == 0:
+        return False
     for i in range(n - 1, 0, -1):
         w += slots[i].weight
         s += slots[i].sum
@@ -274,8 +315,6 @@ cdef bint pool_all(const Slot *slots, int n, Sums *total) noexcept nogil:
         s += slots[i].sum
         if s * behind[i + 1].weight < behind[i + 1].sum * w:
             return False
-    if n == 0:
-        return False
     total.weight, total.sum = w + slots[n - 1].weight, s + slots[n - 1].sum
     return True
 
@@ -335,16 +374,16 @@ cdef Sums totals_of(Node *node) noexcept nogil:
 
 # ---------------------------------------------------------------------- walking a hull
 
-# A cursor is at a node or a chunk of the tree, and the next edge is searched below it. It stores
-# the range of open edges in a chunk, the scores that bound open edges (exclusive), and the sums
-# left and right of its position within the hull.
+# A cursor goes down the tree in search of an edge. Its *current* edge is the bridge of a node, or
+# the middle one of the open edges of a chunk. An edge is open if it may be the one in question and
+# is part of the hull, which edges above a bridge are not.
 
 
 cdef inline Cursor start_at(Node *node) noexcept nogil:
     """Return a cursor over the whole hull of a node."""
     cdef Cursor cursor
     cursor.above, cursor.below = -INFINITY, INFINITY
-    cursor.beside[LEFT] = cursor.beside[RIGHT] = Sums(weight=0.0, sum=0.0)
+    cursor.beside_node[LEFT] = cursor.beside_node[RIGHT] = Sums(weight=0.0, sum=0.0)
     enter(&cursor, node)
     return cursor
 
@@ -356,8 +395,9 @@ cdef inline void enter(Cursor *cursor, Node *node) noexcept nogil:
 
 
 cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
-    """Move a cursor to one side of its current edge."""
+    """Move a cursor to one side of its current edge, which is closed then."""
     cdef int middle, other = 1 - side
+    cdef const Sums *total
     if is_chunk(cursor.node):
         middle = (cursor.low + cursor.high) >> 1
         if side == LEFT:
@@ -365,7 +405,8 @@ cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
         else:
             cursor.low = middle + 1
         return
-    cursor.beside[other] = both(&cursor.beside[other], &bridge_of(cursor.node).total[other])
+    total = &bridge_of(cursor.node).total[other]
+    cursor.beside_node[other] = both(&cursor.beside_node[other], total)
     enter(cursor, cursor.node.child[side])
 
 
@@ -403,11 +444,13 @@ cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *e
     cdef Edge *edge = seek(&cursor)
     cdef Sums pooled = Sums(weight=w, sum=s), beside
     cdef double outside, inside  # slopes, times both weights
+    cdef bint is_pooled
     while edge != NULL:
-        beside.weight = w + cursor.beside[side].weight + edge.beside[side].weight
-        beside.sum = s + cursor.beside[side].sum + edge.beside[side].sum
+        beside.weight = w + cursor.beside_node[side].weight + edge.beside[side].weight
+        beside.sum = s + cursor.beside_node[side].sum + edge.beside[side].sum
         outside, inside = beside.sum * edge.weight, edge.sum * beside.weight
-        if outside >= inside if side == LEFT else inside >= outside:
+        is_pooled = outside >= inside if side == LEFT else inside >= outside
+        if is_pooled:
             pooled = with_edge(&beside, edge)
             end[0] = end_of(edge, 1 - side)
             edge = go(edge, &cursor, 1 - side)
@@ -421,34 +464,40 @@ cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *e
 
 cdef struct Vertex:
     Edge *edge[2]  # the edges left and right of it
-    Sums beside[2]  # what is beside the chunk or node that keeps the inner one of them
+    Sums beside_node[2]  # what is left and right of the chunk or node that keeps the inner one
 
 
-cdef inline void sum_children(Node *node, Bridge *bridge) noexcept nogil:
+cdef inline bint crosses(const Node *node, const Bridge *bridge) noexcept nogil:
+    """Return whether a bridge crosses the middle; if not, it is the left child's last edge."""
+    return bridge.edge.last >= node.key
+
+
+cdef inline void sum_children(Node *node, Bridge *bridge, int dirty) noexcept nogil:
     """Bring the totals of a node's children up to date."""
-    if node.dirty & (1 << LEFT | NEW):
+    if dirty & (LEFT_CHANGED | NEW):
         bridge.total[LEFT] = totals_of(node.child[LEFT])
-    if node.dirty & (1 << RIGHT | NEW):
+    if dirty & (RIGHT_CHANGED | NEW):
         bridge.total[RIGHT] = totals_of(node.child[RIGHT])
 
 
-cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
-    """Update the sums of a bridge between the same two vertices; False if one no longer exists.
+cdef bint renew_bridge(Node *node, Bridge *bridge, int dirty) noexcept nogil:
+    """Update the sums of a bridge, and the slopes next to its ends, if its ends are still vertices.
 
-    Most updates do not move most bridges. This check takes one walk down the changed child, which
-    only compares scores.
+    Else return False. Most updates do not move most bridges. This check takes one walk down the
+    changed child, which only compares scores. A bridge that does not cross is the left child's last
+    edge, whichever that is now.
     """
     cdef Edge *edge = &bridge.edge
-    if edge.last < node.key:  # nothing was pooled across the middle
-        if node.dirty & 1 << LEFT:
+    if not crosses(node, bridge):
+        if dirty & LEFT_CHANGED:
             store_last_edge(node, bridge)
-        if node.dirty & 1 << RIGHT:
-            bridge.outer[RIGHT] = first_slope(node.child[RIGHT])
+        if dirty & RIGHT_CHANGED:
+            bridge.outer_slope[RIGHT] = first_slope(node.child[RIGHT])
             edge.beside[RIGHT] = bridge.total[RIGHT]
         return True
-    if node.dirty & 1 << LEFT and not renew_end(node, bridge, LEFT):
+    if dirty & LEFT_CHANGED and not renew_end(node, bridge, LEFT):
         return False
-    if node.dirty & 1 << RIGHT and not renew_end(node, bridge, RIGHT):
+    if dirty & RIGHT_CHANGED and not renew_end(node, bridge, RIGHT):
         return False
     edge.weight = bridge.part[LEFT].weight + bridge.part[RIGHT].weight
     edge.sum = bridge.part[LEFT].sum + bridge.part[RIGHT].sum
@@ -456,8 +505,7 @@ cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
 
 
 cdef inline bint renew_end(Node *node, Bridge *bridge, int side) noexcept nogil:
-    """Update one end of a bridge and the sums of that child; False if the vertex is gone.
-    """
+    """Update one end of a bridge and the sums of that child; False if the vertex is gone."""
     cdef int other = 1 - side
     cdef Edge *edge = &bridge.edge
     cdef Edge *inner
@@ -468,14 +516,14 @@ cdef inline bint renew_end(Node *node, Bridge *bridge, int side) noexcept nogil:
     inner, outer = vertex.edge[other], vertex.edge[side]
     if inner == NULL:
         return False
-    bridge.inner[side] = slope_of(inner)
+    bridge.under_slope[side] = slope_of(inner)
     if outer != NULL:
-        bridge.outer[side] = slope_of(outer)
+        bridge.outer_slope[side] = slope_of(outer)
     else:
-        bridge.outer[side] = -INFINITY if side == LEFT else INFINITY
+        bridge.outer_slope[side] = -INFINITY if side == LEFT else INFINITY
     set_end(edge, side, end_of(inner, side))
-    edge.beside[side] = both(&vertex.beside[side], &inner.beside[side])
-    inside = both(&vertex.beside[other], &inner.beside[other])
+    edge.beside[side] = both(&vertex.beside_node[side], &inner.beside[side])
+    inside = both(&vertex.beside_node[other], &inner.beside[other])
     bridge.part[side] = with_edge(&inside, inner)
     return True
 
@@ -486,87 +534,90 @@ cdef bint is_bridge(Node *node, Bridge *bridge, double slack) noexcept nogil:
     Slopes may be in the wrong order if they differ by less than ``slack``.
     """
     cdef double slope
-    if bridge.edge.last < node.key:
-        return bridge.inner[LEFT] - slack < bridge.outer[RIGHT]
+    if not crosses(node, bridge):  # its own slope is below that of the right child's first edge
+        return bridge.under_slope[LEFT] - slack < bridge.outer_slope[RIGHT]
     slope = slope_of(&bridge.edge)
     return (
-        bridge.outer[LEFT] - slack < slope
-        and slope - slack <= bridge.inner[LEFT]
-        and bridge.inner[RIGHT] - slack <= slope
-        and slope - slack < bridge.outer[RIGHT]
+        bridge.outer_slope[LEFT] - slack < slope
+        and slope - slack <= bridge.under_slope[LEFT]
+        and bridge.under_slope[RIGHT] - slack <= slope
+        and slope - slack < bridge.outer_slope[RIGHT]
     )
 
 
+cdef enum:
+    INSIDE = 2  # beside LEFT and RIGHT
+
+
+cdef inline int side_of(const Edge *edge, double score, int side) noexcept nogil:
+    """Return on which side of an edge a place is, or INSIDE.
+
+    The place is right before ``score`` if ``side`` is LEFT, and right after it otherwise.
+    """
+    if edge.last < score or (side == RIGHT and edge.last == score):
+        return RIGHT
+    if edge.first > score or (side == LEFT and edge.first == score):
+        return LEFT
+    return INSIDE
+
+
+cdef inline int pass_edge(
+    Edge *edge, double score, int side, Cursor *cursor, Vertex *vertex
+) noexcept nogil:
+    """Return on which side of an edge the vertex is; note the edge if it is the nearest so far."""
+    cdef int to
+    if edge.last >= cursor.below:
+        return LEFT
+    if edge.first <= cursor.above:
+        return RIGHT
+    to = side_of(edge, score, side)
+    if to == INSIDE:
+        return INSIDE
+    if to == LEFT:
+        cursor.below = edge.first
+    else:
+        cursor.above = edge.last
+    vertex.edge[1 - to] = edge
+    if to == side:  # the inner edge
+        vertex.beside_node[LEFT] = cursor.beside_node[LEFT]
+        vertex.beside_node[RIGHT] = cursor.beside_node[RIGHT]
+    return to
+
+
 cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex) noexcept nogil:
-    """Find the vertex of a node's hull right in front of ``score`` (LEFT) or right behind it.
+    """Find the vertex of a node's hull right before ``score`` (LEFT) or right after it (RIGHT).
 
     A bridge has its end there, and the edge on the other side of the vertex is the inner one. If an
     edge crosses this place there is no vertex, and both edges are NULL. This is a shorter `seek`,
     because it runs for nearly every level of every update.
     """
-    cdef double above = -INFINITY, below = INFINITY
-    cdef int inner = 1 - side, low, high, middle, to
-    cdef Sums beside[2]
-    cdef Edge *edge
+    cdef Cursor cursor
+    cdef int middle, to
     cdef Bridge *bridge
     cdef ChunkHull *hull
-    beside[LEFT] = beside[RIGHT] = Sums(weight=0.0, sum=0.0)
+    cursor.above, cursor.below = -INFINITY, INFINITY
+    cursor.beside_node[LEFT] = cursor.beside_node[RIGHT] = Sums(weight=0.0, sum=0.0)
     vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
     while not is_chunk(node):
         bridge = bridge_of(node)
-        edge = &bridge.edge
-        if edge.last >= below:
-            to = LEFT
-        elif edge.first <= above:
-            to = RIGHT
-        else:
-            to = where(edge, score, side)
-            if to == STRADDLES:
-                vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
-                return
-            if to == LEFT:
-                below = edge.first
-            else:
-                above = edge.last
-            vertex.edge[1 - to] = edge
-            if inner == 1 - to:
-                vertex.beside[LEFT], vertex.beside[RIGHT] = beside[LEFT], beside[RIGHT]
-        beside[1 - to] = both(&beside[1 - to], &bridge.total[1 - to])
+        to = pass_edge(&bridge.edge, score, side, &cursor, vertex)
+        if to == INSIDE:
+            vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
+            return
+        cursor.beside_node[1 - to] = both(&cursor.beside_node[1 - to], &bridge.total[1 - to])
         node = node.child[to]
     hull = hull_of(<Chunk *> node)
-    low, high = 0, hull.n
-    while low < high:
-        middle = (low + high) >> 1
-        edge = &hull.edges[middle]
-        if edge.last >= below:
-            to = LEFT
-        elif edge.first <= above:
-            to = RIGHT
-        else:
-            to = where(edge, score, side)
-            if to == STRADDLES:
-                vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
-                return
-            vertex.edge[1 - to] = edge
-            if inner == 1 - to:
-                vertex.beside[LEFT], vertex.beside[RIGHT] = beside[LEFT], beside[RIGHT]
+    cursor.low, cursor.high = 0, hull.n
+    while cursor.low < cursor.high:
+        middle = (cursor.low + cursor.high) >> 1
+        to = pass_edge(&hull.edges[middle], score, side, &cursor, vertex)
+        if to == INSIDE:
+            vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
+            return
         if to == LEFT:
-            high = middle
+            cursor.high = middle
         else:
-            low = middle + 1
-
-
-cdef enum:
-    STRADDLES = 2
-
-
-cdef inline int where(const Edge *edge, double score, int side) noexcept nogil:
-    """Return on which side of an edge the place in front of (LEFT) or behind ``score`` is."""
-    if edge.last < score or (side == RIGHT and edge.last == score):
-        return RIGHT
-    if edge.first > score or (side == LEFT and edge.first == score):
-        return LEFT
-    return STRADDLES
+            cursor.low = middle + 1
 
 
 cdef void store_last_edge(Node *node, Bridge *bridge) noexcept nogil:
@@ -577,9 +628,9 @@ cdef void store_last_edge(Node *node, Bridge *bridge) noexcept nogil:
     while last.beside[RIGHT].weight > 0.0:
         last = go(last, &cursor, RIGHT)
     edge[0] = last[0]
-    edge.beside[LEFT] = both(&cursor.beside[LEFT], &last.beside[LEFT])
+    edge.beside[LEFT] = both(&cursor.beside_node[LEFT], &last.beside[LEFT])
     edge.beside[RIGHT] = bridge.total[RIGHT]
-    bridge.inner[LEFT] = slope_of(last)
+    bridge.under_slope[LEFT] = slope_of(last)
 
 
 cdef double first_slope(Node *node) noexcept nogil:
@@ -602,18 +653,18 @@ cdef struct Search:  # for the end of a bridge, in the hull of the child on a si
     # The outermost edge that is known to be pooled:
     bint found
     double end
-    double inner  # its slope
+    double under_slope  # its slope: it is the last one under the bridge
     Sums part  # sums of it and of what is between it and the middle
-    Sums beside  # sums of what is beyond it
-    double outer  # slope of the innermost edge that is known not to be pooled
+    Sums beyond  # sums of what is on its other side
+    double outer_slope  # of the innermost edge that is known not to be pooled
 
 
 cdef inline void start(Search *search, Node *node, int side) noexcept nogil:
     search.cursor = start_at(node)
     search.found = False
-    search.end = search.inner = search.slope = 0.0
-    search.part = search.beside = search.between = Sums(weight=0.0, sum=0.0)
-    search.outer = -INFINITY if side == LEFT else INFINITY
+    search.end = search.under_slope = search.slope = 0.0
+    search.part = search.beyond = search.between = Sums(weight=0.0, sum=0.0)
+    search.outer_slope = -INFINITY if side == LEFT else INFINITY
     search.edge = seek(&search.cursor)
     look(search, side)
 
@@ -623,19 +674,19 @@ cdef inline void look(Search *search, int side) noexcept nogil:
     cdef int inwards = 1 - side
     if search.edge != NULL:
         search.slope = slope_of(search.edge)
-        search.between = both(&search.cursor.beside[inwards], &search.edge.beside[inwards])
+        search.between = both(&search.cursor.beside_node[inwards], &search.edge.beside[inwards])
 
 
 cdef inline void move(Search *search, int side, bint pooled) noexcept nogil:
     """Continue outwards from an edge that is ``pooled``, inwards from any other."""
     cdef Edge *edge = search.edge
     if pooled:
-        search.found, search.inner, search.end = True, search.slope, end_of(edge, side)
+        search.found, search.under_slope, search.end = True, search.slope, end_of(edge, side)
         search.part = with_edge(&search.between, edge)
-        search.beside = both(&search.cursor.beside[side], &edge.beside[side])
+        search.beyond = both(&search.cursor.beside_node[side], &edge.beside[side])
         search.edge = go(edge, &search.cursor, side)
     else:
-        search.outer = search.slope
+        search.outer_slope = search.slope
         search.edge = go(edge, &search.cursor, 1 - side)
     look(search, side)
 
@@ -652,53 +703,59 @@ cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
     """
     cdef Search left, right
     cdef Edge *edge = &bridge.edge
+    cdef bint pooled
     start(&left, node.child[LEFT], LEFT)
     start(&right, node.child[RIGHT], RIGHT)
     while True:
         if left.edge != NULL and right.edge != NULL:
             compare(&left, &right)
-        elif left.edge != NULL and right.found:  # the line from the right end decides
-            move(&left, LEFT, left.slope * (left.between.weight + right.part.weight)
-                 >= left.between.sum + right.part.sum)
+        elif left.edge != NULL and right.found:  # the slope to the right end decides
+            pooled = (
+                left.slope * (left.between.weight + right.part.weight)
+                >= left.between.sum + right.part.sum
+            )
+            move(&left, LEFT, pooled)
         elif right.edge != NULL and left.found:
-            move(&right, RIGHT, right.slope * (right.between.weight + left.part.weight)
-                 <= right.between.sum + left.part.sum)
+            pooled = (
+                right.slope * (right.between.weight + left.part.weight)
+                <= right.between.sum + left.part.sum
+            )
+            move(&right, RIGHT, pooled)
         else:
             break
     if not (left.found and right.found):  # nothing is pooled across the middle
         store_last_edge(node, bridge)
-        bridge.outer[RIGHT] = first_slope(node.child[RIGHT])
+        bridge.outer_slope[RIGHT] = first_slope(node.child[RIGHT])
         return
     edge.first, edge.last = left.end, right.end
     edge.weight = left.part.weight + right.part.weight
     edge.sum = left.part.sum + right.part.sum
-    edge.beside[LEFT], edge.beside[RIGHT] = left.beside, right.beside
+    edge.beside[LEFT], edge.beside[RIGHT] = left.beyond, right.beyond
     bridge.part[LEFT], bridge.part[RIGHT] = left.part, right.part
-    bridge.outer[LEFT], bridge.outer[RIGHT] = left.outer, right.outer
-    bridge.inner[LEFT], bridge.inner[RIGHT] = left.inner, right.inner
+    bridge.outer_slope[LEFT], bridge.outer_slope[RIGHT] = left.outer_slope, right.outer_slope
+    bridge.under_slope[LEFT], bridge.under_slope[RIGHT] = left.under_slope, right.under_slope
 
 
 cdef inline void compare(Search *left, Search *right) noexcept nogil:
     """Decide about the current edge on one side or on both, and continue from there.
 
-    With the names of the module: e is the left edge, f the right one, and the pooled mean is where
-    the falling g_L meets the rising g_R. At slope(e), the right points up to the end of f bound
-    g_R; at slope(f), the left points from the start of e bound g_L.
+    These are the four tests at the top of the module: e is the left edge, and f the right one.
     """
-    cdef double slope = left.slope, f_slope = right.slope
-    cdef double at_e = left.between.sum - slope * left.between.weight  # g_L(slope of e)
-    cdef double at_f = f_slope * right.between.weight - right.between.sum  # g_R(slope of f)
-    cdef bint falls = slope >= f_slope, e_settled, f_settled
+    cdef double e_slope = left.slope, f_slope = right.slope
+    cdef double at_e = left.between.sum - e_slope * left.between.weight  # g_L(slope(e))
+    cdef double at_f = f_slope * right.between.weight - right.between.sum  # g_R(slope(f))
+    cdef bint falls = e_slope >= f_slope, e_settled, f_settled
     cdef Sums part
-    if falls:  # e and f can't both stay
+    if falls:
         part = with_edge(&right.between, right.edge)
-        e_settled = at_e < slope * part.weight - part.sum
+        e_settled = at_e < e_slope * part.weight - part.sum
         part = with_edge(&left.between, left.edge)
         f_settled = at_f < part.sum - f_slope * part.weight
     else:
         e_settled, f_settled = at_e >= at_f, at_f >= at_e
     if not (e_settled or f_settled):  # equal slopes, or sums that overflowed and are no numbers
         e_settled = f_settled = True
+    # If slopes fall, an edge that is settled is pooled; else it is not.
     if e_settled:
         move(left, LEFT, falls)
     if f_settled:
@@ -739,11 +796,13 @@ cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcep
     if not restore_bridges(node.child[RIGHT], ends, slack):
         return False
     bridge = bridge_of(node)
-    node.dirty = NEW
-    sum_children(node, bridge)
-    node.dirty = 1 << LEFT | 1 << RIGHT
+    sum_children(node, bridge, NEW)
     bridge.edge.first, bridge.edge.last = first, last
-    if not (first <= last and renew_bridge(node, bridge) and is_bridge(node, bridge, slack)):
+    if not (
+        first <= last
+        and renew_bridge(node, bridge, LEFT_CHANGED | RIGHT_CHANGED)
+        and is_bridge(node, bridge, slack)
+    ):
         return False
-    node.dirty = 0
+    node.dirty = CLEAN
     return bridge.edge.first == first and bridge.edge.last == last and first < node.key

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport Hull
-from streamcal.kernels.score_index cimport Place, Sample, Slot
+from streamcal.kernels.score_index cimport Place, Slot
 
 
 cdef struct Bracket:
@@ -28,7 +28,6 @@ cdef class IsotonicRegression(Hull):
 
     cdef Bracket bracket(self, double score, bint step) noexcept nogil
     cdef double value(self, double score, bint step) noexcept nogil
-    cdef bint refuses(self, double score, double s, double w) noexcept nogil
     cdef int absorb_slots(
         self,
         const double[::1] scores,
@@ -37,11 +36,9 @@ cdef class IsotonicRegression(Hull):
         double factor,
     ) except -1
     cdef object blocks(self, bint anchored)
-    cdef int learn_sample(self, double score, double s, double w) except -1 nogil
-    cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil
+    cdef Py_ssize_t pool_edges(self, double[:, ::1] rows, double prior) noexcept nogil
+    cdef void find_centers(self, double[:, ::1] rows, Py_ssize_t n) noexcept nogil
     cdef void renew(self, Slot *slot, double w) noexcept nogil
-    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil
-    cdef void finish(self) noexcept nogil
     cdef int set_sums(self, Place *place, double w, double s) except -1 nogil
     cdef int make_place(self) except -1 nogil
 

@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.kernels.expert import Expert
-from streamcal.kernels.score_index import LARGEST_GROWTH as LARGEST_GROWTH
 from streamcal.kernels.score_index import ScoreIndex
 
 Vector = NDArray[np.float64]
@@ -33,7 +32,7 @@ class IsotonicRegression(ScoreIndex):
     def begin(self, scores: Vector, sums: Vector, counts: Counts, queue: Vector) -> bool: ...
     def absorb(
         self, scores: Vector, sums: Vector, counts: Counts, growth: float, n_merged: int
-    ) -> None: ...
+    ) -> bool: ...
     def walk(self, anchored: bool) -> tuple[Vector, tuple[float, float], float]: ...
     def restore(self, numbers: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bool: ...
 

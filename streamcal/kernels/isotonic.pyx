@@ -4,13 +4,20 @@ The staircase itself is in `streamcal.kernels.hull`. This file adds what a strea
 
 * The *prior*: a pseudo-sample of the highest label before all scores, and one of the lowest label
   after them. Pooling the first one raises the first blocks to one common value and does not change
-  the others, so together they clip the staircase to [floor, ceiling]. If this interval is empty,
-  all samples and both pseudo-samples are one block.
+  the others, so together they clip the staircase to [floor, ceiling]. If floor >= ceiling, all
+  samples and both pseudo-samples are one block::
+
+      means of blocks    .0   .2   .5   .9
+      prior              '-- floor .3     '-- ceiling .8
+      clipped            .3   .3   .5   .8
+
 * The range of labels, and a bound on the number of scores.
 
 `streamcal.kernels.score_index` explains the growth of weights, the window, and the behaviour when
-memory runs out. Bad input is refused before anything changes. No Python code runs while the lock is
-held: a signal handler that called the same object there would be a deadlock.
+memory runs out. Bad input is refused before anything changes. While the lock is held no signal
+handler runs, because one that called the same object would be a deadlock. `state`, `samples` and
+`walk` create arrays there, which on CPython 3.11 may start the garbage collector: `__del__` must
+not call an object of this kind.
 """
 
 from libc.math cimport INFINITY, NAN, fabs, nextafter
@@ -24,23 +31,25 @@ from streamcal.kernels.hull cimport (
 )
 from streamcal.kernels.score_index cimport (
     AHEAD, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    is_cancelled, out_of_memory, same_within,
+    lost_digits, out_of_memory, same_within,
 )
 
 import numpy as np
 
-from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
-
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
-
-cdef enum:
-    REFUSED = 0
-    DONE = 1
-    UNKNOWN = 2
+cdef double MOST_SAMPLES = 2.0**53  # that a state holds; sums of so many are finite
 
 
 cdef class IsotonicRegression(Hull):
     """The isotonic regression of the current samples, as means of their statistics.
+
+    Bounds, lower and upper::
+
+        lowest          highest          labels that are accepted; those of the prior
+        lowest_value    highest_value    the floats next to these, inside
+        least           most             means that are possible
+        floor           ceiling          means as the prior clips them
+        floor_end       ceiling_start    scores up to which, and from which, the prior is pooled
 
     Parameters
     ----------
@@ -73,12 +82,12 @@ cdef class IsotonicRegression(Hull):
     def learn(self, double score, double s, double w):
         """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused."""
         with self.lock:
-            return self.learn_sample(score, s, w) == DONE
+            return self.learn_sample(score, s, w)
 
     def unlearn(self, double score, double s, double w):
         """Remove a sample; return False if it cannot have been learned."""
         with self.lock:
-            return self.unlearn_sample(score, s, w) == DONE
+            return self.unlearn_sample(score, s, w)
 
     def predict(self, double score, bint step):
         """Return the mean at a score, linear between blocks unless ``step``; NaN if there is none.
@@ -159,62 +168,23 @@ cdef class IsotonicRegression(Hull):
 
     # ------------------------------------------------------------------ changing
 
-    cdef bint refuses(self, double score, double s, double w) noexcept nogil:
-        """Return whether a sample is refused (NaN fails every comparison)."""
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil:
         return not (
             can_be_learned(score, w)
-            and self.lowest <= s <= self.highest
-            and -LARGEST <= s <= LARGEST
+            and self.lowest <= label <= self.highest
+            and -LARGEST <= label <= LARGEST
         )
 
-    cdef int learn_sample(self, double score, double s, double w) except -1 nogil:
-        """Learn one sample; return DONE or REFUSED."""
-        if self.refuses(score, s, w):
-            return REFUSED
-        self.check_whole()
-        self.limit_growth()
-        if self.n_scores >= self.max_scores and self.find(score) == NULL:
+    cdef int prepare(self, double score) except -1 nogil:
+        if self.tree.n_scores >= self.max_scores and self.find(score) == NULL:
             self.make_place()
-        w *= self.growth * self.rate
-        s *= w
-        if self.window > 0:
-            self.push(score, w, s)
-        self.start_change()
-        self.growth *= self.rate
-        self.add(score, w, s)
-        self.n_samples += 1
-        self.forget_oldest()
-        self.finish()
-        self.changing = False
-        return DONE
+        return 0
 
-    cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil:
-        """Remove one sample; return UNKNOWN, unchanged, if it cannot have been learned."""
-        cdef Slot *slot
-        cdef Sample sample
-        cdef int64_t at = -1
-        if self.refuses(score, s, w):
-            return REFUSED
-        self.check_whole()
-        w *= self.growth
-        s *= w
-        sample = Sample(score=score, weight=w, sum=s)
-        slot = self.find(score)
-        if slot == NULL or not self.may_hold(slot, &sample):
-            return UNKNOWN
-        if self.window > 0:
-            at = self.find_queued(&sample, same_within(fabs(s) + w))
-            if at < 0:
-                return UNKNOWN
-            self.cancel_queued(at)
-        self.start_change()
-        self.remove(&sample)
-        self.finish()
-        self.changing = False
-        return DONE
+    cdef double slack_of(self, const Sample *sample) noexcept nogil:
+        return same_within(fabs(sample.sum) + sample.weight)
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
-        """Return whether a slot can contain a sample: whether the remaining sums are possible."""
+        """Return whether a slot can contain a sample: whether the rest could be sums of labels."""
         cdef double w = slot.weight - sample.weight, s = slot.sum - sample.sum
         cdef double slack = same_within(sample.weight + slot.weight)
         cdef double slack_s = same_within(fabs(sample.sum) + fabs(slot.sum)) + slack
@@ -236,11 +206,11 @@ cdef class IsotonicRegression(Hull):
             return 0
         slot = place.slot
         if slot.n == 1:
-            return self.close(&place)
+            return self.remove_slot(&place)
         slot.weight -= sample.weight
         slot.sum -= sample.sum
         slot.n -= 1
-        if is_cancelled(slot.weight, sample.weight):
+        if lost_digits(slot.weight, sample.weight):
             self.renew(slot, sample.weight)
         # A difference of rounded sums may lie outside the range of sums for this weight.
         slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
@@ -266,21 +236,21 @@ cdef class IsotonicRegression(Hull):
     cdef void finish(self) noexcept nogil:
         """Update the nodes and the interval to which the prior clips."""
         cdef double prior = self.prior * self.growth
-        cdef double low, high
+        cdef double low_sum, high_sum
         cdef Sums block
         self.fold_dirty()
         self.floor, self.ceiling = self.least, self.most
         self.floor_end, self.ceiling_start = -INFINITY, INFINITY
-        if prior == 0.0 or self.n_scores == 0:
+        if prior == 0.0 or self.tree.n_scores == 0:
             return
-        low, high = prior * self.lowest, prior * self.highest
-        block = self.pool_front(prior, high, &self.floor_end)
+        low_sum, high_sum = prior * self.lowest, prior * self.highest
+        block = self.pool_front(prior, high_sum, &self.floor_end)
         self.floor = block.sum / block.weight
-        block = self.pool_back(prior, low, &self.ceiling_start)
+        block = self.pool_back(prior, low_sum, &self.ceiling_start)
         self.ceiling = block.sum / block.weight
         if self.floor >= self.ceiling:
             block = self.totals()
-            self.floor = (block.sum + low + high) / (block.weight + 2.0 * prior)
+            self.floor = (block.sum + low_sum + high_sum) / (block.weight + 2.0 * prior)
             self.ceiling = self.floor
             self.floor_end, self.ceiling_start = INFINITY, -INFINITY
         # Strictly inside the ends in spite of rounding, so that log loss is finite.
@@ -293,18 +263,18 @@ cdef class IsotonicRegression(Hull):
         return 0
 
     cdef int make_place(self) except -1 nogil:
-        """Merge an eighth of the scores, or at least one, with their nearest neighbours.
+        """Merge scores with their nearest neighbours: at most an eighth of `max_scores`, but one.
 
         If memory runs out, nothing has changed.
         """
-        cdef int64_t n = self.n_scores, n_pairs, i
+        cdef int64_t n = self.tree.n_scores, n_pairs, i
         cdef Sample sample
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         cdef Pair *pairs = <Pair *> malloc((n + 1) * sizeof(Pair))
         if slots == NULL or pairs == NULL:
             free(slots)
             free(pairs)
-            return out_of_memory()
+            out_of_memory()
         try:
             self.copy_slots(slots)
             n_pairs = nearest_pairs(slots, n, pairs, max(1, self.max_scores // 8))
@@ -332,39 +302,41 @@ cdef class IsotonicRegression(Hull):
         removed in three updates. Then all sums are the same as before to the last bit, but a full
         chunk may have been split.
         """
-        cdef double growth, w, low, high
+        cdef double growth, w
         cdef double before_w = 0.0, before_s = 0.0, p0, p1
+        cdef bint existed
+        cdef Sample sample
         cdef Place place
         with nogil, self.lock:
             self.start_change()
             growth = self.growth
             self.growth *= self.rate
             w = self.growth
-            low, high = w * self.lowest, w * self.highest
-            if self.locate(score, &place):
+            existed = self.locate(score, &place)
+            if existed:
                 before_w, before_s = place.slot.weight, place.slot.sum
-            self.add(score, w, low)
+            sample = self.as_sample(score, self.lowest, w)
+            self.add(&sample)
             self.finish()
             p0 = self.bracket(score, True).low
             self.locate(score, &place)
-            self.set_sums(&place, before_w + w, before_s + high)
+            self.set_sums(&place, before_w + w, before_s + w * self.highest)
+            self.finish()
             p1 = self.bracket(score, True).low
             self.growth = growth
-            if before_w > 0.0:
+            if existed:
                 place.slot.n -= 1
                 self.set_sums(&place, before_w, before_s)
             else:
-                self.close(&place)
-                self.finish()
+                self.remove_slot(&place)
+            self.finish()
             self.changing = False
         return p0, p1
 
     cdef int set_sums(self, Place *place, double w, double s) except -1 nogil:
         """Set the sums of a slot, and fold."""
         place.slot.weight, place.slot.sum = w, s
-        self.fold_place(place)
-        self.finish()
-        return 0
+        return self.fold_place(place)
 
     # ------------------------------------------------------------------ all at once
 
@@ -388,6 +360,9 @@ cdef class IsotonicRegression(Hull):
         The scores ascend. The ``queue`` has a row (score, weight, sum) for each sample.
         """
         cdef Py_ssize_t i
+        check_slots(scores, sums, counts)
+        if queue.shape[1] != 3:
+            raise ValueError(f"`queue` must have 3 columns, got {queue.shape[1]}")
         with self.lock:
             self.check_whole()
             if self.n_samples > 0 or self.queue_size > 0:
@@ -410,13 +385,25 @@ cdef class IsotonicRegression(Hull):
         double growth,
         int64_t n_merged,
     ):
-        """Learn what `samples` of another object returned; if there are too many scores, merge."""
+        """Learn what `samples` of another object returned; if there are too many scores, merge.
+
+        Return False, unchanged, if there are more samples than `MOST_SAMPLES`.
+        """
+        cdef Py_ssize_t i
+        cdef double n_samples
+        check_slots(scores, sums, counts)
         with self.lock:
             self.check_whole()
+            n_samples = self.n_samples
+            for i in range(counts.shape[0]):
+                n_samples += counts[i]
+            if n_samples > MOST_SAMPLES:
+                return False
             self.absorb_slots(scores, sums, counts, self.growth / growth)
             self.n_merged += n_merged
-            while self.n_scores > self.max_scores:
+            while self.tree.n_scores > self.max_scores:
                 self.make_place()
+            return True
 
     cdef int absorb_slots(
         self,
@@ -426,12 +413,12 @@ cdef class IsotonicRegression(Hull):
         double factor,
     ) except -1:
         """Add sums times ``factor`` to the slots of scores, which ascend, in a balanced tree."""
-        cdef int64_t n_own = self.n_scores, n_other = scores.shape[0], n = 0, own = 0, i
+        cdef int64_t n_own = self.tree.n_scores, n_other = scores.shape[0], n = 0, own = 0, i
         cdef Slot *slots = <Slot *> malloc((n_own + n_own + n_other + 1) * sizeof(Slot))
         cdef Slot *held = slots + n_own + n_other
         cdef Slot *slot
         if slots == NULL:
-            raise MemoryError
+            out_of_memory()
         try:
             self.copy_slots(held)
             for i in range(n_other):
@@ -471,16 +458,16 @@ cdef class IsotonicRegression(Hull):
         return {"growth": self.growth, "n_merged": self.n_merged}
 
     cdef dict arrays(self):
-        cdef Py_ssize_t n = self.n_chunks, n_edges = 0
-        lengths, edges = np.empty(self.n_scores, np.int64), np.empty((self.n_scores, 2))
+        cdef Py_ssize_t n = self.tree.n_chunks, n_edges = 0
+        lengths, edges = np.empty(self.tree.n_scores, np.int64), np.empty((self.tree.n_scores, 2))
         bridges = np.empty((n - 1, 2))
         cdef int64_t[::1] lengths_view = lengths
         cdef double[:, ::1] edges_view = edges, bridges_view = bridges
         cdef double *bridges_at = &bridges_view[0, 0] if n > 1 else NULL
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef Edge *edge
         cdef int j, covered
-        copy_bridges(self.root, &bridges_at)
+        copy_bridges(self.tree.root, &bridges_at)
         while chunk != NULL:
             covered = 0
             for j in range(hull_of(chunk).n):
@@ -500,7 +487,8 @@ cdef class IsotonicRegression(Hull):
     def restore(self, dict numbers, dict arrays):
         """Set the state to what `state` returned; return False if ends of bridges are impossible.
 
-        The rest must have been checked. Only for an object that has learned nothing.
+        The rest must have been checked. Only for an object that has learned nothing; after False it
+        refuses all use.
         """
         cdef const double[:, ::1] edges = arrays["edges"], bridges = arrays["bridges"]
         cdef const int64_t[::1] lengths = arrays["lengths"]
@@ -512,17 +500,14 @@ cdef class IsotonicRegression(Hull):
         self.restore_slots(arrays, False)
         self.growth, self.n_merged = numbers["growth"], numbers["n_merged"]
         self.start_change()
-        chunk = self.first
+        chunk = self.tree.first
         while chunk != NULL and chunk.size > 0:
             n_edges += self.restore_chunk(chunk, &lengths[n_edges], &edges[n_edges, 0])
             for i in range(chunk.size):
                 largest = max(largest, fabs(chunk.slots[i].sum / chunk.slots[i].weight))
             chunk = chunk.next
-        if not restore_bridges(self.root, &ends, 1e-9 * largest):
-            self.n_samples = 0
-            self.clear()
-            self.changing = False
-            return False
+        if not restore_bridges(self.tree.root, &ends, 1e-9 * largest):
+            return False  # still changing, so that it refuses further use
         self.finish()
         self.changing = False
         return True
@@ -540,21 +525,33 @@ cdef class IsotonicRegression(Hull):
             return self.blocks(anchored), bounds, self.growth
 
     cdef object blocks(self, bint anchored):
-        blocks = np.empty((self.n_scores, 5))
-        cdef double[:, ::1] out = blocks
+        blocks = np.empty((self.tree.n_scores, 5))
+        cdef double[:, ::1] rows = blocks
         cdef double prior = self.prior * self.growth if anchored else 0.0
-        cdef double floor_end = self.floor_end if anchored else -INFINITY
-        cdef double ceiling_start = self.ceiling_start if anchored else INFINITY
-        cdef double w = 0.0, s = 0.0, x, first = 0.0
-        cdef Py_ssize_t n = 0, k
-        cdef Edge *edge
-        cdef Edge *after
-        cdef Chunk *chunk = self.first
-        cdef int i = 0
-        if self.n_scores == 0:
+        cdef Py_ssize_t n
+        if self.tree.n_scores == 0:
             return blocks
-        edge = self.behind(-INFINITY)
+        n = self.pool_edges(rows, prior)
+        self.find_centers(rows, n)
+        if prior > 0.0:
+            rows[0, 0] = -INFINITY
+            rows[n - 1, 1] = INFINITY
+        return blocks[:n].copy()
+
+    cdef Py_ssize_t pool_edges(self, double[:, ::1] rows, double prior) noexcept nogil:
+        """Write first score, last score, W and S of the blocks; return how many there are.
+
+        The prior pools the first edges and the last ones. Others are pooled too if rounding left
+        their slopes in the wrong order.
+        """
+        cdef double floor_end = self.floor_end if prior > 0.0 else -INFINITY
+        cdef double ceiling_start = self.ceiling_start if prior > 0.0 else INFINITY
+        cdef double w = 0.0, s = 0.0, first = 0.0
+        cdef Py_ssize_t n = 0  # blocks so far; the last one may still grow
+        cdef Edge *edge = self.next_edge(-INFINITY)
+        cdef Edge *after
         while edge != NULL:
+            after = self.next_edge(edge.last)
             if n > 0 and (
                 edge.last <= floor_end
                 or edge.first > ceiling_start
@@ -562,35 +559,38 @@ cdef class IsotonicRegression(Hull):
             ):
                 w += edge.weight
                 s += edge.sum
-                n -= 1
             else:
                 first, w, s = edge.first, edge.weight, edge.sum
                 if n == 0 and prior > 0.0:
                     w += prior
                     s += prior * self.highest
-            after = self.behind(edge.last)
+                n += 1
             if after == NULL and prior > 0.0:
                 w += prior
                 s += prior * self.lowest
-            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = first, edge.last, w, s
-            n += 1
+            rows[n - 1, 0], rows[n - 1, 1] = first, edge.last
+            rows[n - 1, 2], rows[n - 1, 3] = w, s
             edge = after
+        return n
+
+    cdef void find_centers(self, double[:, ::1] rows, Py_ssize_t n) noexcept nogil:
+        """Write the centers of ``n`` blocks: the weighted means of their scores."""
+        cdef Chunk *chunk = self.tree.first
+        cdef double w, moment
+        cdef Py_ssize_t k
+        cdef int i = 0
         for k in range(n):
-            w = x = 0.0
+            w = moment = 0.0
             while chunk != NULL:
                 if i == chunk.size:
                     chunk, i = chunk.next, 0
                     continue
-                if chunk.slots[i].score > out[k, 1]:
+                if chunk.slots[i].score > rows[k, 1]:
                     break
                 w += chunk.slots[i].weight
-                x += chunk.slots[i].weight * chunk.slots[i].score
+                moment += chunk.slots[i].weight * chunk.slots[i].score
                 i += 1
-            out[k, 4] = min(max(x / w, out[k, 0]), out[k, 1])
-        if prior > 0.0:
-            out[0, 0] = -INFINITY
-            out[n - 1, 1] = INFINITY
-        return blocks[:n].copy()
+            rows[k, 4] = min(max(moment / w, rows[k, 0]), rows[k, 1])
 
 
 cdef class IsotonicExpert(Expert):
@@ -617,8 +617,8 @@ cdef class IsotonicExpert(Expert):
 cdef struct Pair:
     double gap  # half the distance: the distance itself may overflow
     int64_t left  # row of the left score
-    double gone  # the score that is removed, and the one that gets its samples
-    double stays
+    double gone  # the score that is removed
+    double stays  # the score that gets its samples
 
 
 cdef int by_gap(const void *a, const void *b) noexcept nogil:
@@ -645,16 +645,10 @@ cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) no
     """
     cdef int64_t n_pairs = 0, i
     cdef Pair *pair
-    cdef bint left_closer = False, right_closer
     for i in range(n - 1):
-        pairs[n_pairs].gap, pairs[n_pairs].left = half_gap(&slots[i]), i
-        # Its gap must be smaller than those on both sides; of equal gaps every other one is.
-        right_closer = i < n - 2 and not (
-            pairs[n_pairs].gap < half_gap(&slots[i + 1])
-            or (pairs[n_pairs].gap == half_gap(&slots[i + 1]) and i % 2 == 0)
-        )
-        n_pairs += not left_closer and not right_closer
-        left_closer = i < n - 2 and not right_closer
+        if is_least(slots, n, i):
+            pairs[n_pairs].gap, pairs[n_pairs].left = half_gap(&slots[i]), i
+            n_pairs += 1
     if n_pairs > most:
         qsort(pairs, n_pairs, sizeof(Pair), by_gap)
         qsort(pairs, most, sizeof(Pair), by_score)
@@ -665,6 +659,22 @@ cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) no
         if slots[pair.left].weight >= slots[pair.left + 1].weight:
             pair.gone, pair.stays = pair.stays, pair.gone
     return n_pairs
+
+
+cdef inline bint is_least(Slot *slots, int64_t n, int64_t i) noexcept nogil:
+    """Return whether the gap behind a slot is smaller than the gaps before and behind it."""
+    if i > 0 and is_smaller(&slots[i - 1], i - 1):
+        return False
+    return i == n - 2 or is_smaller(&slots[i], i)
+
+
+cdef inline bint is_smaller(Slot *slot, int64_t i) noexcept nogil:
+    """Return whether the gap behind slot ``i`` is smaller than the next one.
+
+    Of equal gaps in a row every other one counts as smaller, so that half of them can be closed.
+    """
+    cdef double gap = half_gap(slot), after = half_gap(slot + 1)
+    return gap < after or (gap == after and i % 2 == 0)
 
 
 cdef inline double half_gap(Slot *slot) noexcept nogil:
@@ -716,5 +726,17 @@ cdef int check_rows(const double[::1] scores, double[:, ::1] out) except -1:
         raise ValueError(
             f"`out` must have the shape ({scores.shape[0]}, 3),"
             f" got ({out.shape[0]}, {out.shape[1]})"
+        )
+    return 0
+
+
+cdef int check_slots(
+    const double[::1] scores, const double[:, ::1] sums, const int64_t[::1] counts
+) except -1:
+    """Raise unless there are two sums and a count for each score."""
+    if not scores.shape[0] == sums.shape[1] == counts.shape[0] or sums.shape[0] != 2:
+        raise ValueError(
+            "`sums` and `counts` must be of all scores,"
+            f" got ({sums.shape[0]}, {sums.shape[1]}) and {counts.shape[0]} of {scores.shape[0]}"
         )
     return 0

@@ -29,12 +29,6 @@ cdef class LabelIndex(ScoreIndex):
     cdef void sum_losses(self, double *weights) noexcept nogil
     cdef void settle_mixture(self, Slot *slot) noexcept nogil
 
-    cdef bint refuses(self, double score, double label, double w) noexcept nogil
-    cdef void finish(self) noexcept nogil
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
-    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
-    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil
-    cdef int insert(self, double score, int label, double w) except -1 nogil
     cdef void take(self, Slot *slot, const Sample *sample) noexcept nogil
 
     cdef bint find_thresholds(self, double *out) noexcept nogil

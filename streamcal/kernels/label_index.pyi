@@ -1,7 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.kernels.score_index import LARGEST_GROWTH as LARGEST_GROWTH
 from streamcal.kernels.score_index import ScoreIndex
 
 Vector = NDArray[np.float64]

@@ -27,12 +27,10 @@ from libc.string cimport memcpy, memset
 
 from streamcal.kernels.score_index cimport (
     Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    has_vanished, is_cancelled, out_of_memory, same_within,
+    has_vanished, lost_digits, out_of_memory, same_within,
 )
 
 import numpy as np
-
-from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
 
 cdef enum:
     FEW = 32  # samples that are folded one by one; of more, all chunks are folded at the end
@@ -66,7 +64,7 @@ cdef class LabelIndex(ScoreIndex):
         self.costs = <double *> malloc(n * n * sizeof(double))
         self.losses = <double *> malloc(n * n * sizeof(double))
         if self.costs == NULL or self.losses == NULL:
-            raise MemoryError
+            out_of_memory()
         memcpy(self.costs, &costs[0, 0], n * n * sizeof(double))
 
     def __dealloc__(self):
@@ -82,7 +80,7 @@ cdef class LabelIndex(ScoreIndex):
     def check(self):
         """Raise ``AssertionError`` that names the first broken invariant."""
         ScoreIndex.check(self)
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef int64_t n_samples = 0, i
         cdef int y
         cdef double weight
@@ -139,16 +137,19 @@ cdef class LabelIndex(ScoreIndex):
         check_lengths(scores, labels, w)
         with nogil, self.lock:
             self.late = n > FEW
-            for i in range(n):
-                self.learn_sample(scores[i], labels[i], w[i])
-            if self.late:
-                self.late = False
-                self.refold_all()
+            try:
+                for i in range(n):
+                    self.learn_sample(scores[i], labels[i], w[i])
+            finally:
+                if self.late:
+                    self.late = False
+                    self.refold_all()
 
     def predict(self, double score):
         """Return the label of a score: -1 if boundaries are not sorted, None if there are none."""
         with self.lock:
-            return self.label_of(score) if self.n_scores > 0 else None
+            self.check_whole()
+            return self.label_of(score) if self.tree.n_scores > 0 else None
 
     def answer(self, bint with_risk):
         """Return the number of scores, the thresholds, and with ``risk`` their cost, else NaN.
@@ -161,14 +162,16 @@ cdef class LabelIndex(ScoreIndex):
         cdef double total = NAN
         cdef bint is_sorted
         with self.lock:
+            self.check_whole()
             is_sorted = self.find_thresholds(&out[0])
             if is_sorted and with_risk:
                 total = self.risk_of(&out[0])
-            return self.n_scores, thresholds if is_sorted else None, total
+            return self.tree.n_scores, thresholds if is_sorted else None, total
 
     def samples(self):
         """Return the count of changes, the growth, the distinct scores and their label weights."""
         with self.lock:
+            self.check_whole()
             held = self.slots()
             return self.n_changes, self.growth, held["scores"], held["weights"]
 
@@ -203,11 +206,11 @@ cdef class LabelIndex(ScoreIndex):
             self.mixtures, (n + more) * 2 * self.n_labels * sizeof(double)
         )
         if mixtures == NULL:
-            return out_of_memory()
+            out_of_memory()
         self.mixtures = mixtures
         idle = <int64_t *> realloc(self.idle, (n + more) * sizeof(int64_t))
         if idle == NULL:
-            return out_of_memory()
+            out_of_memory()
         self.idle = idle
         self.n_mixtures = n + more
         self.n_idle = more
@@ -261,56 +264,22 @@ cdef class LabelIndex(ScoreIndex):
     # ------------------------------------------------------------------ changing
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
-        """Return whether a sample is refused (NaN fails every comparison)."""
         return not (
             can_be_learned(score, w)
             and 0.0 <= label < self.n_labels
             and label == floor(label)
         )
 
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil:
+        return Sample(score=score, weight=w, sum=label)
+
+    cdef int prepare(self, double score) except -1 nogil:
+        return self.reserve_mixture()
+
     cdef void finish(self) noexcept nogil:
         if not self.late:
             self.fold_dirty()
         self.n_changes += 1
-        self.changing = False
-
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
-        """Learn one sample and drop the one that leaves the window; False if it is refused."""
-        if self.refuses(score, label, w):
-            return False
-        self.start_change()
-        self.limit_growth()
-        self.growth *= self.rate
-        w *= self.growth
-        if self.window > 0:
-            self.push(score, w, label)
-        self.insert(score, <int> label, w)
-        self.n_samples += 1
-        self.forget_oldest()
-        self.finish()
-        return True
-
-    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
-        """Remove one sample; return False, unchanged, if it cannot have been learned."""
-        cdef Slot *slot
-        cdef Sample sample
-        cdef int64_t at = -1
-        if self.refuses(score, label, w):
-            return False
-        sample = Sample(score=score, weight=w * self.growth, sum=label)
-        slot = self.find(score)
-        if slot == NULL or not self.may_hold(slot, &sample):
-            return False
-        if self.window > 0:
-            at = self.find_queued(&sample, 0.0)
-            if at < 0:
-                return False
-        self.start_change()
-        if self.window > 0:
-            self.cancel_queued(at)
-        self.remove(&sample)
-        self.finish()
-        return True
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
         """Return whether a slot can contain a sample."""
@@ -323,21 +292,19 @@ cdef class LabelIndex(ScoreIndex):
             return False
         return slot.n > 1 or slot.weight <= sample.weight + slack
 
-    cdef int insert(self, double score, int label, double w) except -1 nogil:
-        """Add a sample to the slot of its score."""
+    cdef int add(self, const Sample *sample) except -1 nogil:
         cdef Place place
         cdef Slot *slot
         cdef double *weights
-        self.reserve_mixture()
-        self.open(score, &place)
+        self.insert_slot(sample.score, &place)
         slot = place.slot
         if slot.n == 0:
-            slot.sum = label
-        if is_mixed(slot) or slot.sum != label:
+            slot.sum = sample.sum
+        if is_mixed(slot) or slot.sum != sample.sum:
             weights = self.weights_of(slot) if is_mixed(slot) else self.mix(slot)
-            weights[label] += w
+            weights[<int> sample.sum] += sample.weight
             self.sum_losses(weights)
-        slot.weight += w
+        slot.weight += sample.weight
         slot.n += 1
         return self.fold_place(&place)
 
@@ -351,7 +318,7 @@ cdef class LabelIndex(ScoreIndex):
         if place.slot.n == 1:
             if is_mixed(place.slot):
                 self.release_mixture(place.slot)
-            return self.close(&place)
+            return self.remove_slot(&place)
         place.slot.n -= 1
         self.take(place.slot, sample)
         return self.fold_place(&place)
@@ -369,7 +336,7 @@ cdef class LabelIndex(ScoreIndex):
             of_label[0] -= sample.weight
             left = min(left, of_label[0])
         # Nearly all was removed, so digits were lost. The queue has the samples of a window.
-        if self.window > 0 and is_cancelled(left, sample.weight):
+        if self.window > 0 and lost_digits(left, sample.weight):
             slot.weight = 0.0
             if of_label != NULL:
                 of_label[0] = 0.0
@@ -393,11 +360,17 @@ cdef class LabelIndex(ScoreIndex):
             for y in range(self.n_labels):
                 weights[y] *= factor
             self.settle_mixture(slot)
-        if not has_vanished(slot.weight):
+        if slot.n > 0 and not has_vanished(slot.weight):
             return True
         if is_mixed(slot):
             self.release_mixture(slot)
         return False
+
+    cdef int scale_down(self, double factor) except -1 nogil:
+        self.start_change()  # mixtures are scaled before the memory for new chunks is there
+        ScoreIndex.scale_down(self, factor)
+        self.changing = False
+        return 0
 
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil:
         sample.weight *= factor
@@ -443,7 +416,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef double total = 0.0
         cdef const double *weights
         cdef const Slot *slot
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         while chunk != NULL:
             for i in range(chunk.size):
                 slot = &chunk.slots[i]
@@ -461,12 +434,12 @@ cdef class LabelIndex(ScoreIndex):
     # ------------------------------------------------------------------ all at once
 
     cdef dict slots(self):
-        scores, counts = np.empty(self.n_scores), np.empty(self.n_scores, np.int64)
-        weights = np.zeros((self.n_scores, self.n_labels))
+        scores, counts = np.empty(self.tree.n_scores), np.empty(self.tree.n_scores, np.int64)
+        weights = np.zeros((self.tree.n_scores, self.n_labels))
         cdef double[::1] x = scores
         cdef int64_t[::1] n = counts
         cdef double[:, ::1] w = weights
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef const Slot *slot
         cdef Py_ssize_t row = 0
         cdef int i

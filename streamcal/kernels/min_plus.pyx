@@ -82,7 +82,7 @@ cdef class MinPlus(LabelIndex):
                 table[at(n, a, b)] = least
 
     cdef void find_ends(self, double *ends) noexcept nogil:
-        self.trace(self.root, 0, self.n_labels - 1, ends)
+        self.trace(self.tree.root, 0, self.n_labels - 1, ends)
 
     cdef void trace(self, Node *node, int a, int b, double *ends) noexcept nogil:
         """Write the last score below each of the boundaries from ``a`` to ``b - 1``.

@@ -128,7 +128,7 @@ cdef class PrefixExtrema(LabelIndex):
     cdef double end_of(self, int k) noexcept nogil:
         """Return the last score below boundary ``k``, minus infinity if there is none."""
         cdef int n = self.width
-        cdef double *summary = summary_of(self.root)
+        cdef double *summary = summary_of(self.tree.root)
         return summary[2 * n + k] if summary[n + k] < 0.0 else -INFINITY
 
     cdef void find_ends(self, double *ends) noexcept nogil:

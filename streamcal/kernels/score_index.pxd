@@ -28,8 +28,10 @@ cdef enum:
     RIGHT = 1
 
 
-cdef enum:  # of a node, to be folded: bit 1 << side for each child that has changed, and
+cdef enum:  # bits of a node that is to be folded
     CLEAN = 0
+    LEFT_CHANGED = 1 << LEFT
+    RIGHT_CHANGED = 1 << RIGHT
     NEW = 4  # the node has other children than before
 
 
@@ -48,7 +50,7 @@ cdef struct Node:
     int dirty
 
 
-cdef struct Chunk:
+cdef struct Chunk:  # a leaf: the node comes first, so that a chunk can be cast to one
     Node node
     Chunk *previous
     Chunk *next
@@ -63,17 +65,22 @@ cdef struct Place:
     Chunk *other  # the neighbour that slots were moved from or to, or NULL
 
 
-cdef struct Content:  # what an index holds, its queue aside
+cdef struct Tree:
     Node *root
-    Chunk *first
+    Chunk *first  # the chunks in order are a linked list
     Chunk *last
     int64_t n_scores
     int64_t n_chunks
 
 
+cdef struct WrittenTree:  # see *Written* in the module; or what is left of it
+    int64_t *shape
+    double *keys
+
+
 cdef struct Sample:
     double score
-    double weight
+    double weight  # 0 marks a cancelled sample, where one can be cancelled
     double sum
 
 
@@ -95,13 +102,9 @@ cdef class ScoreIndex:
     cdef double largest_growth
     cdef readonly int64_t n_samples
 
-    cdef Node *root
-    cdef Chunk *first
-    cdef Chunk *last
-    cdef size_t node_bytes
+    cdef Tree tree
+    cdef size_t node_bytes  # of a Node, or a Chunk, and of the summary behind it
     cdef size_t chunk_bytes
-    cdef readonly int64_t n_scores
-    cdef int64_t n_chunks
 
     cdef void *queue
     cdef bint wide  # whether the queue has a Sample in each place, else a ShortSample
@@ -115,30 +118,40 @@ cdef class ScoreIndex:
     cdef void release_summary(self, Chunk *chunk) noexcept nogil
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil
     cdef void fetch_summary(self, Chunk *chunk) noexcept nogil
-    # what the sums of slots and samples mean,
+    # which samples it learns and what its sums are made of,
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil
+    cdef int prepare(self, double score) except -1 nogil
+    cdef int add(self, const Sample *sample) except -1 nogil
     cdef int remove(self, const Sample *sample) except -1 nogil
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil
+    cdef double slack_of(self, const Sample *sample) noexcept nogil
+    cdef void finish(self) noexcept nogil
+    # what scaling leaves of them,
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil
     cdef bint vanishes(self, const Sample *sample) noexcept nogil
-    # and what is written and read besides the index itself.
+    # and what is written and read: see *State* in the module.
     cdef tuple settings(self)
     cdef dict numbers(self)
-    cdef dict slots(self)
     cdef dict arrays(self)
+    cdef dict slots(self)
     cdef int read_sums(self, dict arrays, Slot *slots) except -1
 
     cdef int check_whole(self) except -1 nogil
     cdef int start_change(self) except -1 nogil
+    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
+    cdef int forget_oldest(self) except -1 nogil
     cdef int limit_growth(self) except -1 nogil
     cdef int scale_down(self, double factor) except -1 nogil
     cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil
-    cdef int forget_oldest(self) except -1 nogil
 
     cdef int push(self, double score, double w, double s) except -1 nogil
     cdef Sample pop(self) noexcept nogil
     cdef Sample queued(self, int64_t i) noexcept nogil
     cdef void set_queued(self, int64_t i, const Sample *sample) noexcept nogil
-    cdef int64_t find_queued(self, const Sample *sample, double slack) noexcept nogil
+    cdef int64_t find_queued(self, const Sample *sample) noexcept nogil
     cdef void cancel_queued(self, int64_t i) noexcept nogil
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil
 
@@ -147,9 +160,8 @@ cdef class ScoreIndex:
     cdef void fetch(self, const double *scores, int64_t n) noexcept nogil
     cdef bint locate(self, double score, Place *place) noexcept nogil
 
-    cdef int add(self, double score, double w, double s) except -1 nogil
-    cdef int open(self, double score, Place *place) except -1 nogil
-    cdef int close(self, Place *place) except -1 nogil
+    cdef int insert_slot(self, double score, Place *place) except -1 nogil
+    cdef int remove_slot(self, Place *place) except -1 nogil
     cdef int fold_place(self, const Place *place) except -1 nogil
 
     cdef void mark(self, Node *child) noexcept nogil
@@ -160,7 +172,7 @@ cdef class ScoreIndex:
     cdef int set_room(self, Chunk *chunk, int room) except -1 nogil
     cdef Chunk *relieve(self, Chunk *chunk, int slot, double score) except NULL nogil
     cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil
-    cdef int move_slots(self, Chunk *left, Chunk *right, int n) except -1 nogil
+    cdef int move_slots(self, Chunk *left, Chunk *right, int n, int side) except -1 nogil
     cdef int join(self, Chunk *left, Chunk *right) except -1 nogil
 
     cdef Chunk *add_leaf(self, Chunk *chunk, int room, double key) except NULL nogil
@@ -173,20 +185,12 @@ cdef class ScoreIndex:
     cdef void copy_slots(self, Slot *out) noexcept nogil
     cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil
     cdef int restore_slots(self, dict arrays, bint fold) except -1
-    cdef int replace(
-        self, const int64_t *shape, const double *keys, const Slot *slots, bint fold
-    ) except -1 nogil
-    cdef int build(
-        self, const int64_t *shape, const double *keys, const Slot *slots
-    ) except -1 nogil
-    cdef Content set_aside(self) noexcept nogil
-    cdef void put_back(self, Content held) noexcept nogil
-    cdef void conclude(self, Content held, bint done) noexcept nogil
+    cdef int replace(self, WrittenTree written, const Slot *slots, bint fold) except -1 nogil
+    cdef int build(self, Tree *tree, WrittenTree written, const Slot *slots) except -1 nogil
 
     cdef Chunk *make_chunk(self, int room) except NULL nogil
     cdef int make_nodes(self, Node **spare, int64_t n) except -1 nogil
-    cdef void append(self, Chunk *chunk) noexcept nogil
-    cdef void release_all(self) noexcept nogil
+    cdef void release_tree(self, Tree *tree) noexcept nogil
     cdef void release_chunk(self, Chunk *chunk) noexcept nogil
 
 
@@ -194,16 +198,21 @@ cdef inline bint is_chunk(Node *node) noexcept nogil:
     return node.child[LEFT] == NULL
 
 
-cdef inline int find_slot(Chunk *chunk, double score) noexcept nogil:
-    """Return the first slot of a chunk whose score is at least ``score``."""
-    cdef int low = 0, high = chunk.size, middle
+cdef inline int64_t first_from(const Slot *slots, int64_t n, double score) noexcept nogil:
+    """Return the first of ``n`` slots whose score is at least ``score``, or n."""
+    cdef int64_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) >> 1
-        if chunk.slots[middle].score < score:
+        if slots[middle].score < score:
             low = middle + 1
         else:
             high = middle
     return low
+
+
+cdef inline int find_slot(Chunk *chunk, double score) noexcept nogil:
+    """Return the first slot of a chunk whose score is at least ``score``."""
+    return <int> first_from(chunk.slots, chunk.size, score)
 
 
 cdef inline bint holds(Chunk *chunk, int slot, double score) noexcept nogil:
@@ -220,7 +229,7 @@ cdef inline bint has_vanished(double w) noexcept nogil:
     return w < 2.0**-400
 
 
-cdef inline bint is_cancelled(double left, double taken) noexcept nogil:
+cdef inline bint lost_digits(double left, double taken) noexcept nogil:
     """Return whether so little is left of a sum that digits of it were lost."""
     return left < 1e-6 * taken
 

@@ -4,11 +4,11 @@ A stream adds and removes scores in any order. Every structure that this library
 a stream is a summary, combined up a balanced tree over the sorted scores (*folded*). This module
 has the order, the memory, the window and the growth of weights, and writes and reads them. The
 summaries are those of subclasses; `streamcal.kernels.hull` folds the staircase. Five scores in two
-chunks:
+chunks, and the insertion of .7::
 
-                  node (key .6)
-                 /             \\
-      chunk .1 .4 .5   <-->   chunk .6 .9
+             node (key .6)                          node (key .6)  is dirty
+            /             \\                        /             \\
+    chunk .1 .4 .5 <--> chunk .6 .9        chunk .1 .4 .5 <--> chunk .6 .7 .9  is folded
 
 *Slots.* Each distinct score has one slot: the score, two sums of the subclass, such as the weights
 and the weighted labels of its samples, and the number of its samples. A slot is empty if this
@@ -16,7 +16,7 @@ number is 0: because of rounding, a sum of floats need not be 0 after all terms 
 
 *Chunks.* A chunk is a sorted array of up to `SLOTS` slots. A full chunk moves slots to a neighbour
 that has room; if there is none, it splits in two. An empty chunk is removed from the tree, a sparse
-one is merged with a neighbour.
+one is merged with a neighbour. The chunks are a linked list as well, in the order of their scores.
 
 *Tree.* Chunks are the leaves of a binary tree that rotations keep in balance (Adams 1993,
 "Efficient sets: a balancing act": no child outweighs its sibling more than `DELTA` times, weights
@@ -24,8 +24,8 @@ counted in leaves). Scores at or above a node's key are on its right. A chunk is
 children.
 
 *Summaries.* A subclass reserves bytes after each node and each chunk (`node_bytes`, `chunk_bytes`)
-and writes them in `fold_chunk` and `fold_node`. A change folds its chunk and marks all ancestors as
-dirty; `fold_dirty` folds dirty nodes, children first.
+and writes them in `fold_chunk` and `fold_node`. A change folds its chunk at once, and marks all
+ancestors as dirty; `fold_dirty` folds dirty nodes, children first. A chunk is never dirty.
 
 *Growth.* A half-life does not change the weights of old samples. Each sample is added with its
 weight times ``growth``, which is multiplied by ``rate`` at each sample; only ratios of weights
@@ -34,8 +34,16 @@ matter. When growth has become large, all weights are scaled down by a power of 
 *Window.* A queue of samples. When it is longer than the window, the oldest sample is removed.
 
 *Memory.* Nodes, chunks and slots are allocated one by one, so that an index of few scores is small.
-Each function allocates its memory before it changes anything. If memory runs out in the middle of
-a change nevertheless, the index refuses all further use.
+What changes all slots at once allocates its memory first, so that a failure changes nothing. If
+memory runs out in the middle of a change of one sample, the index refuses all further use.
+
+*Written*, a tree is a list in preorder: INNER for a node and the number of slots for a chunk, its
+*shape*, and the keys of the nodes in the same order. The tree above is the shape INNER 3 2 with the
+key .6. A tree is built from such a list, too.
+
+*State.* `state` returns ``numbers()`` and ``arrays()``. The arrays are those of ``slots()``, the
+written tree and the queue; a subclass whose sums mean something else overrides ``slots`` and, to
+read them, ``read_sums``. `restore` reads a state into an index that was made with ``settings()``.
 """
 
 from libc.math cimport INFINITY, fabs, frexp, ldexp
@@ -52,7 +60,9 @@ cpdef enum:
     INNER = -1  # a node in the shape of a tree
 
 cdef enum:
-    ROOM_STEP = 4  # slots that a chunk grows by
+    ROOM_STEP = 4  # the room of a chunk is a multiple of this
+    GROWS = 16  # slots of room that a full chunk gets,
+    GROWS_IN_WINDOW = 4  # and with a window, in which chunks shrink as often as they grow
     SPARSE = SLOTS // 4  # a chunk of fewer slots is joined to a neighbour,
     JOINED = SLOTS * 5 // 8  # if both together fill no more than this
     CROWDED = SLOTS * 3 // 4  # a neighbour with more slots gets none from a full chunk
@@ -79,16 +89,21 @@ cdef class ScoreIndex:
         self.largest_growth = LARGEST_GROWTH
 
     def __dealloc__(self):
-        self.release_all()
+        self.release_tree(&self.tree)
         free(self.queue)
+
+    @property
+    def n_scores(self):
+        return self.tree.n_scores
 
     def __sizeof__(self):
         """Return how many bytes this object and all it owns take."""
         cdef size_t n = (<object> type(self)).__basicsize__
         cdef Chunk *chunk
         with self.lock:
-            n += max(self.n_chunks - 1, 0) * self.node_bytes + self.n_chunks * self.chunk_bytes
-            chunk = self.first
+            n += max(self.tree.n_chunks - 1, 0) * self.node_bytes
+            n += self.tree.n_chunks * self.chunk_bytes
+            chunk = self.tree.first
             while chunk != NULL:
                 n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
                 chunk = chunk.next
@@ -96,19 +111,21 @@ cdef class ScoreIndex:
 
     def check(self):
         """Raise ``AssertionError`` that names the first broken invariant of order and balance."""
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef Chunk *before = NULL
         cdef double last = -INFINITY
         cdef int64_t n_scores = 0, n_chunks = 0
         cdef int i
-        ensure(self.root != NULL, "there is no tree")
-        ensure(self.root.parent == NULL, "the root has a parent")
-        check_node(self.root, -INFINITY, INFINITY)
+        ensure(self.tree.root != NULL, "there is no tree")
+        ensure(self.tree.root.parent == NULL, "the root has a parent")
+        check_node(self.tree.root, -INFINITY, INFINITY)
         while chunk != NULL:
             ensure(chunk.previous == before, "a chunk is mislinked")
-            ensure(chunk == next_leaf(self.root, before), "the chain is not the order of leaves")
+            ensure(
+                chunk == next_leaf(self.tree.root, before), "the chain is not the order of leaves"
+            )
             ensure(chunk.size <= min(SLOTS, chunk.room), "a chunk is too full")
-            ensure(chunk.size > 0 or self.root == &chunk.node, "a chunk is empty")
+            ensure(chunk.size > 0 or self.tree.root == &chunk.node, "a chunk is empty")
             for i in range(chunk.size):
                 ensure(last < chunk.slots[i].score, "scores are out of order")
                 ensure(chunk.slots[i].n > 0, "a slot is empty")
@@ -116,9 +133,9 @@ cdef class ScoreIndex:
             n_scores += chunk.size
             n_chunks += 1
             before, chunk = chunk, chunk.next
-        ensure(before == self.last, "the last chunk is not the last")
-        ensure(n_chunks == self.n_chunks == self.root.leaves, "chunks are miscounted")
-        ensure(n_scores == self.n_scores, "scores are miscounted")
+        ensure(before == self.tree.last, "the last chunk is not the last")
+        ensure(n_chunks == self.tree.n_chunks == self.tree.root.leaves, "chunks are miscounted")
+        ensure(n_scores == self.tree.n_scores, "scores are miscounted")
 
     # ------------------------------------------------------------------ what a subclass defines
 
@@ -139,15 +156,49 @@ cdef class ScoreIndex:
         """Return the bytes of the summary of a chunk that are outside of the chunk."""
         return 0
 
-    cdef int remove(self, const Sample *sample) except -1 nogil:
-        """Remove a sample from the slot of its score."""
+    cdef bint refuses(self, double score, double label, double w) noexcept nogil:
+        """Return whether a sample is refused (NaN fails every comparison)."""
+        return True
+
+    cdef Sample as_sample(self, double score, double label, double w) noexcept nogil:
+        """Return the sums that a sample of weight ``w``, times the growth, adds to its slot."""
+        return Sample(score=score, weight=w, sum=w * label)
+
+    cdef int prepare(self, double score) except -1 nogil:
+        """Make place for a sample; where memory runs out, nothing has changed."""
         return 0
 
+    cdef int add(self, const Sample *sample) except -1 nogil:
+        """Add a sample to the slot of its score, and fold; O(log n)."""
+        cdef Place place
+        self.insert_slot(sample.score, &place)
+        place.slot.weight += sample.weight
+        place.slot.sum += sample.sum
+        place.slot.n += 1
+        return self.fold_place(&place)
+
+    cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
+        """Return whether a slot can contain a sample."""
+        return False
+
+    cdef double slack_of(self, const Sample *sample) noexcept nogil:
+        """Return by how much the ``sum`` of the same sample may differ in the queue."""
+        return 0.0
+
+    cdef int remove(self, const Sample *sample) except -1 nogil:
+        """Remove a sample from the slot of its score, and fold; O(log n)."""
+        return 0
+
+    cdef void finish(self) noexcept nogil:
+        """Bring up to date what is asked, after a change."""
+
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
-        """Multiply the sums of a slot by a power of two; return False if they become 0."""
+        """Multiply the sums of a slot by a power of two; return False if the slot is to be removed:
+        it has no samples, or its weight has become negligible.
+        """
         slot.weight *= factor
         slot.sum *= factor
-        return not has_vanished(slot.weight)
+        return slot.n > 0 and not has_vanished(slot.weight)
 
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil:
         """Multiply the sums of a queued sample by a power of two."""
@@ -168,12 +219,12 @@ cdef class ScoreIndex:
 
     cdef dict slots(self):
         """Return the content of the slots: arrays in score order, by name."""
-        scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
-        counts = np.empty(self.n_scores, np.int64)
+        scores, sums = np.empty(self.tree.n_scores), np.empty((2, self.tree.n_scores))
+        counts = np.empty(self.tree.n_scores, np.int64)
         cdef double[::1] x = scores
         cdef double[:, ::1] ws = sums
         cdef int64_t[::1] n = counts
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         cdef Py_ssize_t row = 0
         cdef int i
         while chunk != NULL:
@@ -213,16 +264,18 @@ cdef class ScoreIndex:
 
     cdef dict arrays(self):
         """Return slots, tree and queue as arrays by name."""
-        cdef Py_ssize_t n = self.n_chunks, i
+        cdef Py_ssize_t n = self.tree.n_chunks, i
         shape, keys = np.empty(2 * n - 1, np.int64), np.empty(n - 1)
         queue = np.empty((self.queue_size, 3))
         cdef int64_t[::1] shape_view = shape
         cdef double[::1] keys_view = keys
         cdef double[:, ::1] rows = queue
-        cdef int64_t *shape_at = &shape_view[0]
-        cdef double *keys_at = &keys_view[0] if n > 1 else NULL
+        cdef WrittenTree end
         cdef Sample sample
-        copy_tree(self.root, &shape_at, &keys_at)
+        end.shape, end.keys = &shape_view[0], NULL
+        if n > 1:
+            end.keys = &keys_view[0]
+        write_tree(self.tree.root, &end)
         for i in range(self.queue_size):
             sample = self.queued(i)
             rows[i, 0], rows[i, 1], rows[i, 2] = sample.score, sample.weight, sample.sum
@@ -233,29 +286,85 @@ cdef class ScoreIndex:
         cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
         cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
         cdef const double[:, ::1] queue = arrays["queue"]
-        cdef const double *keys_at = &keys[0] if keys.shape[0] else NULL
+        cdef WrittenTree written
         cdef Py_ssize_t n = scores.shape[0], i
         cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
         if slots == NULL:
-            raise MemoryError
+            out_of_memory()
+        written.shape, written.keys = <int64_t *> &shape[0], NULL
+        if keys.shape[0] > 0:
+            written.keys = <double *> &keys[0]
         try:
             self.read_sums(arrays, slots)
             for i in range(n):
                 slots[i].score, slots[i].n = scores[i], counts[i]
                 self.n_samples += counts[i]
-            self.replace(&shape[0], keys_at, slots, fold)
+            self.replace(written, slots, fold)
         finally:
             free(slots)
         for i in range(queue.shape[0]):
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
         return 0
 
-    # ------------------------------------------------------------------ changes, growth, window
+    # ------------------------------------------------------------------ learning and forgetting
+
+    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
+        """Learn one sample and drop the one that leaves the window; False if it is refused."""
+        cdef Sample sample
+        if self.refuses(score, label, w):
+            return False
+        # Where memory runs out in what comes first, the sample is not learned and all is well.
+        self.check_whole()
+        self.limit_growth()
+        self.prepare(score)
+        sample = self.as_sample(score, label, w * (self.growth * self.rate))
+        if self.window > 0:
+            self.push(sample.score, sample.weight, sample.sum)
+        # Where it runs out from here on, the index refuses all further use.
+        self.start_change()
+        self.growth *= self.rate
+        self.add(&sample)
+        self.n_samples += 1
+        self.forget_oldest()
+        self.finish()
+        self.changing = False
+        return True
+
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
+        """Remove one sample; return False, unchanged, if it cannot have been learned."""
+        cdef Sample sample
+        cdef Slot *slot
+        cdef int64_t at = -1
+        if self.refuses(score, label, w):
+            return False
+        self.check_whole()
+        sample = self.as_sample(score, label, w * self.growth)
+        slot = self.find(score)
+        if slot == NULL or not self.may_hold(slot, &sample):
+            return False
+        if self.window > 0:
+            at = self.find_queued(&sample)
+            if at < 0:
+                return False
+            self.cancel_queued(at)
+        self.start_change()
+        self.remove(&sample)
+        self.finish()
+        self.changing = False
+        return True
+
+    cdef int forget_oldest(self) except -1 nogil:
+        """Remove the oldest sample if there are more than the window holds."""
+        cdef Sample oldest
+        if self.window == 0 or self.queue_size <= self.window:
+            return 0
+        oldest = self.pop()
+        return self.remove(&oldest)
 
     cdef int check_whole(self) except -1 nogil:
         """Raise if memory ran out in the middle of a change."""
         if self.changing:
-            return out_of_memory()
+            out_of_memory()
         return 0
 
     cdef int start_change(self) except -1 nogil:
@@ -265,7 +374,7 @@ cdef class ScoreIndex:
         return 0
 
     cdef int limit_growth(self) except -1 nogil:
-        """Scale down if growth has no room for one more sample; it is at least 1 afterwards."""
+        """Scale down if the next growth would exceed the largest: then it will be in [1, 2)."""
         cdef double growth = self.growth * self.rate
         cdef int exponent = 0
         if growth > self.largest_growth:
@@ -278,11 +387,11 @@ cdef class ScoreIndex:
 
         If memory runs out, no slot has changed.
         """
-        cdef int64_t n = self.n_scores, kept = 0, n_samples = 0, i
+        cdef int64_t n = self.tree.n_scores, kept = 0, n_samples = 0, i
         cdef Sample sample
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         if slots == NULL:
-            return out_of_memory()
+            out_of_memory()
         try:
             if self.queue_size > 0 and not self.wide:  # small numbers fit no float
                 self.set_queue(self.queue_room, True)
@@ -307,37 +416,16 @@ cdef class ScoreIndex:
         return 0
 
     cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil:
-        """Subtract queued samples whose weight will become 0 from the counts of their slots.
-
-        A slot without any other sample is left with the weight 0.
-        """
-        cdef int64_t i, low, high, middle
+        """Subtract queued samples of which nothing will be left from the counts of their slots."""
+        cdef int64_t i
         cdef Sample sample
         for i in range(self.queue_size):
             sample = self.queued(i)
-            if sample.weight == 0.0:
+            if sample.weight == 0.0:  # cancelled
                 continue
             self.scale_sample(&sample, factor)
-            if not self.vanishes(&sample):
-                continue
-            low, high = 0, n - 1
-            while low < high:
-                middle = (low + high) // 2
-                if slots[middle].score < sample.score:
-                    low = middle + 1
-                else:
-                    high = middle
-            slots[low].n -= 1
-            if slots[low].n == 0:
-                slots[low].weight = 0.0
-
-    cdef int forget_oldest(self) except -1 nogil:
-        """Remove the oldest sample if there are more than the window holds."""
-        cdef Sample oldest
-        if self.window == 0 or self.queue_size <= self.window:
-            return 0
-        oldest = self.pop()
-        return self.remove(&oldest)
+            if self.vanishes(&sample):
+                slots[first_from(slots, n, sample.score)].n -= 1
 
     # ------------------------------------------------------------------ the queue
 
@@ -352,7 +440,7 @@ cdef class ScoreIndex:
         if self.queue_size == room:
             room = max(FIRST_QUEUE, room + room // 2)
             if self.queue_size <= self.window < room:
-                room = self.window + 1
+                room = self.window + 1  # a sample enters before the oldest one leaves
         if room != self.queue_room or wide != self.wide:
             self.set_queue(room, wide)
         self.queue_size += 1
@@ -386,9 +474,9 @@ cdef class ScoreIndex:
             i -= self.queue_room
         put(self.queue, self.wide, i, sample)
 
-    cdef int64_t find_queued(self, const Sample *sample, double slack) noexcept nogil:
-        """Return where the newest such sample is in the queue, or -1; sums may differ by ``slack``.
-        """
+    cdef int64_t find_queued(self, const Sample *sample) noexcept nogil:
+        """Return where the newest such sample is in the queue, or -1."""
+        cdef double slack = self.slack_of(sample)
         cdef int64_t i
         cdef Sample at
         for i in range(self.queue_size - 1, -1, -1):
@@ -413,7 +501,7 @@ cdef class ScoreIndex:
         cdef Sample sample
         cdef int64_t i
         if queue == NULL:
-            return out_of_memory()
+            out_of_memory()
         for i in range(self.queue_size):
             sample = self.queued(i)
             put(queue, wide, i, &sample)
@@ -426,7 +514,7 @@ cdef class ScoreIndex:
 
     cdef Chunk *find_chunk(self, double score) noexcept nogil:
         """Return the chunk whose range of keys holds ``score``; O(log n)."""
-        cdef Node *node = self.root
+        cdef Node *node = self.tree.root
         while not is_chunk(node):
             node = node.child[score >= node.key]
         return <Chunk *> node
@@ -441,10 +529,10 @@ cdef class ScoreIndex:
         cdef Chunk *chunk
         cdef int i
         cdef int n_ways = <int> min(n, <int64_t> AHEAD), n_inner = n_ways
-        if self.n_chunks < LARGE:
+        if self.tree.n_chunks < LARGE:
             return
         for i in range(n_ways):
-            at[i] = self.root
+            at[i] = self.tree.root
         while n_inner > 0:
             n_inner = 0
             for i in range(n_ways):
@@ -466,7 +554,7 @@ cdef class ScoreIndex:
         return place.slot if self.locate(score, &place) else NULL
 
     cdef bint locate(self, double score, Place *place) noexcept nogil:
-        """Set the place of a score; return False if it has no slot."""
+        """Set the place of a score; return False if it has no slot: it would be inserted there."""
         cdef Chunk *chunk = self.find_chunk(score)
         cdef int i = find_slot(chunk, score)
         place.chunk, place.slot, place.other = chunk, &chunk.slots[i], NULL
@@ -474,23 +562,14 @@ cdef class ScoreIndex:
 
     # ------------------------------------------------------------------ slots
 
-    # A change takes three steps: `open` or `locate` the place of a score, change the sums of its
-    # slot, and `fold_place`. `close` takes a slot out and folds.
+    # A change takes three steps: `insert_slot` or `locate` finds the place of a score, the caller
+    # changes the sums of the slot, and `fold_place` folds. `remove_slot` removes a slot and folds.
 
-    cdef int add(self, double score, double w, double s) except -1 nogil:
-        """Add a sample's sums to the slot of its score, and fold; O(log n)."""
-        cdef Place place
-        self.open(score, &place)
-        place.slot.weight += w
-        place.slot.sum += s
-        place.slot.n += 1
-        return self.fold_place(&place)
-
-    cdef int open(self, double score, Place *place) except -1 nogil:
+    cdef int insert_slot(self, double score, Place *place) except -1 nogil:
         """Set the place of a score, with a new and empty slot if it has none; O(log n)."""
         cdef Chunk *chunk
         cdef Chunk *neighbour
-        cdef int i
+        cdef int i, step
         if self.locate(score, place):
             return 0
         chunk = place.chunk
@@ -502,16 +581,16 @@ cdef class ScoreIndex:
             chunk = place.chunk
             i = <int> (place.slot - chunk.slots)
         if chunk.size == chunk.room:
-            # In a window chunks shrink as often as they grow; else they keep growing.
-            self.set_room(chunk, min(SLOTS, chunk.size + (4 if self.window > 0 else 16)))
+            step = GROWS_IN_WINDOW if self.window > 0 else GROWS
+            self.set_room(chunk, min(SLOTS, chunk.size + step))
         memmove(&chunk.slots[i + 1], &chunk.slots[i], (chunk.size - i) * sizeof(Slot))
         chunk.slots[i] = Slot(score=score, weight=0.0, sum=0.0, n=0)
         chunk.size += 1
-        self.n_scores += 1
+        self.tree.n_scores += 1
         place.slot = &chunk.slots[i]
         return 0
 
-    cdef int close(self, Place *place) except -1 nogil:
+    cdef int remove_slot(self, Place *place) except -1 nogil:
         """Remove the slot of a place, and fold the changes; O(log n)."""
         cdef Chunk *chunk = place.chunk
         cdef Chunk *left
@@ -519,8 +598,8 @@ cdef class ScoreIndex:
         cdef double score = place.slot.score
         chunk.size -= 1
         memmove(&chunk.slots[i], &chunk.slots[i + 1], (chunk.size - i) * sizeof(Slot))
-        self.n_scores -= 1
-        if chunk.size == 0 and self.n_chunks > 1:
+        self.tree.n_scores -= 1
+        if chunk.size == 0 and self.tree.n_chunks > 1:
             self.remove_leaf(chunk)
             return 0
         left = left_of_sparse(chunk)
@@ -544,8 +623,9 @@ cdef class ScoreIndex:
     cdef void mark(self, Node *child) noexcept nogil:
         """Mark the ancestors of a child as dirty on its side.
 
-        All ancestors of a dirty node are dirty: each has the bit of the side where that node is, or
-        is NEW. So there is nothing left to do above a bit that was set before.
+        All ancestors of a dirty node are dirty as well, each with the bit of the side where that
+        node is. So there is nothing left to do above a bit that was set before. That holds through
+        rotations: whoever rotates has marked the ancestors, and the two nodes that turn are NEW.
         """
         cdef Node *node = child.parent
         cdef int bit
@@ -564,7 +644,7 @@ cdef class ScoreIndex:
 
     cdef int refold_all(self) except -1 nogil:
         """Fold all chunks from scratch, and all nodes."""
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         while chunk != NULL:
             self.refold(chunk)
             chunk = chunk.next
@@ -573,11 +653,11 @@ cdef class ScoreIndex:
 
     cdef void fold_dirty(self) noexcept nogil:
         """Fold all dirty nodes, children first."""
-        cdef Node *node = self.root
+        cdef Node *node = self.tree.root
         if node.dirty == CLEAN:
             return
         while node != NULL:
-            while True:  # down to a dirty node without dirty children
+            while True:  # down to a dirty node without dirty children; chunks are never dirty
                 if node.child[LEFT].dirty != CLEAN:
                     node = node.child[LEFT]
                 elif node.child[RIGHT].dirty != CLEAN:
@@ -593,7 +673,7 @@ cdef class ScoreIndex:
     cdef int set_room(self, Chunk *chunk, int room) except -1 nogil:
         """Allocate room for this many slots in a chunk, or somewhat more."""
         if reserve(chunk, room) < 0:
-            return out_of_memory()
+            out_of_memory()
         return 0
 
     cdef Chunk *relieve(self, Chunk *chunk, int slot, double score) except NULL nogil:
@@ -604,54 +684,57 @@ cdef class ScoreIndex:
         """
         cdef Chunk *before = chunk.previous
         cdef Chunk *after = chunk.next
-        cdef int n_before = SLOTS if before == NULL else before.size
+        cdef int n_before = SLOTS if before == NULL else before.size  # a missing one counts as full
         cdef int n_after = SLOTS if after == NULL else after.size
         if slot == chunk.size and after == NULL:
             return self.add_leaf(chunk, 1, score)
         if slot == 0 and before == NULL:
-            return self.split(chunk, 0)
+            return self.split(chunk, 0)  # all slots move, so that the first chunk is empty
         if min(n_before, n_after) > CROWDED:
             return self.split(chunk, chunk.size // 2)
         if n_before < n_after:
-            self.move_slots(before, chunk, -((chunk.size - n_before) // 2))
+            self.move_slots(before, chunk, (chunk.size - n_before) // 2, LEFT)
             return before
-        self.move_slots(chunk, after, (chunk.size - n_after) // 2)
+        self.move_slots(chunk, after, (chunk.size - n_after) // 2, RIGHT)
         return after
 
     cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil:
         """Move the slots from ``slot`` on to a new chunk after ``chunk``; return the new chunk."""
         cdef int n = chunk.size - slot
         cdef Chunk *new = self.add_leaf(chunk, n + 1, chunk.slots[slot].score)
-        self.move_slots(chunk, new, n)
+        self.move_slots(chunk, new, n, RIGHT)
         self.set_room(chunk, slot + 1)
         return new
 
-    cdef int move_slots(self, Chunk *left, Chunk *right, int n) except -1 nogil:
-        """Move the last ``n`` slots of a chunk to the next chunk, or the first -``n`` of that back.
+    cdef int move_slots(self, Chunk *left, Chunk *right, int n, int side) except -1 nogil:
+        """Move the ``n`` slots next to the border of two chunks to the one on a side.
 
-        before    1 2 3 4 | 5 6
-        n = 1     1 2 3 | 4 5 6
-        n = -1    1 2 3 4 5 | 6
+        before           1 2 3 4 | 5 6
+        n = 1, RIGHT     1 2 3 | 4 5 6
+        n = 1, LEFT      1 2 3 4 5 | 6
         """
-        if n > 0:
+        if side == RIGHT:
             self.set_room(right, right.size + n + 1)
             memmove(&right.slots[n], right.slots, right.size * sizeof(Slot))
             memcpy(right.slots, &left.slots[left.size - n], n * sizeof(Slot))
+            left.size -= n
+            right.size += n
         else:
-            self.set_room(left, left.size - n + 1)
-            memcpy(&left.slots[left.size], right.slots, -n * sizeof(Slot))
-            memmove(right.slots, &right.slots[-n], (right.size + n) * sizeof(Slot))
-        left.size -= n
-        right.size += n
+            self.set_room(left, left.size + n + 1)
+            memcpy(&left.slots[left.size], right.slots, n * sizeof(Slot))
+            memmove(right.slots, &right.slots[n], (right.size - n) * sizeof(Slot))
+            left.size += n
+            right.size -= n
         if right.size > 0:
             set_key_between(left, right.slots[0].score)
         return 0
 
     cdef int join(self, Chunk *left, Chunk *right) except -1 nogil:
         """Move all slots of a chunk to the one before it, remove it, and fold."""
-        self.move_slots(left, right, -right.size)
+        self.move_slots(left, right, right.size, LEFT)
         if right.node.parent.child[LEFT] == &right.node:
-            # Its sibling, on the right, would inherit its range of scores.
+            # The sibling on the right takes over the range of ``right``, though its slots went to
+            # the left. So the key to the left of that range moves up to the parent's.
             set_key_between(left, right.node.parent.key)
         self.remove_leaf(right)
         return self.refold(left)
@@ -679,13 +762,13 @@ cdef class ScoreIndex:
         new.previous, new.next = chunk, chunk.next
         chunk.next = new
         if new.next == NULL:
-            self.last = new
+            self.tree.last = new
         else:
             new.next.previous = new
         node.key = key
         self.replace_child(parent, &chunk.node, node)
         adopt(node, &chunk.node, &new.node)
-        self.n_chunks += 1
+        self.tree.n_chunks += 1
         self.mark(node)
         self.rebalance(parent)
         return new
@@ -696,17 +779,17 @@ cdef class ScoreIndex:
         cdef Node *sibling = node.child[node.child[LEFT] == &chunk.node]
         cdef Node *parent = node.parent
         if chunk.previous == NULL:
-            self.first = chunk.next
+            self.tree.first = chunk.next
         else:
             chunk.previous.next = chunk.next
         if chunk.next == NULL:
-            self.last = chunk.previous
+            self.tree.last = chunk.previous
         else:
             chunk.next.previous = chunk.previous
         self.replace_child(parent, node, sibling)
         free(node)
         self.release_chunk(chunk)
-        self.n_chunks -= 1
+        self.tree.n_chunks -= 1
         self.mark(sibling)
         self.rebalance(parent)
 
@@ -714,7 +797,7 @@ cdef class ScoreIndex:
         """Replace the child ``old`` of ``parent`` (NULL: of the index) by ``new``."""
         new.parent = parent
         if parent == NULL:
-            self.root = new
+            self.tree.root = new
         else:
             parent.child[parent.child[RIGHT] == old] = new
 
@@ -762,7 +845,7 @@ cdef class ScoreIndex:
 
     cdef void copy_slots(self, Slot *out) noexcept nogil:
         """Write all slots in order; ``out`` has room for `n_scores`."""
-        cdef Chunk *chunk = self.first
+        cdef Chunk *chunk = self.tree.first
         while chunk != NULL:
             if chunk.size > 0:
                 memcpy(out, chunk.slots, chunk.size * sizeof(Slot))
@@ -770,90 +853,67 @@ cdef class ScoreIndex:
             chunk = chunk.next
 
     cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil:
-        """Replace the content by these slots, sorted by score, in a balanced tree; O(n)."""
+        """Replace all slots with these, sorted by score, in a balanced tree; O(n)."""
         cdef int64_t n_chunks = max(1, (n + FILL - 1) // FILL)
-        cdef int64_t *shape = <int64_t *> malloc(2 * n_chunks * sizeof(int64_t))
-        cdef double *keys = <double *> malloc(n_chunks * sizeof(double))
-        cdef int64_t *shape_at = shape
-        cdef double *keys_at = keys
+        cdef WrittenTree written = WrittenTree(
+            shape=<int64_t *> malloc(2 * n_chunks * sizeof(int64_t)),
+            keys=<double *> malloc(n_chunks * sizeof(double)),
+        )
+        cdef WrittenTree end = written
         try:
-            if shape == NULL or keys == NULL:
+            if written.shape == NULL or written.keys == NULL:
                 out_of_memory()
-            write_balanced(slots, n, 0, n_chunks, n_chunks, &shape_at, &keys_at)
-            self.replace(shape, keys, slots, n > 0)
+            write_balanced(slots, n, 0, n_chunks, n_chunks, &end)
+            self.replace(written, slots, n > 0)  # an empty chunk has nothing to fold
         finally:
-            free(shape)
-            free(keys)
+            free(written.shape)
+            free(written.keys)
         return 0
 
-    cdef int replace(
-        self, const int64_t *shape, const double *keys, const Slot *slots, bint fold
-    ) except -1 nogil:
-        """Replace the content by these slots, in the tree of `copy_tree`; also ``fold`` them.
+    cdef int replace(self, WrittenTree written, const Slot *slots, bint fold) except -1 nogil:
+        """Replace all slots with these, in a tree that `write_tree` wrote; ``fold`` them as well.
 
         If memory runs out, nothing has changed.
         """
-        cdef Content held = self.set_aside()
+        cdef Tree before = self.tree
+        cdef Tree tree = Tree(root=NULL, first=NULL, last=NULL, n_scores=0, n_chunks=0)
         cdef bint done = False
         try:
-            self.build(shape, keys, slots)
+            self.build(&tree, written, slots)
+            self.tree = tree
             if fold:
                 self.refold_all()
             done = True
         finally:
-            self.conclude(held, done)
+            if done:
+                self.release_tree(&before)
+            else:
+                self.tree = before
+                self.release_tree(&tree)
         return 0
 
-    cdef int build(
-        self, const int64_t *shape, const double *keys, const Slot *slots
-    ) except -1 nogil:
-        """Make chunks of these slots, and the tree of `copy_tree` over them; there is none yet."""
+    cdef int build(self, Tree *tree, WrittenTree written, const Slot *slots) except -1 nogil:
+        """Create chunks of these slots in an empty tree, and the nodes that `write_tree` wrote."""
+        cdef const int64_t *size = written.shape
         cdef Chunk *chunk
         cdef Node *spare = NULL
-        cdef int64_t n_open = 1, i = 0  # subtrees that are still to come
-        while n_open > 0:
-            if shape[i] == INNER:
-                n_open += 1
+        cdef int64_t n_missing = 1  # subtrees that are still to come
+        while n_missing > 0:
+            if size[0] == INNER:
+                n_missing += 1
             else:
-                n_open -= 1
-                chunk = self.make_chunk(<int> shape[i])
-                chunk.size = <int> shape[i]
+                n_missing -= 1
+                chunk = self.make_chunk(<int> size[0])
+                chunk.size = <int> size[0]
                 if chunk.size > 0:  # an empty chunk has no slots to copy to
                     memcpy(chunk.slots, slots, chunk.size * sizeof(Slot))
                 slots += chunk.size
-                self.append(chunk)
-            i += 1
-        self.make_nodes(&spare, self.n_chunks - 1)
-        chunk = self.first
-        self.root = grown(&shape, &keys, &chunk, &spare)
+                append(tree, chunk)
+            size += 1
+        self.make_nodes(&spare, tree.n_chunks - 1)
+        chunk = tree.first
+        tree.root = linked(&written, &chunk, &spare)
         return 0
-
-    cdef Content set_aside(self) noexcept nogil:
-        """Detach the tree and all chunks, and return them."""
-        cdef Content held = Content(
-            root=self.root,
-            first=self.first,
-            last=self.last,
-            n_scores=self.n_scores,
-            n_chunks=self.n_chunks,
-        )
-        self.put_back(Content(root=NULL, first=NULL, last=NULL, n_scores=0, n_chunks=0))
-        return held
-
-    cdef void put_back(self, Content held) noexcept nogil:
-        """Set tree and chunks to what `set_aside` returned."""
-        self.root = held.root
-        self.first, self.last = held.first, held.last
-        self.n_scores, self.n_chunks = held.n_scores, held.n_chunks
-
-    cdef void conclude(self, Content held, bint done) noexcept nogil:
-        """Free the detached tree if its successor is ``done``, else restore it."""
-        cdef Content stays = self.set_aside()
-        if not done:
-            held, stays = stays, held
-        self.put_back(held)
-        self.release_all()
-        self.put_back(stays)
 
     # ------------------------------------------------------------------ memory
 
@@ -863,7 +923,6 @@ cdef class ScoreIndex:
         if chunk == NULL or reserve(chunk, room) < 0:
             free(chunk)
             out_of_memory()
-            return NULL
         chunk.node.leaves = 1
         return chunk
 
@@ -876,33 +935,21 @@ cdef class ScoreIndex:
             if node == NULL:
                 while spare[0] != NULL:
                     free(take(spare))
-                return out_of_memory()
+                out_of_memory()
             node.parent = spare[0]
             spare[0] = node
         return 0
 
-    cdef void append(self, Chunk *chunk) noexcept nogil:
-        """Append a chunk after the last one; the caller puts it into the tree."""
-        chunk.previous = self.last
-        if self.last == NULL:
-            self.first = chunk
-        else:
-            self.last.next = chunk
-        self.last = chunk
-        self.n_chunks += 1
-        self.n_scores += chunk.size
-
-    cdef void release_all(self) noexcept nogil:
-        """Free all nodes and chunks."""
-        cdef Chunk *chunk = self.first
+    cdef void release_tree(self, Tree *tree) noexcept nogil:
+        """Free all nodes and chunks of a tree, which may lack its root."""
+        cdef Chunk *chunk = tree.first
         cdef Chunk *after
-        if self.root != NULL:
-            free_nodes(self.root)
+        if tree.root != NULL:
+            free_nodes(tree.root)
         while chunk != NULL:
             after = chunk.next
             self.release_chunk(chunk)
             chunk = after
-        self.put_back(Content(root=NULL, first=NULL, last=NULL, n_scores=0, n_chunks=0))
 
     cdef void release_chunk(self, Chunk *chunk) noexcept nogil:
         self.release_summary(chunk)
@@ -1009,64 +1056,78 @@ cdef inline void adopt(Node *node, Node *left, Node *right) noexcept nogil:
     node.dirty = NEW
 
 
-cdef void copy_tree(Node *node, int64_t **shape, double **keys) noexcept nogil:
-    """Write a tree in preorder: the size of a chunk, or INNER for a node, whose key goes along."""
+cdef void append(Tree *tree, Chunk *chunk) noexcept nogil:
+    """Add a chunk behind the last one of a tree whose nodes are not made yet."""
+    chunk.previous = tree.last
+    if tree.last == NULL:
+        tree.first = chunk
+    else:
+        tree.last.next = chunk
+    tree.last = chunk
+    tree.n_chunks += 1
+    tree.n_scores += chunk.size
+
+
+# A written tree is written, and read, from its front; see the top of the module.
+
+
+cdef inline void write_size(WrittenTree *at, int64_t size) noexcept nogil:
+    at.shape[0] = size
+    at.shape += 1
+
+
+cdef inline void write_node(WrittenTree *at, double key) noexcept nogil:
+    write_size(at, INNER)
+    at.keys[0] = key
+    at.keys += 1
+
+
+cdef void write_tree(Node *node, WrittenTree *at) noexcept nogil:
+    """Write the tree below a node."""
     if is_chunk(node):
-        shape[0][0] = (<Chunk *> node).size
-        shape[0] += 1
+        write_size(at, (<Chunk *> node).size)
         return
-    shape[0][0] = INNER
-    shape[0] += 1
-    keys[0][0] = node.key
-    keys[0] += 1
-    copy_tree(node.child[LEFT], shape, keys)
-    copy_tree(node.child[RIGHT], shape, keys)
+    write_node(at, node.key)
+    write_tree(node.child[LEFT], at)
+    write_tree(node.child[RIGHT], at)
 
 
 cdef void write_balanced(
-    const Slot *slots,
-    int64_t n_slots,
-    int64_t chunk,
-    int64_t n,
-    int64_t n_chunks,
-    int64_t **shape,
-    double **keys,
+    const Slot *slots, int64_t n_slots, int64_t chunk, int64_t n, int64_t n_chunks, WrittenTree *at
 ) noexcept nogil:
-    """Write a balanced tree of ``n`` chunks from ``chunk`` on as `copy_tree` does.
+    """Write a balanced tree of ``n`` chunks, from number ``chunk`` of ``n_chunks`` on.
 
-    All ``n_chunks`` share the slots evenly: chunk i starts at slot i * n_slots // n_chunks.
+    All ``n_chunks`` share the slots evenly.
     """
-    cdef int64_t half = n // 2
+    cdef int64_t first = first_slot_of(chunk, n_chunks, n_slots), half = n // 2
     if n == 1:
-        shape[0][0] = (chunk + 1) * n_slots // n_chunks - chunk * n_slots // n_chunks
-        shape[0] += 1
+        write_size(at, first_slot_of(chunk + 1, n_chunks, n_slots) - first)
         return
-    shape[0][0] = INNER
-    shape[0] += 1
-    keys[0][0] = slots[(chunk + half) * n_slots // n_chunks].score
-    keys[0] += 1
-    write_balanced(slots, n_slots, chunk, half, n_chunks, shape, keys)
-    write_balanced(slots, n_slots, chunk + half, n - half, n_chunks, shape, keys)
+    write_node(at, slots[first_slot_of(chunk + half, n_chunks, n_slots)].score)
+    write_balanced(slots, n_slots, chunk, half, n_chunks, at)
+    write_balanced(slots, n_slots, chunk + half, n - half, n_chunks, at)
 
 
-cdef Node *grown(
-    const int64_t **shape, const double **keys, Chunk **next, Node **spare
-) noexcept nogil:
-    """Return the tree of `copy_tree`, made of the next chunks and unused nodes."""
+cdef inline int64_t first_slot_of(int64_t chunk, int64_t n_chunks, int64_t n_slots) noexcept nogil:
+    return chunk * n_slots // n_chunks
+
+
+cdef Node *linked(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil:
+    """Return the root of a written tree, made of the next chunks and of spare nodes."""
     cdef Chunk *chunk = next[0]
     cdef Node *node
     cdef Node *left
-    cdef int64_t part = shape[0][0]
-    shape[0] += 1
-    if part != INNER:
+    cdef int64_t size = at.shape[0]
+    at.shape += 1
+    if size != INNER:
         next[0] = chunk.next
         return &chunk.node
     node = take(spare)
     node.parent = NULL
-    node.key = keys[0][0]
-    keys[0] += 1
-    left = grown(shape, keys, next, spare)
-    adopt(node, left, grown(shape, keys, next, spare))
+    node.key = at.keys[0]
+    at.keys += 1
+    left = linked(at, next, spare)
+    adopt(node, left, linked(at, next, spare))
     return node
 
 

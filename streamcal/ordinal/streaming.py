@@ -20,9 +20,10 @@ from streamcal._validation import (
 )
 from streamcal.calibration._slots import check_held, read_index
 from streamcal.isotonic._sums import MOST_WEIGHT
-from streamcal.kernels.label_index import LARGEST_GROWTH, LabelIndex
+from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
+from streamcal.kernels.score_index import LARGEST_GROWTH
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
 from streamcal.ordinal.thresholds import Samples, Thresholds, as_ranks, find_cuts
