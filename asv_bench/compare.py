@@ -1,14 +1,13 @@
 """Compare this working tree with a revision, offline; exit with 1 where something got slower.
 
-Both sides run the benchmarks of *this* tree with what *this* environment has, and only the package
-differs: the revision is checked out beside the tree, both are built into folders of their own, and
-one of these is put on the path. A benchmark that the revision
-cannot run, because what it times is new, is shown and does not count. The two sides take turns so
-that a machine that slows down with time does not look like a regression, and what looks like one is
-measured once more before it is called one.
+Both sides run the benchmarks of *this* tree in *this* environment; only the package differs. The
+revision is checked out beside the tree, both are built into separate folders, and one of these is
+put on the path. A benchmark of a function that the revision does not have is shown and does not
+count. The two sides take turns, so that a machine that slows down does not look like a regression,
+and a possible regression is measured once more.
 
-A benchmark is worse when it is slower by the factor given and asv's statistics tell the two sets of
-samples apart. For ``track_*`` benchmarks less is better too: track costs, not speeds.
+A benchmark is worse if it is slower by the given factor and asv's statistics find the difference
+significant. For ``track_*`` benchmarks less is better, too: track costs, not speeds.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""What the calls that users notice cost, measured on the tree that is imported.
+"""The time of common calls, measured on the tree that is imported.
 
-``PYTHONPATH=TREE python benchmarks/core.py`` prints a JSON object: microseconds a call, the least
-of several repeats, unless a name says otherwise. Run it in turns with another tree, several times,
-and take the best of each.
+``PYTHONPATH=TREE python benchmarks/core.py`` prints a JSON object: microseconds per call, the least
+of several repeats, unless a name has another unit. Run it in turns with another tree, several
+times, and take the best of each.
 """
 
 import json
@@ -21,7 +21,7 @@ from streamcal.ordinal import CuSumRank, StreamingThresholds
 
 
 def least(function: Callable[[], Any], n_calls: int, n_repeats: int = 7) -> float:
-    """Return the least microseconds a call, where one run of ``function`` makes so many."""
+    """Return the least microseconds per call; one run of ``function`` makes ``n_calls``."""
     times = []
     for _ in range(n_repeats):
         start = time.perf_counter()
@@ -44,15 +44,15 @@ def calibrator(n: int) -> dict[str, float]:
     start = time.perf_counter()
     calibrator.predict_learn_many(scores, labels)
     rate = n / (time.perf_counter() - start)
-    asked = (rng.choice(scores, 4000) if n < 10_000 else rng.random(4000)).tolist()
-    samples = list(zip(asked, (rng.random(4000) < asked).tolist(), strict=True))
+    queries = (rng.choice(scores, 4000) if n < 10_000 else rng.random(4000)).tolist()
+    samples = list(zip(queries, (rng.random(4000) < queries).tolist(), strict=True))
 
     def learn() -> None:
         for sample in samples:
             calibrator.learn_one(*sample)
 
     def predict() -> None:
-        for score in asked:
+        for score in queries:
             calibrator.predict_one(score)
 
     return {

@@ -102,7 +102,7 @@ def main() -> None:
     arguments = parser.parse_args()
     head = " | ".join(f"{metric} {rule}" for metric in METRICS for rule in RULES)
     for calibrated in (False, True):
-        print(f"\n{'calibrated' if calibrated else 'as the model says'}\n| data | {head} |")
+        print(f"\n{'calibrated' if calibrated else 'not calibrated'}\n| data | {head} |")
         for name, n_train in SIZES.items():
             X, labels = load(arguments.folder, name)
             seeds = arguments.seeds if labels.shape[1] == 1 else max(1, arguments.seeds // 10)

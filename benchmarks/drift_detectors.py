@@ -1,12 +1,12 @@
-"""Does a hedge need a drift detector? Log loss with and without, on streams that turn.
+"""Does a hedge need a drift detector? Log loss with and without one, on streams with drift.
 
     python benchmarks/drift_detectors.py DATA [--keep FOLDER]
 
 The Elec2 streams of ``hedge_streams.py`` (see there for ``DATA`` and ``--keep``), and three streams
 of 40,000 uniform scores whose meaning is known: the probability of a label is a logistic map of
 the score's log odds that changes at once every 10,000 samples, or turns slowly all the time, or
-stays. Labels come at once. "at the changes" starts the calibrator anew where the map changes, which
-no detector can know; "the truth" is what the true probabilities lose.
+stays. Labels are immediate. "at the changes" restarts the calibrator where the map changes, which
+no detector can know; "the truth" is the loss of the true probabilities.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from river import drift
-from streams import MODELS, N, Says, Vector, generated, log_loss, read
+from streams import MODELS, FixedModel, N, Vector, generated, log_loss, read
 
 from streamcal import CalibratedClassifier, Calibrator, HedgedCalibrator, IsotonicCalibrator
 
@@ -27,7 +27,9 @@ def serve(
     scores: Vector, y: Vector, calibrator: Calibrator, detector: Any, on_drift: str
 ) -> tuple[float, int]:
     """Return the log loss of what is served, and the number of alarms."""
-    model = CalibratedClassifier(Says(), calibrator, drift_detector=detector, on_drift=on_drift)
+    model = CalibratedClassifier(
+        FixedModel(), calibrator, drift_detector=detector, on_drift=on_drift
+    )
     served = np.empty(len(y))
     for t, (score, label) in enumerate(zip(scores.tolist(), (y == 1.0).tolist(), strict=True)):
         x = {False: 1.0 - score, True: score}

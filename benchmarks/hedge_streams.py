@@ -1,4 +1,4 @@
-"""Prequential log loss of the hedge beside every calibrator it could have been.
+"""Prequential log loss of the hedge and of single calibrators.
 
     python benchmarks/hedge_streams.py DATA [--delays 0 48 500] [--keep FOLDER]
 
@@ -7,10 +7,10 @@ last column), ``forecasts/538_mlb_games.csv`` and ``forecasts/538_mlb_make_playo
 score and label, in time order). On Elec2 four river models give the scores, each trained as the
 labels come at once; the others are forecasts as published. Scores are clipped to [1e-6, 1 − 1e-6].
 
-For each delay d a calibrator learns a sample once d others have been served after it. What it is
-charged is what it served. The hedge is run as its default, given its tickets back; with
-``delay=d`` instead of tickets; and told nothing, which is what ``progressive_val_score(delay=d)``
-would do to it. ``--keep`` writes the models' scores to a folder and reads them from there again.
+For each delay d a calibrator learns a sample after d others have been served. Its loss is that of
+the served predictions. The default hedge runs with its tickets, with ``delay=d`` instead, and with
+neither ("delay unknown"), as in ``progressive_val_score(delay=d)``. ``--keep`` writes the models'
+scores to a folder and reads them from there again.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> None:
     arguments = parser.parse_args()
     streams = {name: read(arguments.data, name, arguments.keep) for name in arguments.streams}
     for delay in arguments.delays:
-        hedges = ["hedge"] if delay == 0 else ["hedge", f"delay={delay}", "told nothing"]
+        hedges = ["hedge"] if delay == 0 else ["hedge", f"delay={delay}", "delay unknown"]
         print(f"\nLabels {delay} samples late\n")
         print("| stream | " + " | ".join([*SINGLES, *hedges, "hedge − best"]) + " |")
         print("|---|" + "--:|" * (len(SINGLES) + len(hedges) + 1), flush=True)

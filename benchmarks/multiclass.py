@@ -1,4 +1,4 @@
-"""Many labels: one calibrator for each, for the likeliest, or one temperature for all.
+"""Many labels: a calibrator for each label, for the likeliest one, or one temperature.
 
     python benchmarks/multiclass.py [--logits 20000]
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from river import base, datasets, linear_model, naive_bayes, preprocessing, tree
-from streams import Says
+from streams import FixedModel
 
 from streamcal import (
     CalibratedClassifier,
@@ -45,7 +45,7 @@ Answer = tuple[dict[Any, float], Any]
 
 
 def segments(name: str) -> Iterator[Answer]:
-    """Yield what a model says of each sample before it learns it, and the label."""
+    """Yield a model's prediction for each sample before it learns it, and the label."""
     model = MODELS[name]()
     for x, y in datasets.ImageSegments():
         yield model.predict_proba_one(x), y
@@ -69,11 +69,11 @@ def logits(kind: str, n: int) -> Iterator[Answer]:
 
 def losses(answers: list[Answer], calibrator: Any) -> tuple[float, float]:
     """Return the mean log loss over all labels, and of the likeliest one being right."""
-    model = Says() if calibrator is None else CalibratedClassifier(Says(), calibrator)
+    model = FixedModel() if calibrator is None else CalibratedClassifier(FixedModel(), calibrator)
     whole, top = [], []
     for raw, y in answers:
         served = model.predict_proba_one(raw)
-        if y in served:  # a label never seen is nobody's fault
+        if y in served:  # a label that was never seen does not count
             whole.append(_log(served[y]))
             first = max(served, key=served.__getitem__)
             top.append(_log(served[first] if first == y else 1.0 - served[first]))

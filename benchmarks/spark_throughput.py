@@ -4,7 +4,7 @@
 
 Throughput, in `local[2]`: micro-batches of so many events, scores of one of the keys with labels,
 from Parquet files to a sink that keeps nothing. Every other micro-batch has ten events only. What
-that takes is the floor, which any query with state has. Of the time beyond it, events a second.
+takes is the minimum for a query with state. The result is events per second of the time beyond it.
 
 Recovery: the same on a standalone master with two workers of one core, all of them on this machine.
 One worker is killed in the middle of a micro-batch. How long did that micro-batch take, how long do
@@ -90,7 +90,7 @@ def throughput(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def recovery(folder: Path, arguments: argparse.Namespace) -> None:
-    """Print what a killed worker costs."""
+    """Print the time lost by a killed worker."""
     folder.mkdir()
     sizes = [arguments.events] * (2 * arguments.batches)
     write_stream(folder / "in", sizes, arguments.keys)
@@ -128,7 +128,7 @@ def recovery(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=5, help="that are measured")
     parser.add_argument("--events", type=int, default=500_000, help="to a micro-batch")

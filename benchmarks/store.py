@@ -1,11 +1,11 @@
-"""What a store of many calibrators takes: memory a key, time to open, time to commit.
+"""Memory per key of a store with many calibrators, and the time to open and to commit it.
 
     python benchmarks/store.py [--keys 100000] [--window 200] [--max-keys 1000]
 
-First, keys with full windows of uniform scores are taught. A calibrator in use is more than its
-bytes, so the memory is that of the process, before and after, with ``--max-keys`` as given. Then
-stores with more and more keys of a small state are opened, each in a process of its own, up to ten
-times ``--keys``.
+First, keys with full windows of uniform scores are learned. A calibrator in use takes more memory
+than its bytes, so the memory is that of the process, before and after, with ``--max-keys``. Then
+stores with increasing numbers of keys and small states are opened, each in a separate process, up
+to ten times ``--keys``.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Scores and labels that the experiments of this folder share, and how they are served.
 
-A stream is two vectors in time order: what a model said of each sample before it learned it, and
-the labels. Models learn each label at once; labels that come late reach the calibrator only.
+A stream is two vectors in time order: the prediction of a model for each sample before it learned
+it, and the labels. Models learn each label at once; only the calibrator gets delayed labels.
 
 ``DATA`` is a folder with ``streams/elec.csv.gz`` (Elec2: 45,312 half-hours, six features, the class
 in the last column) and ``forecasts/538_*.csv`` (columns score and label). Nothing is downloaded.
@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from streamcal import Calibrator
 
 Vector = NDArray[np.float64]
-CLIP = 1e-6  # a probability nearer to 0 or 1 is charged as if it were this near
+CLIP = 1e-6  # probabilities are clipped to [CLIP, 1 - CLIP]
 
 MODELS: dict[str, Callable[[], base.Classifier]] = {
     "naive Bayes": naive_bayes.GaussianNB,
@@ -44,14 +44,14 @@ ABRUPT = ("abrupt", "abrupt steps", "label shift")  # they change three times
 GENERATED = ("calibrated", "stationary", "gradual", *ABRUPT)
 
 
-class Says(base.Classifier):
-    """A model that answers from a script and learns nothing."""
+class FixedModel(base.Classifier):
+    """A model that predicts the probabilities in the sample and learns nothing."""
 
     def learn_one(self, x: Any, y: Any) -> None:
         """Learn nothing."""
 
     def predict_proba_one(self, x: Any) -> Any:
-        """Return what the sample says."""
+        """Return the probabilities in the sample."""
         return x
 
     @property
@@ -60,7 +60,7 @@ class Says(base.Classifier):
 
 
 def scored(model: base.Classifier, samples: Iterable[tuple[Any, Any]]) -> tuple[Vector, Vector]:
-    """Return what a model says of each sample before it learns it, and the labels False or True."""
+    """Return a model's prediction for each sample before it learns it, and the boolean labels."""
     scores: list[float] = []
     labels: list[bool] = []
     for x, y in samples:
@@ -112,7 +112,7 @@ def generated(kind: str, n: int = N) -> tuple[Vector, Vector, Vector]:
     "stationary" and "abrupt" these are logistic in the log odds of the score, in the latter by
     another map after each quarter; in "gradual" that map turns all the time. In "abrupt steps" they
     have four levels. In "label shift" the two classes stay where they are, normal around ±1, and
-    their frequency changes after each quarter, of which the score knows nothing.
+    their frequency changes after each quarter, which the scores do not show.
     """
     rng = np.random.default_rng(1)
     t = np.arange(n)
@@ -143,7 +143,7 @@ def log_loss(p: Vector, y: Vector) -> float:
 def serve(
     calibrator: Calibrator, scores: Vector, y: Vector, delay: int, tickets: bool = False
 ) -> Vector:
-    """Return what a calibrator serves where labels come ``delay`` samples late."""
+    """Return the served predictions of a calibrator with labels ``delay`` samples late."""
     if delay == 0:
         return calibrator.predict_learn_many(scores, y)
     served, waiting = np.empty(len(y)), deque()

@@ -9,26 +9,26 @@ for the models' scores, to be read from there again. ``--parts`` measures some p
 the rest as it stands. ``--quick`` takes generated streams of 800 samples, and writes only where
 ``--root`` says. ``venn-abers`` and ``model-diagnostics`` take part if they are installed.
 
-*Serving.* A method is charged the log loss, in nats, of what it served; answers nearer to 0 or 1
-than 1e-6 count as if they were this near. For a delay of d it learns a sample once d others have
-been served after it. The models learn at once, so all methods see the same scores at all delays.
+*Serving.* The loss of a method is the log loss, in nats, of its served predictions, clipped to
+[1e-6, 1 - 1e-6]. For a delay of d it learns a sample after d others have been served. The models
+learn at once, so all methods get the same scores at all delays.
 
 *The best single method* of a stream and a delay is the calibrator or peer, the raw scores included,
 with the least loss over the whole stream: it is chosen in hindsight, the default is not.
 
 *The peers* of scikit-learn and venn-abers have no step for one sample. They are fitted to the last
 ``window`` labels, anew every ``EVERY`` samples, and serve the raw score until both labels are
-there. They are asked for ``EVERY`` samples in one call, which flatters their time, and run where
-labels come at once only: even so they take most of the study's time.
+there. They predict ``EVERY`` samples in one call, which reduces their time, and only run with
+immediate labels; even so they take most of the study's time.
 
-*The oracle* knows at which samples the posterior of a generated stream changes, and no more. From
-each change on it runs a fresh calibrator, which learns as it serves. Which one is chosen in
-hindsight by its loss over the stream among all calibrators of the study with their default memory
-or windows, so it is the strictest such oracle; that of the isotonic map over all samples, and the
-default hedge itself restarted, stand beside it.
+*The oracle* only knows at which samples the posterior of a generated stream changes. At each change
+it restarts its calibrator. This calibrator is chosen in hindsight, by its loss over the stream,
+among all calibrators of the study with their default memory or windows, so it is the strictest such
+oracle. The tables also have the oracles of the isotonic map over all samples and of the default
+hedge.
 
-*Excess* is the mean Kullback-Leibler divergence of what was served from the true probabilities:
-what the log loss is expected to be above the entropy, without the noise of the labels.
+*Excess* is the mean Kullback-Leibler divergence of the served predictions from the true
+probabilities: the expected log loss minus the entropy, without the noise of the labels.
 """
 
 import argparse
@@ -69,7 +69,7 @@ from study_tables import (
     AT_ONCE,
     DEFAULT,
     DELAYS,
-    TOLD,
+    WITH_DELAY,
     Results,
     Row,
     calibration,
@@ -136,18 +136,18 @@ Map = Callable[[Vector], Vector]
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Scores and labels in time order, and what is known of them.
+    """Scores and labels in time order, with true probabilities if they are known.
 
     Attributes
     ----------
     name : str
-        What it is called in the tables.
+        The name in the tables.
     scores, y : ndarray of shape (n_samples,)
         Probabilities of True, and labels 0 and 1.
     p : ndarray of shape (n_samples,), optional
         The true probabilities.
     changes : tuple of int
-        At which samples they change at once, the first sample included; empty if that is unknown.
+        The samples at which they change abruptly, and the first sample; empty if unknown.
     """
 
     name: str
@@ -178,16 +178,16 @@ def streams(folder: Path | None, keep: Path | None = None, quick: bool = False) 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to serve a stream whose labels come late.
+    """A way to serve a stream with delayed labels.
 
     Attributes
     ----------
     name : str
-        What it is called in the tables.
+        The name in the tables.
     kind : {"calibrator", "peer", "hedge", "oracle"}
-        An oracle applies to streams whose changes are known, and at once.
+        An oracle only runs on streams with known changes and immediate labels.
     run : callable
-        Takes a stream and a delay; returns what is served and what had to be kept for it.
+        Takes a stream and a delay; returns the served predictions and the objects in memory.
     """
 
     name: str
@@ -196,7 +196,7 @@ class Method:
 
 
 def methods() -> list[Method]:
-    """Return every method that can run here; say which cannot."""
+    """Return every method that can run here; print which cannot."""
     found = [Method(name, "calibrator", _online(make)) for name, make in CALIBRATORS.items()]
     found += [
         Method("scikit-learn isotonic 1000", "peer", _refit(_isotonic, 1_000)),
@@ -208,7 +208,7 @@ def methods() -> list[Method]:
     else:
         _say("venn-abers is not installed: left out")
     found.append(Method(DEFAULT, "hedge", _online(HedgedCalibrator, tickets=True)))
-    found.append(Method(TOLD, "hedge", _told))
+    found.append(Method(WITH_DELAY, "hedge", _with_delay))
     for name, make in {**CALIBRATORS, "default": HedgedCalibrator}.items():
         found.append(Method(f"{name}, restarted", "oracle", _restarted(make)))
     return found
@@ -222,7 +222,7 @@ def _online(make: Callable[[], Calibrator], tickets: bool = False) -> Any:
     return run
 
 
-def _told(stream: Stream, delay: int) -> tuple[Vector, Any]:
+def _with_delay(stream: Stream, delay: int) -> tuple[Vector, Any]:
     return _online(lambda: HedgedCalibrator(delay=delay))(stream, delay)
 
 
@@ -239,7 +239,7 @@ def _restarted(make: Callable[[], Calibrator]) -> Any:
 
 
 def _refit(fit: Callable[[Vector, Vector], Map], window: int) -> Any:
-    """Return how to serve by a map that is fitted anew, to a window, every so many samples."""
+    """Return a method that fits a map to a window after every ``EVERY`` samples."""
 
     def run(stream: Stream, _: int) -> tuple[Vector, Any]:
         scores, y = stream.scores, stream.y
@@ -305,7 +305,7 @@ def measure(stream: Stream, method: Method, delay: int) -> Row:
 
 
 def divergence(stream: Stream, served: Vector) -> Vector:
-    """Return the Kullback-Leibler divergence of what was served from the true probabilities."""
+    """Return the Kullback-Leibler divergence of served from true probabilities."""
     p, served = stream.p, served.clip(CLIP, 1.0 - CLIP)
     return np.asarray(rel_entr(p, served) + rel_entr(1.0 - p, 1.0 - served))
 
@@ -328,7 +328,7 @@ def measure_all(
         start = time.perf_counter()
         for delay in DELAYS:
             for method in all_methods:
-                idle = method.name == TOLD and not delay
+                idle = method.name == WITH_DELAY and not delay
                 idle |= method.kind in ("peer", "oracle") and delay > 0
                 idle |= method.kind == "oracle" and not stream.changes
                 if method.kind in kinds and not idle:
@@ -340,7 +340,7 @@ def measure_all(
 
 
 def many_labels(quick: bool) -> str:
-    """Return the log loss over all labels where there are more than two."""
+    """Return the log loss over all labels of streams with more than two labels."""
     answers = (
         {} if quick else {f"ImageSegments, {m}": multiclass.segments(m) for m in multiclass.MODELS}
     )
@@ -401,8 +401,8 @@ def decompositions(some_streams: Iterable[Stream]) -> str:
 def costs(quick: bool) -> str:
     """Return what calibrating adds to a river model, µs a call; windows hold up to 10⁴ samples.
 
-    All take turns of 250 samples on river's SEA stream, and the least time of the turns in the
-    second half counts, so that a shared machine tells on it as little as may be.
+    All run in turns of 250 samples on river's SEA stream. The result is the least time of the turns
+    in the second half, which reduces the effect of other processes on the machine.
     """
     n, turn = (500, 250) if quick else (10_000, 250)
     samples = list(datasets.synth.SEA(seed=1).take(n))
@@ -514,7 +514,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, and write what was measured."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--keep", type=Path, help="folder for the scores of models")
@@ -547,7 +547,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def in_order(rows: list[Row], all_streams: list[Stream]) -> list[Row]:
-    """Return rows as one run of all parts would give them; those of other streams are dropped."""
+    """Return the rows in the order of a run of all parts; drop those of other streams."""
     places = {stream.name: at for at, stream in enumerate(all_streams)}
     methods = {method: at for at, method in enumerate(dict.fromkeys(row.method for row in rows))}
 

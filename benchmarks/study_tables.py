@@ -14,14 +14,14 @@ from streams import Vector
 from streamcal.plot import HedgeWeightsDisplay
 
 DELAYS = (0, 48, 500)
-DEFAULT, TOLD = "default, tickets", "default, delay=d"
-AT_ONCE, LATE, LONG = 0.0007, 0.003, 15_000  # what was aimed at, and the least length for LATE
+DEFAULT, WITH_DELAY = "default, tickets", "default, delay=d"
+AT_ONCE, LATE, LONG = 0.0007, 0.003, 15_000  # the goals, and the least length of a stream for LATE
 QUOTED = ("Elec2, adaptive random forest", "make the playoffs", "MLB games")
 
 
 @dataclass(frozen=True)
 class Row:
-    """How a method did on a stream.
+    """The results of a method on a stream.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Row:
     n : int
         Samples of the stream.
     delay : int
-        After how many further samples a label came.
+        The number of samples between a sample and its label.
     log_loss, brier : float
         Mean scores; the log loss in nats.
     mcb : float
@@ -40,7 +40,7 @@ class Row:
     us : float
         Processor time per sample, µs, learning included.
     memory : int
-        Bytes of what was kept at the end, pickled.
+        Bytes of the pickled objects at the end.
     """
 
     stream: str
@@ -79,7 +79,7 @@ class Results:
         return min(singles, key=lambda row: row.log_loss)
 
     def difference(self, stream: str, delay: int = 0, method: str = DEFAULT) -> float:
-        """Return the loss of the default above that of the best single method."""
+        """Return the loss of the default minus that of the best single method."""
         return self.get(stream, method, delay).log_loss - self.best(stream, delay).log_loss
 
 
@@ -90,7 +90,7 @@ def markdown(heads: list[str], lines: Iterable[list[str]], n_left: int = 1) -> s
 
 
 def immediate(results: Results) -> str:
-    """Return the table of labels that come at once."""
+    """Return the table for immediate labels."""
     heads = ["stream", "samples", "raw", "Platt", "isotonic", "best single", "which it is"]
     lines = []
     for name in results.streams:
@@ -111,7 +111,7 @@ def immediate(results: Results) -> str:
 
 
 def delayed(results: Results) -> str:
-    """Return the table of labels that come late."""
+    """Return the table for delayed labels."""
     heads = ["stream", "samples"]
     for delay in DELAYS[1:]:
         heads += [f"best single, {delay} late", "which it is", "tickets − best", "delay=d − best"]
@@ -123,7 +123,7 @@ def delayed(results: Results) -> str:
             limit = LATE if best.n >= LONG else math.inf
             limit = 0.0 if name.startswith("Elec2") else limit
             cells += [f"{best.log_loss:.4f}", best.method]
-            for method in (DEFAULT, TOLD):
+            for method in (DEFAULT, WITH_DELAY):
                 cells.append(signed(results.difference(name, delay, method), limit))
         lines.append(cells)
     return markdown(heads, lines)
@@ -133,7 +133,7 @@ def everything(results: Results) -> str:
     """Return the log loss of every method on every stream, the least of each stream in bold."""
     names = [row.method for row in results.rows if row.stream == results.streams[0]]
     names = [name for name in dict.fromkeys(names) if not name.endswith("restarted")]
-    names.remove(TOLD)
+    names.remove(WITH_DELAY)
     lines = []
     for name in names:
         cells = [name]
@@ -199,7 +199,7 @@ def resources(results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """Return in how many cases the default does what it is meant to, and where it does not."""
+    """Return in how many cases the default reaches the goals, and where it does not."""
     points = []
     gaps = {name: results.difference(name) for name in results.streams}
     missed = {name: gap for name, gap in gaps.items() if round(gap, 4) > AT_ONCE}
@@ -209,7 +209,7 @@ def summary(results: Results) -> str:
         f" {sum(gap < 0.0 for gap in gaps.values())}.{_where(missed)}"
     )
     for delay in DELAYS[1:]:
-        for method, how in ((DEFAULT, "with tickets"), (TOLD, f"with `delay={delay}`")):
+        for method, how in ((DEFAULT, "with tickets"), (WITH_DELAY, f"with `delay={delay}`")):
             gaps = {name: results.difference(name, delay, method) for name in results.streams}
             long = {name: gap for name, gap in gaps.items() if results.best(name).n >= LONG}
             missed = {name: gap for name, gap in long.items() if round(gap, 4) > LATE}

@@ -1,9 +1,8 @@
-"""How `make docs` makes a site of this folder and of the docstrings, with Sphinx.
+"""The configuration of Sphinx: `make docs` makes a site of this folder and of the docstrings.
 
-The pages are the Markdown files here; which stand where is `NAV`. A page that is not there is left
-out and one that `NAV` does not name stands under "More", so that parts can arrive one by one. The
-reference is written anew in each build: one page in ``reference/`` for each part of the package,
-with every public name.
+The pages are the Markdown files here, in the order of `NAV`. A page of `NAV` that does not exist is
+skipped, and a page that `NAV` does not contain is under "More". The reference is written in each
+build: one page in ``reference/`` for each part of the package, with every public name.
 """
 
 import inspect
@@ -214,7 +213,7 @@ def add_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
 
 
 def read_again(app: "Sphinx", env: Any, added: set[str], *others: set[str]) -> set[str]:
-    """Return the pages to read again: all where one came or went, for links and navigation."""
+    """Return the pages to read again: all, if one was added or removed, for links."""
     return set(env.found_docs) if added or others[-1] else set()
 
 

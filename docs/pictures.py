@@ -22,7 +22,7 @@ from streamcal.ordinal import CuSumRank
 from streamcal.plot import HedgeWeightsDisplay, ThresholdDisplay, UtilityCurveDisplay
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
-# Okabe and Ito's colours, told apart with any kind of colour vision.
+# Okabe and Ito's colours: distinct for all kinds of colour vision.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GRAY, PALE = "#777777", "#cccccc"
 STYLE: Any = {
@@ -98,7 +98,7 @@ def bridge() -> Figure:
 
 
 def bisection() -> Figure:
-    """What is known of the best map after 1, 2, 4 and 8 rounds, under the pseudo-Huber loss."""
+    """The bounds of the best map after 1, 2, 4 and 8 rounds, under the pseudo-Huber loss."""
     source = np.random.default_rng(3)
     x = np.arange(30.0)
     y = 10 / (1 + np.exp(-(x - 15) / 4)) + source.normal(0, 1, 30)

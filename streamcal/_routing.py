@@ -35,10 +35,10 @@ class Routing(Cloned):
 
 
 class BatchRouting(Routing):
-    """The same where ``learn_many`` predicts a whole batch before any of it is learned."""
+    """The same for wrappers whose ``learn_many`` predicts a whole batch before it learns."""
 
     def _unit_test_skips(self) -> set[str]:
-        # This check teaches the same samples in a loop, where each prediction knows those before.
+        # This check learns in a loop, where each prediction uses the samples before.
         skips: set[str] = self._wrapped_model._unit_test_skips()
         return skips | {"check_learn_many_matches_learn_one"}
 

@@ -220,3 +220,25 @@ def check_half_life(half_life: Any) -> None:
             f"`half_life` must be a number of at least {SHORTEST_HALF_LIFE} or None,"
             f" got {half_life}"
         )
+
+
+def growth_per_sample(half_life: float | None) -> float:
+    """Return how many times the weight of the previous sample a sample has: 2 ** (1 / half_life).
+
+    Examples
+    --------
+    >>> growth_per_sample(None), growth_per_sample(1)
+    (1.0, 2.0)
+    """
+    return 1.0 if half_life is None else float(2.0 ** (1.0 / half_life))
+
+
+def decay_per_sample(half_life: float | None) -> float:
+    """Return the factor by which a sample reduces earlier weights: 0.5 ** (1 / half_life).
+
+    Examples
+    --------
+    >>> decay_per_sample(None), decay_per_sample(1)
+    (1.0, 0.5)
+    """
+    return 1.0 if half_life is None else float(0.5 ** (1.0 / half_life))

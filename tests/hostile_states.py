@@ -752,7 +752,7 @@ def use_thresholds(learner: StreamingThresholds) -> None:
 def use_wrapper(learner: Any) -> None:
     """Use a wrapper of a river model; the model was given and has learned nothing."""
     if isinstance(learner, CalibratedRegressor):
-        loss = learner.calibrator._loss
+        loss = learner.calibrator._loss  # type: ignore[attr-defined]
         for i in range(5):
             assert not math.isnan(learner.predict_one({"a": SCORES[i]}))
             learner.learn_one({"a": SCORES[i]}, label_of(loss, i))

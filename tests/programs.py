@@ -172,7 +172,7 @@ def run(kind: type, seed: Any, n_acts: int) -> None:
     case, draw = cases()[kind], Draw((kind.__name__, seed))
     done: list[str] = []
     try:
-        instance, held = case.make(draw), []
+        instance, held = case.make(draw), list[Any]()
         done.append(repr(instance) if isinstance(instance, base.Base) else kind.__name__)
         for _ in range(n_acts):
             act = draw.pick(case.acts)
@@ -559,16 +559,16 @@ def _add_joint() -> None:
         joint.learn_one(probabilities, y, draw.weight())
 
     def ask(joint: Any) -> Any:
-        asked: list[dict[Any, float]] = [
+        queries: list[dict[Any, float]] = [
             {"a": 0.2, "b": 0.3, "c": 0.5},
             {False: 0.0, True: 1.0},
             {1: 0.0, 2: 0.0},
             {"a": 0.7},
             {},
         ]
-        answers = [joint.predict_one(probabilities) for probabilities in asked]
-        for answer, question in zip(answers, asked, strict=True):
-            assert list(answer) == list(question)
+        answers = [joint.predict_one(probabilities) for probabilities in queries]
+        for answer, query in zip(answers, queries, strict=True):
+            assert list(answer) == list(query)
             distribution(answer)
         return answers
 

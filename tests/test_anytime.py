@@ -118,14 +118,14 @@ RECORDED = [
 ]
 
 
-def answers(loss, rounds, asked):
+def answers(loss, rounds, inputs):
     """Solve samples (score, label, weight) in some rounds, or to the end; return all there is."""
-    stairs = anytime_isotonic(*asked, loss=loss, rounds=rounds or None)
+    stairs = anytime_isotonic(*inputs, loss=loss, rounds=rounds or None)
     found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
     found += [stairs.floors, stairs.ceilings]
     if isinstance(loss, losses.Absolute | losses.Pinball):
         stack = PAVStack(loss)
-        stack.push_many(*asked[:, np.argsort(asked[0], kind="stable")])
+        stack.push_many(*inputs[:, np.argsort(inputs[0], kind="stable")])
         found.append(stack.staircase().values)
     else:
         found.append([stairs.rounds])
@@ -555,8 +555,8 @@ def test_jax_settings_are_left_alone_and_lengths_share_programs():
     program = weighted_derivative(loss)
     for n in (65, 100, 127, 128):
         anytime_isotonic(np.arange(n), np.arange(n) % 7, loss=loss)
-    assert program._cache_size() == 1
-    assert not jax.config.jax_enable_x64
+    assert program._cache_size() == 1  # type: ignore[attr-defined]
+    assert not jax.config.read("jax_enable_x64")
     assert jnp.ones(1).dtype == jnp.float32
 
 

@@ -210,14 +210,14 @@ def test_a_solve_that_fails_in_the_background_warns(recwarn):
             return recwarn.list
 
         message = str(until(failed)[0].message)
-    assert "the map before goes on serving" in message
+    assert "the previous map is still served" in message
     assert "`loss` must have a derivative that is a number" in message
     assert calibrator._staircase is None
 
 
 def test_a_solve_that_fails_between_samples_warns_and_learning_goes_on():
     calibrator = AnytimeCalibrator(BROKEN, window=50, every=5)
-    with pytest.warns(RuntimeWarning, match="the map before goes on serving"):
+    with pytest.warns(RuntimeWarning, match="the previous map is still served"):
         calibrator.learn_many(np.arange(30.0), np.full(30, 200.0))
     assert calibrator.n_samples == 30
     with pytest.raises(ValueError, match="must have a derivative"):

@@ -1,4 +1,4 @@
-"""`CalibratedRegressor`: what holds for it beyond what it shares with the classifier's wrapper."""
+"""`CalibratedRegressor`: tests beyond those that it shares with `CalibratedClassifier`."""
 
 import copy
 import math
@@ -18,7 +18,7 @@ from tests.test_wrappers import Notes
 
 
 class Script(base.Regressor):
-    """Answers from a script, and records its calls."""
+    """Predicts from a script, and records its calls."""
 
     def __init__(self) -> None:
         self.answer: Any = 0.0
@@ -33,7 +33,7 @@ class Script(base.Regressor):
 
 
 class WeightedScript(Script):
-    """Takes a weight and a time, and when it predicts a mood."""
+    """Accepts a weight and a time to learn, and a mood to predict."""
 
     def learn_one(self, x: dict[str, Any], y: float, w: float = 1.0, t: Any = None) -> None:
         self.calls.append(("learn", dict(x), y, w, t))
@@ -98,8 +98,8 @@ def test_weights_reach_river_models_that_take_them(inner: Any, takes: bool) -> N
     for x, y in datasets.TrumpApproval().take(60):
         light.learn_one(x, y)
         heavy.learn_one(x, y, w=5.0)
-    asked = [x for x, _ in datasets.TrumpApproval().take(80)]
-    raw = [[m.regressor.predict_one(x) for x in asked] for m in (light, heavy)]
+    samples = [x for x, _ in datasets.TrumpApproval().take(80)]
+    raw = [[m.regressor.predict_one(x) for x in samples] for m in (light, heavy)]
     assert (raw[0] != raw[1]) == takes
 
 

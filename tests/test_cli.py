@@ -11,6 +11,7 @@ import sys
 import types
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +52,7 @@ def calibrate(path, *arguments, **options):
 
 def column(text, name):
     """Return a column of CSV text as floats."""
-    if isinstance(text, os.PathLike):
+    if isinstance(text, Path):
         text = text.read_text()
     return [float(row[name]) for row in csv.DictReader(io.StringIO(text))]
 
@@ -332,7 +333,7 @@ def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
         sample.add(np.arange(start, start + 100.0)[:, None])
         assert sum(map(len, sample._parts)) <= 1250
     (rows,) = sample.rows().T
-    assert sample.n_seen == 20_000
+    assert sample.n_rows == 20_000
     assert len(np.unique(rows)) == 1000
     assert (np.diff(rows) > 0).all()
     counts, _ = np.histogram(rows, bins=10, range=(0, 20_000))
@@ -662,9 +663,9 @@ def test_plot_of_nothing(tmp_path):
 
 
 def test_demo_runs_the_experiment(tmp_path, monkeypatch):
-    folders = []
+    folders: list[Any] = []
     experiment = types.ModuleType("streamcal.cli.experiment")
-    experiment.run = folders.append
+    experiment.run = folders.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "streamcal.cli.experiment", experiment)
     monkeypatch.setattr(cli, "experiment", experiment, raising=False)
     run("demo", "--out", tmp_path)

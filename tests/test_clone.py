@@ -75,10 +75,10 @@ def samples(n: int, seed: int) -> list[tuple[dict[str, float], bool]]:
 
 
 def answers(model: Any) -> list[Any]:
-    asked = [x for x, _ in samples(20, 1)]
+    queries = [x for x, _ in samples(20, 1)]
     if isinstance(model, base.Regressor):
-        return [model.predict_one(x) for x in asked]
-    return [(model.predict_one(x), model.predict_proba_one(x)) for x in asked]
+        return [model.predict_one(x) for x in queries]
+    return [(model.predict_one(x), model.predict_proba_one(x)) for x in queries]
 
 
 @pytest.mark.parametrize("prototype", WRAPPERS, ids=str)

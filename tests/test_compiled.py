@@ -1,7 +1,7 @@
-"""What is compiled ahead of time, by itself: `.ci/checked` runs this under sanitizers too.
+"""The compiled kernels by themselves: `.ci/checked` also runs this under sanitizers.
 
-Random programs run through the kernels and through the oracles; what the last revision on numba
-answered is recorded in `recorded/`, with what it was asked.
+Random programs run through the kernels and through the oracles. `recorded/` has the inputs and the
+results of the last revision on numba.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import sys
 import threading
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,12 +69,12 @@ RECORDED = Path(__file__).parent / "recorded"
 
 
 def bits(array):
-    """Return floats as integers, which tell 0 from -0 and compare NaN."""
+    """Return floats as integers, which distinguish 0 from -0 and compare NaN."""
     return np.ascontiguousarray(array, np.float64).view(np.int64)
 
 
 def pav_answers(x, y, w):
-    """Ask everything that sums, products, quotients and comparisons answer."""
+    """Return all results that only need sums, products, quotients and comparisons."""
     grid = np.concatenate([x, x + 0.03, [x.min() - 1, x.max() + 1, np.nan]])
     found = []
     for interpolation in ("linear", "step", "centered"):
@@ -99,12 +100,13 @@ def test_pav_answers_as_it_did_on_numba():
             )
 
 
-def isotonic_answers(asked):
-    """Learn, take back and ask as a program says; its first row has the window and the prior."""
-    (window, prior, *_), *program = asked.tolist()
+def isotonic_answers(inputs):
+    """Run a program: learn, remove, predict; its first row has the window and the prior."""
+    (window, prior, *_), *program = inputs.tolist()
     pairs = VennAbersCalibrator(window=int(window) or None, prior=prior)
     calibrator = pairs.isotonic
-    answers, live = [], []
+    answers: list[float] = []
+    live: list[Any] = []
     for what, score, y, w in program:
         if what == 0 and live and not window:
             calibrator.unlearn_one(*live.pop(len(live) // 2))
@@ -155,13 +157,13 @@ def test_thresholds_answer_as_they_did_on_numba():
     with np.load(RECORDED / "thresholds.npz") as recorded:
         for at in range(len(recorded.files) // 5):
             n_labels, number = recorded[f"parameters{at}"].tolist()
-            asked = [recorded[f"{name}{at}"] for name in ("scores", "labels", "w")]
-            found = threshold_answers(n_labels, number, *asked)
+            inputs = [recorded[f"{name}{at}"] for name in ("scores", "labels", "w")]
+            found = threshold_answers(n_labels, number, *inputs)
             assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 
 def streaming_answers(parameters, program):
-    """Learn, take back and ask as a program of (what, score, label, w) says."""
+    """Run a program of rows (operation, score, label, w): learn, remove, predict."""
     n_labels, number, window, half_life = parameters.tolist()
     stream = StreamingThresholds(
         int(n_labels),
@@ -186,10 +188,11 @@ def streaming_answers(parameters, program):
         elif len(learned) > 9:
             try:
                 stream.unlearn_one(*learned.pop(-1 - len(learned) % 9))
-            except ValueError:  # it has left the window, or weighs less by now
+            except ValueError:  # it has left the window, or its weight has decayed
                 answers.append(-1)
         if what == 2 and stream.n_scores and score < 0.4:
-            answers += [*stream.thresholds, stream.risk, stream.n_samples, stream.n_scores]
+            answers.extend(stream.thresholds)
+            answers.extend((stream.risk, float(stream.n_samples), float(stream.n_scores)))
     answers += stream.predict_many(np.linspace(-1, 2, 50)).tolist()
     _, arrays = stream._freeze()
     held = (arrays[name].ravel() for name in ("scores", "counts", "weights", "queue"))
@@ -197,7 +200,7 @@ def streaming_answers(parameters, program):
 
 
 def test_streaming_thresholds_answer_as_they_did_on_numba():
-    # But where several answers cost the same: there, what is recorded has the highest labels.
+    # Except where several labels have equal costs: the recorded ones are the highest.
     with np.load(RECORDED / "streaming_thresholds.npz") as recorded:
         for at in range(len(recorded.files) // 3):
             found = streaming_answers(recorded[f"parameters{at}"], recorded[f"asked{at}"])
@@ -205,7 +208,7 @@ def test_streaming_thresholds_answer_as_they_did_on_numba():
 
 
 def histogram_answers(n_bins, half_life, prior, samples):
-    """Learn samples (score, label, weight), and ask after each."""
+    """Learn samples (score, label, weight), and predict after each."""
     calibrator = HistogramCalibrator(n_bins, half_life, prior)
     found = []
     for score, y, w in samples:
@@ -224,9 +227,9 @@ def test_histograms_answer_as_they_did_on_numba():
             assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
 
 
-def newton_answers(kind, asked):
-    """Learn and ask; the first row holds the parameters, the last two columns label and weight."""
-    (gamma, prior, limit, half_life, clip), samples = asked[0, :5].tolist(), asked[1:]
+def newton_answers(kind, inputs):
+    """Learn and predict; the first row has the parameters, the last columns label and weight."""
+    (gamma, prior, limit, half_life, clip), samples = inputs[0, :5].tolist(), inputs[1:]
     calibrator = kind(gamma, prior, limit, half_life or None, clip)
     found = []
     for *raw, y, w in samples.tolist():
@@ -244,7 +247,7 @@ def newton_answers(kind, asked):
 
 @pytest.mark.parametrize("name", ["beta", "temperature"])
 def test_newton_steps_are_as_they_were_on_numba(name):
-    """Exponentials and logarithms differ by a last bit; what is learned from it does not grow."""
+    """Exponentials and logarithms differ by the last bit; the differences must not grow."""
     kind = {"beta": BetaCalibrator, "temperature": TemperatureCalibrator}[name]
     with np.load(RECORDED / f"{name}.npz") as recorded:
         for at in range(len(recorded.files) // 2):
@@ -271,13 +274,13 @@ RANKERS = (
 )
 
 
-def rank_answers(asked):
-    """Learn and ask as a program says: what, label, weight, and four features, NaN if missing.
+def rank_answers(inputs):
+    """Run a program of rows: operation, label, weight, and four features, NaN if missing.
 
     Its first row has the learner, how many labels are declared, margin, averaging, window, and two
     options.
     """
-    (learner, n_labels, margin, averaging, window, *options), *program = asked.tolist()
+    (learner, n_labels, margin, averaging, window, *options), *program = inputs.tolist()
     common = {
         "labels": range(int(n_labels)) if n_labels else None,
         "loss": ("absolute", "squared", "zero-one")[len(program) % 3],
@@ -295,11 +298,11 @@ def rank_answers(asked):
         else:
             model.learn_one(x, int(y), w)
     if not isinstance(model, KernelCuSumRank):
-        rows = np.nan_to_num(asked[1:, 3:])
+        rows = np.nan_to_num(inputs[1:, 3:])
         frame = pd.DataFrame(rows, columns=list("abce"))
-        model.learn_many(frame, pd.Series(asked[1:, 1].astype(int)), asked[1:, 2])
+        model.learn_many(frame, pd.Series(inputs[1:, 1].astype(int)), inputs[1:, 2])
         found.extend(model.predict_many(frame))
-        found.extend(model.predict_proba_many(frame).to_numpy().ravel())
+        found.extend(np.asarray(model.predict_proba_many(frame)).ravel())
         found.extend(np.ravel([*model.weights.values()]))
         found.extend(model.biases)
     else:
@@ -332,7 +335,7 @@ NEAR = ("exponential-sums", "branch-and-bound")
 
 
 def decision_answers(p, history, methods):
-    """Ask for the curve, by each method that applies, and the optimum of every metric."""
+    """Return the curve, by each method that applies, and the optimum of every metric."""
     found = []
     for metric, method in product(METRICS, methods):
         with contextlib.suppress(ValueError):
@@ -343,7 +346,7 @@ def decision_answers(p, history, methods):
 
 
 def table_answers(p, history):
-    """Ask for metrics of tables, of one sample, and of labels that don't follow probabilities."""
+    """Return metrics of tables, of one sample, and of labels that don't follow probabilities."""
     found = []
     for metric in METRICS:
         formula = get_metric(metric)
@@ -365,7 +368,7 @@ def test_decisions_answer_as_they_did_on_numba():
 
 
 def eum_answers(metric, window, half_life, samples):
-    """Learn samples (score, label, weight); ask for the best threshold now and then."""
+    """Learn samples (score, label, weight); return the best threshold at intervals."""
     eum = EUMThreshold(metric, window=window, half_life=half_life)
     found = []
     for at, sample in enumerate(samples):
@@ -390,7 +393,7 @@ def test_best_thresholds_are_what_they_were_on_numba():
 @pytest.mark.parametrize("window", [1, 6, 40])
 @pytest.mark.parametrize("decades", [0, 3, 55])
 def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
-    """Whatever heavy samples have come and gone, and across copies of any kind."""
+    """After heavy samples were added and removed, and in copies of any kind."""
     rng = np.random.default_rng(window)
     eum, samples = EUMThreshold("f1", window=window, half_life=half_life), []
     for _ in range(4 * window + 90):
@@ -400,7 +403,7 @@ def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
         eum = rng.choice([eum, copy.deepcopy(eum), pickle.loads(pickle.dumps(eum))])
         eum = rng.choice([eum, EUMThreshold.from_bytes(eum.to_bytes())])
         eum._index.check()
-        held = {}
+        held: dict[Any, Any] = {}
         for age, (score, y, w) in enumerate(reversed(samples[-window:])):
             fading = 1.0 if half_life is None else 0.5 ** (age / half_life)
             held.setdefault(score, ([], []))[1 - y].append(w * fading)
@@ -412,7 +415,7 @@ def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
 
 
 def test_a_window_takes_no_more_memory_than_it_did():
-    """What rounding leaves out is dropped with the samples it belongs to."""
+    """Remainders are dropped with their samples."""
     eum, rng = EUMThreshold("f1", window=50), np.random.default_rng(1)
     scores, labels = rng.integers(0, 20, 3000) / 20, rng.integers(0, 2, 3000)
     eum.learn_many(scores, labels, 10.0 ** rng.uniform(-9, 9, 3000))
@@ -423,7 +426,7 @@ def test_a_window_takes_no_more_memory_than_it_did():
 
 
 def test_trees_of_thresholds_keep_their_order():
-    """Scores come up, down and at random, and leave by age: chunks split, join and are dropped."""
+    """Scores ascend, descend and are random, in a window: chunks split, merge and are dropped."""
     rng = np.random.default_rng(5)
     scores = np.concatenate([np.arange(2000.0), -np.arange(2000.0), rng.normal(size=4000) * 1e3])
     labels = rng.integers(0, 2, len(scores)).astype(float)
@@ -442,7 +445,7 @@ def test_trees_of_thresholds_keep_their_order():
 @pytest.mark.parametrize("seed", range(20))
 def test_pav_equals_exact_arithmetic(seed):
     rng = np.random.default_rng(seed)
-    stack, pushed = PAVStack(), []
+    stack, pushed = PAVStack(), list[Any]()
     scores = np.sort(rng.integers(0, 30, 60)).astype(float)
     for x in np.split(scores, np.sort(rng.integers(0, 60, 9))):
         y, w = rng.integers(-3, 4, len(x)).astype(float), rng.integers(1, 4, len(x)).astype(float)
@@ -484,7 +487,7 @@ def test_a_label_out_of_range_is_found_wherever_it_is(n, bad):
 
 
 def test_a_stack_takes_samples_from_many_threads():
-    """Any order of the calls leaves the stack as that order would: here all leave it the same."""
+    """The result is that of some order of the calls; here all orders have the same result."""
     stack = pav.Stack()
     halves = np.full(500, 0.5)
 
@@ -585,10 +588,10 @@ def test_bounds_hold_for_any_guess(seed, kind):
 def test_a_guess_without_curvature_stays():
     ends = np.ones(4, np.uint8)
     guess = Guess(np.array([0, 2]), np.array([1.0, 2.0]), ends, None, 0.0, 3.0, 0.1)
-    asked = guess.z.copy()
+    inputs = guess.z.copy()
     guess.sides[:] = [-1.0, 1.0, -1.0, 1.0]
     assert not guess.improve(0.01)
-    assert_array_equal(guess.z, asked)
+    assert_array_equal(guess.z, inputs)
     guess.sides[:] = math.nan
     assert not guess.improve(0.01)
     assert guess.n_wrong() == 4
@@ -643,11 +646,11 @@ def test_cells_refuse_what_does_not_fit():
     assert Quantiles(y[:0], y[:0], ends[:0], 0.5, True).run(3) == 0
 
 
-# --- what must not get further than an error
+# --- input that must raise an error
 
 
 class Wrong(BetaCalibrator):
-    """Answers batches from a script."""
+    """Predicts batches from a script."""
 
     answers = np.empty(0)
 
@@ -662,7 +665,7 @@ class Wrong(BetaCalibrator):
 )
 def test_a_hedge_takes_one_number_for_each_score(answers):
     hedged = HedgedCalibrator([Wrong(), PlattCalibrator()])
-    hedged._calibrators[0].answers = answers
+    hedged._calibrators[0].answers = answers  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="one number per score"):
         hedged.predict_learn_many(np.linspace(0, 1, 50), np.ones(50))
     assert hedged.n_samples == 0
@@ -680,7 +683,7 @@ def test_a_hedge_that_calls_itself_says_so():
 
 
 # A batch into which another thread writes while it is read: the first and the fifth are samples.
-WRITTEN = np.hstack(
+WRITTEN: Any = np.hstack(
     [
         [[0.5, math.nan, 0.2, 0.3, 0.9], [1, 1, math.nan, 7, 0], [1, 1, 1, 1, 1.0]],
         [[0.4, 0.4, 3.0], [1, 0, 1], [math.inf, math.nan, 1]],
@@ -706,7 +709,7 @@ def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned(calibrat
 
 def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote():
     class Overwritten(IdentityCalibrator):
-        """The batch changes when this calibrator has been asked."""
+        """Changes the batch after its prediction."""
 
         def predict_learn_many(self, scores, y, w=None):
             answers = super().predict_learn_many(scores, y, w)

@@ -1,4 +1,4 @@
-"""Who keeps the contracts of `tests.contract`, and river's own."""
+"""The classes that fulfil the contract of `tests.contract`, and river's own checks."""
 
 from collections.abc import Callable
 

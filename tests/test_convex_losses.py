@@ -322,7 +322,7 @@ def test_settings_of_the_user_are_untouched():
     assert float(loss(0.1, 0.0)) == pytest.approx(math.cosh(0.1), rel=1e-15)
     with pytest.raises(TypeError):
         from_function(lambda z, y: math.exp(z))
-    assert jax.config.jax_enable_x64 is False
+    assert jax.config.read("jax_enable_x64") is False
     assert jnp.ones(1).dtype == np.float32
     assert jax.jit(lambda x: x + 1.0)(np.ones(1)).dtype == np.float32
 

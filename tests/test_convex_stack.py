@@ -226,7 +226,7 @@ def test_predicting_changes_nothing(loss):
     assert stairs.interpolation == "centered"
     assert math.isnan(stack.staircase(outside="nan")(9.0))
     assert pickle.dumps(stack) == before
-    assert not jax.config.jax_enable_x64
+    assert not jax.config.read("jax_enable_x64")
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 200])

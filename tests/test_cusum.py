@@ -217,7 +217,7 @@ def separable(n_labels: int, rng: np.random.Generator) -> tuple[list[Sample], fl
     weights[:, 0] = np.linspace(2.0, -2.0, n_labels - 1)
     weights[:, 1] += 2.0
     weights /= np.linalg.norm(weights)
-    samples = []
+    samples: list[Any] = []
     while len(samples) < 150:
         x = np.append(rng.normal(size=5) * [0.3, 3.0, 1.0, 1.0, 1.0], 1.0)[[5, 1, 0, 2, 3, 4]]
         x[0] = 1.0
@@ -557,7 +557,8 @@ def test_batches_of_nothing_and_of_strangers():
     assert list(model.predict_many(pd.DataFrame({"a": [1.0]}))) == [None]
     model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([1, 1]))
     assert list(model.predict_many(pd.DataFrame({"z": [1.0]}))) == [1]
-    assert model.predict_proba_many(pd.DataFrame({"z": [1.0]})).to_dict("list") == {1: [1.0]}
+    probabilities: Any = model.predict_proba_many(pd.DataFrame({"z": [1.0]}))
+    assert probabilities.to_dict("list") == {1: [1.0]}
     with pytest.raises(ValueError, match="`y` must have one label per row"):
         model.learn_many(pd.DataFrame({"a": [1.0]}), pd.Series([1, 1]))
     with pytest.raises(TypeError, match="`X` must hold numbers"):

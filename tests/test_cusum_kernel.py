@@ -172,7 +172,8 @@ def test_bad_samples_change_nothing(bad):
     for w in BAD_WEIGHTS:
         with pytest.raises(BAD, match="`w`"):
             model.learn_one({"a": 1.0}, 1, w)
-    for y in (None, 7, math.nan, []):
+    bad_labels: list[Any] = [None, 7, math.nan, []]
+    for y in bad_labels:
         with pytest.raises(BAD, match="`y`"):
             model.learn_one({"new": 1.0}, y)
     assert state(model) == before
@@ -269,7 +270,7 @@ def test_transform_many_equals_a_loop(frame):
     X = np.random.default_rng(0).normal(size=(5, 2))
     features = RandomFourierFeatures(7)
     data = frame({"a": X[:, 0], "b": X[:, 1]})
-    mapped = features.transform_many(data)
+    mapped: Any = features.transform_many(data)
     assert type(mapped) is type(data)
     assert list(mapped.columns) == [f"rff{i}" for i in range(7)]
     expected = [list(features.transform_one({"a": a, "b": b}).values()) for a, b in X.tolist()]
@@ -291,12 +292,12 @@ def test_bad_parameters_of_features(options):
 
 
 def test_features_make_a_ring_linear():
-    """Ranks by distance from the origin: no linear learner can tell them apart."""
+    """Ranks by distance from the origin: no linear learner can separate them."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(1_500, 2))
     y = np.searchsorted([0.8, 1.4], np.hypot(*X.T))
-    plain = CuSumRank(averaging="uniform", margin=1.0)
-    lifted = RandomFourierFeatures(200, gamma=0.5) | plain.clone()
+    plain: Any = CuSumRank(averaging="uniform", margin=1.0)
+    lifted: Any = RandomFourierFeatures(200, gamma=0.5) | plain.clone()
     errors = np.zeros(2)
     for row, label in zip(X.tolist(), y.tolist(), strict=True):
         for i, model in enumerate((plain, lifted)):

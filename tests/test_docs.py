@@ -1,4 +1,4 @@
-"""The site: every page and every public name has its place, and the pictures draw themselves."""
+"""The site has every page and every public name, and the pictures can be drawn."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The loop: crashed at any instant and started again, it has learned and told each event once."""
+"""The stream loop: after a crash at any point each event is learned and delivered once."""
 
 import contextlib
 import itertools
@@ -64,11 +64,11 @@ LATE = [e for e in late(EVENTS) if not (math.isnan(e.score) and math.isnan(e.y))
 
 
 class CrashError(Exception):
-    """What stands for the end of a process."""
+    """Simulates the end of a process."""
 
 
 class Bomb:
-    """Goes off at the ``at``-th time that it is asked, whoever asks."""
+    """Raises at the ``at``-th call, from any caller."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -80,7 +80,7 @@ class Bomb:
 
 
 class Replay:
-    """A source that is no sequence."""
+    """A source that is not a sequence."""
 
     def __init__(self, events: Sequence[Event], bomb: Bomb) -> None:
         self.events, self.bomb = events, bomb
@@ -91,7 +91,7 @@ class Replay:
 
 
 class Told:
-    """A sink that keeps predictions by offset; what it is told twice must be the same."""
+    """A sink that keeps predictions by offset; repeated predictions must be the same."""
 
     def __init__(self, bomb: Bomb) -> None:
         self.bomb = bomb
@@ -105,7 +105,7 @@ class Told:
 
 
 class File:
-    """A sink that is exact: a list that can be cut back."""
+    """An exactly-once sink: a list that can be truncated."""
 
     def __init__(self, bomb: Bomb) -> None:
         self.bomb = bomb
@@ -126,7 +126,7 @@ class File:
 
 
 class Fragile(Store):
-    """A store whose saves may fail, before or after they are done."""
+    """A store whose saves may fail, before or after the commit."""
 
     bomb = Bomb(0)
 
@@ -146,7 +146,7 @@ def contents(path: Path) -> tuple[int, dict[str, bytes]]:
 
 
 def undisturbed(path: Path, calibrator: Calibrator, keyed: bool, join: LabelJoin | None) -> File:
-    """Predictions of a run that nothing disturbs, one event at a time."""
+    """Predictions of a run without a crash, one event at a time."""
     sink = File(Bomb(0))
     events = EVENTS if join is None else LATE
     with Store(path) as store:
@@ -224,10 +224,10 @@ def test_the_same_objects_after_an_error(tmp_path: Path) -> None:
 
 def test_what_it_learns_is_what_a_calibrator_would(tmp_path: Path) -> None:
     twins = {key: IsotonicCalibrator(window=5) for key in "abc"}
-    told: list[float] = []
+    received: list[float] = []
     with Store(tmp_path / "run.db") as store:
-        run(EVENTS, IsotonicCalibrator(window=5), lambda at, p: told.extend(p), store, batch=6)
-        for event, value in zip(EVENTS, told, strict=True):
+        run(EVENTS, IsotonicCalibrator(window=5), lambda at, p: received.extend(p), store, batch=6)
+        for event, value in zip(EVENTS, received, strict=True):
             twin = twins[str(event.key)]
             assert value == twin.predict_one(event.score)
             if event.y == event.y:
@@ -240,36 +240,36 @@ def test_a_calibrator_that_has_learned_is_the_start(tmp_path: Path) -> None:
     calibrator = PlattCalibrator()
     calibrator.learn_many([0.1, 0.9] * 10, [1, 0] * 10)
     twin = PlattCalibrator.from_bytes(calibrator.to_bytes())
-    told: list[float] = []
+    received: list[float] = []
     events = [(0.3, 1.0), (0.4, 0.0), (0.3, 1.0)]
     with Store(tmp_path / "run.db") as store:
         for stop in (2, 3):
-            run(events[:stop], calibrator, lambda at, p: told.extend(p), store)
+            run(events[:stop], calibrator, lambda at, p: received.extend(p), store)
         assert store.get(name_of(None)).slope != calibrator.slope
-    for (score, y), value in zip(events, told, strict=True):
+    for (score, y), value in zip(events, received, strict=True):
         assert value == twin.predict_one(score)
         twin.learn_one(score, y)
 
 
 def test_stop_is_asked_between_batches(tmp_path: Path) -> None:
-    told: list[int] = []
+    received: list[int] = []
     with Store(tmp_path / "run.db") as store:
-        args = EVENTS, PlattCalibrator(), lambda at, p: told.append(len(p)), store
-        assert run(*args, batch=6, stop=lambda: len(told) == 2) == store.offset == 12
+        args = EVENTS, PlattCalibrator(), lambda at, p: received.append(len(p)), store
+        assert run(*args, batch=6, stop=lambda: len(received) == 2) == store.offset == 12
         assert run(*args, batch=6, stop=lambda: True) == 12
         assert run(*args, batch=6) == run(*args, batch=6) == 20
-    assert told == [6, 6, 6, 2]
+    assert received == [6, 6, 6, 2]
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
 @pytest.mark.parametrize("seed", range(6))
 def test_many_who_take_turns_on_a_store(tmp_path: Path, joined: bool, seed: int) -> None:
-    """Old objects and new ones, each left behind by what others have learned in the meantime."""
+    """Old and new objects, whose states others have changed in the meantime."""
     straight = undisturbed(
         tmp_path / "straight.db", PlattCalibrator(), True, LabelJoin(12) if joined else None
     )
     events, draw, path = LATE if joined else EVENTS, random.Random(seed), tmp_path / "run.db"
-    told = File(Bomb(0))
+    received = File(Bomb(0))
     left: set[str] = set()
     with Store(path) as store:
         banks = [KeyedCalibrator(PlattCalibrator(), max_keys=n, store=store) for n in (None, 1)]
@@ -280,7 +280,7 @@ def test_many_who_take_turns_on_a_store(tmp_path: Path, joined: bool, seed: int)
             keyed: Any = draw.choice([*banks, PlattCalibrator()])
             if isinstance(keyed, KeyedCalibrator) and draw.random() < 0.3:
                 keyed.learn_one("a", 0.5, 1)  # which is not saved, so it is dropped
-            run(events[:stop], keyed, told, store, batch=2, join=draw.choice(joins))
+            run(events[:stop], keyed, received, store, batch=2, join=draw.choice(joins))
             left.add(type(keyed).__name__)
             if draw.random() < 0.3:
                 store.refresh()
@@ -289,11 +289,11 @@ def test_many_who_take_turns_on_a_store(tmp_path: Path, joined: bool, seed: int)
                 assert keyed.predict_one(key, 0.4) == store.get(name_of(key)).predict_one(0.4)
     assert len(left) == 2
     assert contents(path) == contents(tmp_path / "straight.db")
-    assert repr(told.lines) == repr(straight.lines)
+    assert repr(received.lines) == repr(straight.lines)
 
 
 def test_who_moves_the_offset_during_a_run_ends_it(tmp_path: Path) -> None:
-    """A run in a run, and a hand; what is the run's own business only goes on."""
+    """A run within a run, and saves by hand; the outer run continues if its keys are unchanged."""
     with Store(tmp_path / "run.db") as store:
         for n, meddle in enumerate(
             [
@@ -314,14 +314,14 @@ def test_who_moves_the_offset_during_a_run_ends_it(tmp_path: Path) -> None:
             assert contents(store.path) == (10, before)
 
         def note(at: int, p: Any) -> None:
-            store.save({"mine": PlattCalibrator()}, notes={"told": at})
+            store.save({"mine": PlattCalibrator()}, notes={"received": at})
 
         assert run(EVENTS, PlattCalibrator(), note, store, batch=4) == 20
-        assert store.notes == {"told": 18}
+        assert store.notes == {"received": 18}
 
 
 def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
-    told: list[int] = []
+    received: list[int] = []
     join = LabelJoin(5)
     bad: list[tuple[Any, type[Exception], str, LabelJoin | None]] = [
         ((NAN, 1.0), ValueError, "`scores` must be finite", None),
@@ -340,7 +340,7 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
         ((0.5,) * 7, TypeError, "an event must be an Event or a tuple like it", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
-        told.clear()
+        received.clear()
         events = [*EVENTS[:4], event, *EVENTS[4:]]
         with Store(tmp_path / f"{n}.db") as store:
             for _ in range(2):
@@ -348,13 +348,13 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
                     run(
                         events,
                         PlattCalibrator(),
-                        lambda at, p: told.append(at),
+                        lambda at, p: received.append(at),
                         store,
                         batch=3,
                         join=joined,
                     )
                 assert store.offset == 3
-        assert told == [0]
+        assert received == [0]
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["join", 'key:"b"'])
 def test_a_key_without_its_state_is_not_taken_for_a_new_one(tmp_path: Path, name: str) -> None:
-    """Else what it had learned would be lost, and nothing would say so."""
+    """Otherwise its samples would be lost without an error."""
     path, join = tmp_path / "run.db", LabelJoin(9)
     events = [Event(0.5, 1.0, key="a"), Event(0.5, 1.0, key="b"), Event(0.5, id=1)]
     with Store(path) as store:
@@ -435,7 +435,7 @@ def test_a_reader_is_refused_before_the_sink_goes_back(tmp_path: Path) -> None:
 
 
 def test_a_calibrator_that_raises_in_a_batch(tmp_path: Path) -> None:
-    """What it learned of the batch is not learned again when the same objects go on."""
+    """Its samples of the batch are not learned again when the same objects continue."""
 
     class Brittle(PlattCalibrator):
         fuse = -1
@@ -472,7 +472,7 @@ def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     assert contents(tmp_path / "run.db") == contents(tmp_path / "straight.db")
 
 
-# Late labels -------------------------------------------------------------------------------------
+# Delayed labels -----------------------------------------------------------------------------------
 
 
 def score(name: Any, value: float = 0.5, w: float = 1.0, key: Any = None) -> Event:
@@ -569,7 +569,7 @@ def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("horizon", [1, 4, 30])
 def test_the_join_against_a_list(horizon: int) -> None:
-    """Random halves; the oracle looks through all that came before."""
+    """Random halves of samples; the oracle searches all earlier events."""
     rng = np.random.default_rng(horizon)
     join = LabelJoin(horizon)
     opened: dict[int, tuple[int, Event, bool]] = {}  # by id: when, the half, whether it is joined
@@ -667,8 +667,8 @@ def test_snapshots_are_read_while_a_writer_learns(calibrator: Calibrator) -> Non
         shared[0][0].n_samples = 3
 
 
-def test_a_hedge_is_charged_what_it_served(tmp_path: Path) -> None:
-    """Labels 20 events late, with restarts: tickets wait with their scores."""
+def test_a_hedge_is_weighted_by_what_it_served(tmp_path: Path) -> None:
+    """Labels are 20 events late, with restarts: tickets wait with their scores."""
     rng = np.random.default_rng(5)
     scores = rng.random(120)
     y = (rng.random(120) < scores**2).astype(float)

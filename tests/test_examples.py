@@ -1,4 +1,4 @@
-"""The examples run as a reader would run them, stay short, and show what they say they show."""
+"""The examples run as a reader would run them, are short, and print what they promise."""
 
 import re
 import runpy

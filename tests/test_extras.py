@@ -1,4 +1,4 @@
-"""Each extra alone does what it is for. ``.ci/long`` asks the same of environments of their own."""
+"""Each extra works alone; ``.ci/long`` tests the same in separate environments."""
 
 import os
 import subprocess

@@ -1,9 +1,9 @@
-"""Which files a command may change: a table of situations, each with what must come out.
+"""Which files a command may change: a table of situations with their expected results.
 
-A cell is a moment at which the process before was killed, what has become of the output and of its
-partial file since, and the command that comes next. What is not ours is never changed, in any cell.
-All pairs of what has become of the two files are tried by STREAMCAL_SOAK=1; in the gates one of the
-two is as it was left, and what can hardly make a difference is left out.
+A situation is the moment at which the previous process was killed, the later changes of the output
+and of its partial file, and the next command. Files of others are never changed. STREAMCAL_SOAK=1
+tries all pairs of changes of the two files; in the gates one of the two is unchanged, and unlikely
+combinations are skipped.
 """
 
 import os
@@ -48,7 +48,7 @@ def invoke(*arguments: Any) -> tuple[int, str]:
 
 
 class File(NamedTuple):
-    """What is under a name: a kind, the bytes or where a link leads to, and which file it is."""
+    """The content of a name: a kind, the bytes or the target of a link, and the inode."""
 
     kind: str
     content: Any
@@ -67,17 +67,17 @@ def look(path: Path) -> File:
 
 
 def look_around() -> dict[str, File]:
-    """Return all files of the folder, but for those that SQLite and the lock leave."""
+    """Return all files of the folder except those of SQLite and the lock."""
     ours = [f"run.db{ending}" for ending in ("-lock", "-wal", "-shm")]
     return {path.name: look(path) for path in Path().iterdir() if path.name not in ours}
 
 
-# --- the moments, built once in one folder, since a store knows the whole names of its files
+# --- the moments, built once in one folder, since a store contains absolute paths
 
 
 @dataclass
 class Built:
-    """The folder at a moment, and what is known of it."""
+    """The folder at a moment, and its expected content."""
 
     files: dict[str, bytes]
     committed: bytes  # what of the output is
@@ -91,7 +91,7 @@ class World(NamedTuple):
 
 
 def build(moment: str, older: bool, text: bytes, patch: pytest.MonkeyPatch) -> None:
-    """Bring the folder to a moment: kill a run there, which leaves its files as they are."""
+    """Bring the folder to a moment: kill a run there."""
     if older:
         Path("out.csv").write_bytes(OLDER)
     if moment == "new":
@@ -165,7 +165,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 if moment in ("copying", "growing"):
                     before = wholes["table"]
                 built[moment, older] = Built(files, committed, before)
-        # What comes of the table that follows is the same wherever the one before was interrupted.
+        # The result for the next table does not depend on where the previous run was interrupted.
         fill(folder, built["finished", False].files)
         assert invoke(*command("other.csv", "next.csv"))[0] == 0
         wholes["other"] = (folder / "next.csv").read_bytes()
@@ -207,7 +207,7 @@ def test_the_moments_are_what_they_are_called(world: World) -> None:
     assert not any(name.endswith("-wal") for built in world.built.values() for name in built.files)
 
 
-# --- what becomes of the output and of the partial file
+# --- changes of the output and of the partial file
 
 
 def flip(path: Path) -> None:
@@ -288,21 +288,21 @@ def cells() -> Iterator[Any]:
                 continue
             if one != "as left" and following == "grown" and moment not in ("named", "finished"):
                 continue
-        told = f"{moment}{' older' * older}-{out}-{partial}-{following}"
-        yield pytest.param(moment, older, out, partial, following, id=told)
+        case = f"{moment}{' older' * older}-{out}-{partial}-{following}"
+        yield pytest.param(moment, older, out, partial, following, id=case)
 
 
-# --- what must come out
+# --- expected results
 
 
 class Due(NamedTuple):
     status: int
-    said: str
+    message: str
     changed: dict[str, bytes | None]  # new bytes by name, None: gone; all else is as before
 
 
 def due(world: World, moment: str, older: bool, following: str, files: dict[str, File]) -> Due:
-    """Return what must come out: a statement of the documents, not of how it is done."""
+    """Return the expected result, as the documents state it."""
     built = world.built[moment, older]
     out = files.get("out.csv", File("missing", None))
     partial = files.get("out.csv.partial", File("missing", None))
@@ -347,7 +347,7 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
     if following == "other":
         follows = {"next.csv": world.wholes["other"]}
         if moment in ("begun", "copying") and partial.kind == "missing":
-            # Nothing was committed and nothing is left: it has not begun.
+            # Nothing was committed and there is no file: the run has not begun.
             if moment == "begun":
                 follows = {"next.csv": next_of(world, moment)}
             return Due(0, "rows calibrated", follows)
@@ -381,7 +381,7 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
 
 
 def next_of(world: World, moment: str) -> bytes:
-    """Return what the table that follows comes to where none was before."""
+    """Return the result for the next table if there was no previous run."""
     if "alone" not in world.wholes:
         status, _ = invoke(*command("other.csv", "alone.csv"), "--state", "alone.db")
         assert status == 0
@@ -416,13 +416,13 @@ def test_what_is_not_ours_is_never_changed(
         if following == "other"
         else command("table.csv", "out.csv", state=following != "stateless")
     )
-    status, said = invoke(*run)
+    status, printed = invoke(*run)
     after = look_around()
 
-    assert (status, expected.said in said) == (expected.status, True), said
+    assert (status, expected.message in printed) == (expected.status, True), printed
     if not expected.changed:
-        assert said.count("\n") == 1, said
-    # The store alone may change beside what must: it takes note of what has been done.
+        assert printed.count("\n") == 1, printed
+    # Only the store may change in addition: it gets notes.
     noted = expected.status == 0 and not (moment == "finished" and not expected.changed)
     noted = noted and following != "stateless"
     for name in before.keys() | after.keys() | expected.changed.keys():
@@ -433,7 +433,7 @@ def test_what_is_not_ours_is_never_changed(
         elif not (name == "run.db" and noted):
             assert after.get(name) == before.get(name), name
     if expected.changed and following in ("again", "grown") and "as left" == out == partial:
-        # And now there is nothing to do, whatever becomes of the output.
+        # Now there is nothing to do, for any change of the output.
         assert "there is nothing to do" in invoke(*run)[1]
 
 
@@ -511,10 +511,10 @@ ORDINAL = ["--format", "csv", "--score", "p", "--label", "id", "--n-labels", "50
 )
 def test_one_file_for_two_things_is_refused(apart: Path, arguments: list[str]) -> None:
     before = look_around()
-    status, said = invoke(*arguments)
+    status, printed = invoke(*arguments)
     assert status == 2
-    assert "must be another file than" in said or "is a file of the report" in said
-    assert said.count("\n") == 1
+    assert "must be another file than" in printed or "is a file of the report" in printed
+    assert printed.count("\n") == 1
     assert look_around() == before
 
 
@@ -526,14 +526,14 @@ def test_names_that_differ_in_case_are_two_where_they_are(apart: Path) -> None:
     assert Path("t.csv").read_text().startswith("id,p,y,w,k\n")
 
 
-# --- what goes on after a refusal, and a file that is only linked to
+# --- runs after an error, and linked files
 
 
 def test_a_partial_file_of_somebody_else_is_moved_away_and_it_goes_on(apart: Path) -> None:
     Path("n.csv.partial").write_bytes(FOREIGN)
     run = command("t.csv", "n.csv")
-    status, said = invoke(*run, "--state", "new.db")
-    assert (status, "n.csv.partial is there already" in said) == (1, True)
+    status, printed = invoke(*run, "--state", "new.db")
+    assert (status, "n.csv.partial is there already" in printed) == (1, True)
     assert not Path("new.db").exists()
     Path("n.csv.partial").rename("theirs.csv")
     assert invoke(*run, "--state", "new.db")[0] == 0
@@ -550,10 +550,10 @@ def test_an_output_without_a_state_is_not_written_through_a_link(apart: Path) ->
         assert Path("foreign.csv").read_bytes() == FOREIGN
         assert not Path("n.csv").is_symlink()
     Path("loop.csv").symlink_to("loop.csv")
-    for told in ("calibrate", "decide"):
-        column = ["--prob", "p"] if told == "decide" else CALIBRATE[4:]
-        status, said = invoke(told, "t.csv", *column, "--out", "loop.csv")
-        assert (status, "Too many levels of symbolic links" in said) == (2, True)
+    for subcommand in ("calibrate", "decide"):
+        column = ["--prob", "p"] if subcommand == "decide" else CALIBRATE[4:]
+        status, printed = invoke(subcommand, "t.csv", *column, "--out", "loop.csv")
+        assert (status, "Too many levels of symbolic links" in printed) == (2, True)
 
 
 def test_two_outputs_of_one_name_at_once_are_both_whole(tmp_path: Path) -> None:
@@ -636,7 +636,7 @@ DAMAGED = [
 def test_damaged_notes_are_a_line(
     world: World, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]
 ) -> None:
-    """None stands for what is missing; of the sums one part is replaced."""
+    """None: the note is missing; in the sums one part is replaced."""
     monkeypatch.chdir(world.folder)
     fill(world.folder, world.built["between", False].files)
     ((name, value),) = damage.items()
@@ -649,9 +649,9 @@ def test_damaged_notes_are_a_line(
             del notes[name]
         store.save({}, notes=notes)
     before = look_around()
-    status, said = invoke(*command("table.csv", "out.csv"))
-    assert (status, said.count("\n")) == (1, 1)
-    assert "run.db is damaged: its note" in said or "something else has written" in said
+    status, printed = invoke(*command("table.csv", "out.csv"))
+    assert (status, printed.count("\n")) == (1, 1)
+    assert "run.db is damaged: its note" in printed or "something else has written" in printed
     assert look_around() == before
 
 
@@ -664,8 +664,8 @@ def test_a_store_that_something_else_has_moved_is_refused(
         with Store("run.db") as store:
             store.save({}, store.offset + 1)
         before = look_around()
-        status, said = invoke(*command("table.csv", "out.csv"))
-        assert (status, "something else has written to it" in said) == (1, True)
+        status, printed = invoke(*command("table.csv", "out.csv"))
+        assert (status, "something else has written to it" in printed) == (1, True)
         assert look_around() == before
 
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scipy.optimize import isotonic_regression
 
-from streamcal import IsotonicCalibrator, _state, isotonic_fit, losses
+from streamcal import IsotonicCalibrator, VennAbersCalibrator, _state, isotonic_fit, losses
+from streamcal.calibration import Calibrator
 from streamcal.metrics import CORP
 from tests import oracles
 from tests.invariants import INNER, Structure
@@ -358,12 +359,21 @@ def test_removing_everything_leaves_a_calibrator_like_new() -> None:
         assert calibrator.n_samples == calibrator.n_scores == 0
 
 
-@pytest.mark.parametrize("parameters", [{"window": 100}, {"max_scores": 8}, {"half_life": 0.7}])
-def test_prequential_is_predict_then_learn(parameters: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        IsotonicCalibrator(window=100),
+        IsotonicCalibrator(max_scores=8),
+        IsotonicCalibrator(half_life=0.7),
+        VennAbersCalibrator(),
+    ],
+    ids=["window", "max_scores", "half_life", "Venn-Abers"],
+)
+def test_prequential_is_predict_then_learn(calibrator: Calibrator) -> None:
     rng = np.random.default_rng(6)
     scores = rng.random(300).round(2)
     y = rng.random(300) < scores
-    one, many = IsotonicCalibrator(**parameters), IsotonicCalibrator(**parameters)
+    one, many = calibrator.clone(), calibrator.clone()
     expected = []
     for score, label in zip(scores.tolist(), y.tolist(), strict=True):
         expected.append(one.predict_one(score))

@@ -1,4 +1,4 @@
-"""Keyed calibrators are a dict of calibrators, whatever is parked, saved, and opened again."""
+"""Keyed calibrators behave like a dict of calibrators, also evicted, saved and opened again."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ def make() -> Calibrator:
 
 
 class Plain:
-    """The oracle: a dict, and a copy of it as it was at the last save."""
+    """The oracle: a dict, and its copy from the last save."""
 
     def __init__(self) -> None:
         self.held: dict[Any, Calibrator] = {}
@@ -118,7 +118,7 @@ def test_as_a_dict_of_calibrators(
                 with pytest.raises(ValueError, match="`y` must"):
                     keyed.learn_many([*KEYS, "new"], [0.5] * 9, [1] * 8 + [3])
                 with pytest.raises(TypeError, match="`keys` must"):
-                    keyed.learn_many([*KEYS, ["new"]], [0.5] * 9, [1] * 9)
+                    keyed.learn_many([*KEYS, ["new"]], [0.5] * 9, [1] * 9)  # type: ignore[list-item]
             elif isinstance(step, list):
                 answers = [plain.predict_learn(*sample) for sample in step]
                 keys, scores, y = zip(*step, strict=True) if step else ((), (), ())
@@ -335,7 +335,7 @@ def share_a_store(path: Path, seed: int) -> int:
     """Three are on one store, and a hand that writes to it; return how many calls were refused.
 
     The oracle holds what the store has, and for each of the three what it has learned and not
-    saved, with the state of the key that this goes on from.
+    saved, with the state of the key from which it continued.
     """
     draw = random.Random(seed)
     keys = ["a", "b", 3]
@@ -344,10 +344,10 @@ def share_a_store(path: Path, seed: int) -> int:
     with Store(path) as store:
         banks = [KeyedCalibrator(make, max_keys=limit, store=store) for limit in limits]
         saved: dict[Any, bytes] = {}
-        news: list[dict[Any, tuple[bytes | None, bytes]]] = [{} for _ in banks]
+        unsaved: list[dict[Any, tuple[bytes | None, bytes]]] = [{} for _ in banks]
         for _ in range(60):
             at = draw.randrange(3)
-            keyed, mine, key = banks[at], news[at], draw.choice(keys)
+            keyed, mine, key = banks[at], unsaved[at], draw.choice(keys)
             score, y = draw.randrange(9) / 8, draw.randrange(2)
             step = draw.choice(["learn", "learn", "ask", "ask", "save", "revert", "hand", "forget"])
             base, here = mine.get(key, (saved.get(key), saved.get(key)))
@@ -368,7 +368,7 @@ def share_a_store(path: Path, seed: int) -> int:
             else:
                 message = ""
             if message:
-                assert "`revert` forgets that and goes on from the store" in message
+                assert "`revert` drops that and continues from the store" in message
                 assert any(saved.get(name) != old for name, (old, _) in mine.items())
                 n_refused += 1
                 continue
@@ -414,7 +414,7 @@ def test_a_reader_that_looks_again_answers_with_what_it_sees(tmp_path: Path) -> 
 def test_a_save_that_was_interrupted_when_it_was_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in the store then is one's own: what is learned afterwards goes on from it."""
+    """After a save the store has the own state: later samples continue from it."""
     original = Store.save
 
     def interrupted(self: Store, *args: Any, **kwargs: Any) -> None:
@@ -528,7 +528,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 def test_no_sample_is_lost_by_an_eviction_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_store: bool
 ) -> None:
-    """Memory may be short when a calibrator is compressed, and enough later."""
+    """Memory may run out when a calibrator is compressed, and be sufficient later."""
     store = Store(tmp_path / "run.db") if with_store else None
     keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1, store=store)
     keyed.learn_one("a", 0.5, 1)

@@ -1,7 +1,7 @@
-"""Loss of power: from whatever the disk holds then, a run comes to the end that it would have had.
+"""Loss of power: from any possible content of the disk, a run ends as without the loss.
 
-What was promised before must be there: the offset of a `save` that had returned, a backup, the
-output of a command that had ended. STREAMCAL_SOAK tries every state, and takes minutes.
+The guarantees hold: the disk has the offset of a `save` that had returned, a backup, the output of
+a command that had ended. STREAMCAL_SOAK tries every state, and takes minutes.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Always:
 
 
 class Lines:
-    """A sink that is exact: a file of lines, synced when it is asked."""
+    """An exactly-once sink: a file of lines, synced by `commit`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Lines:
 
 
 class Marked(Store):
-    """A store that says what it has promised."""
+    """A store that records which saves have returned."""
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         super().save(*args, **kwargs)
@@ -83,7 +83,7 @@ def run_engine(root: Path, stop: int, *, keep_open: bool = False) -> None:
 
 
 def back_up(root: Path) -> int:
-    """Copy what was last saved, and return of which offset it is."""
+    """Copy the last save, and return its offset."""
     with Store(root / "state" / "run.db", read_only=True) as store:
         store.backup(root / "out" / "copy.db")
         mark("copied", store.offset)
@@ -91,8 +91,8 @@ def back_up(root: Path) -> int:
 
 
 def record_engine(root: Path) -> None:
-    """A run that is killed, backed up, goes on; the backup is one of a log, and is replaced."""
-    engine.Pace = Always  # type: ignore[assignment,misc]
+    """A run is killed, backed up and continued; the backup has a log, and is replaced."""
+    engine.Pace = Always  # type: ignore[assignment,attr-defined,misc]
     for stop in (7, 14):
         child = os.fork()
         if not child:
@@ -123,7 +123,7 @@ def record(root: Path, function: str) -> Record:
 
 
 def tried(states: list[State]) -> Any:
-    """Iterate over states; whatever a test raises says which one it was."""
+    """Iterate over states; errors of a test name the state."""
     assert len(states) >= 50
     for n, state in enumerate(states):
         try:
@@ -169,7 +169,7 @@ def test_an_engine_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def record_command(root: Path) -> None:
     """The command is killed twice, and ends."""
-    checkpoint.Pace = Always  # type: ignore[assignment,misc]
+    checkpoint.Pace = Always  # type: ignore[assignment,attr-defined,misc]
     for n_batches in (3, 7, None):
         child = os.fork()
         if not child:

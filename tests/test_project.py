@@ -339,7 +339,7 @@ def test_missing_browser_is_reported(npm, tmp_path):
         (tools / "npm").write_text(f"#!/bin/sh\n{npm}\n")
         (tools / "npm").chmod(0o755)
     done = subprocess.run(
-        [shutil.which("bash"), tmp_path / ".ci" / "browser"],
+        [str(shutil.which("bash")), tmp_path / ".ci" / "browser"],
         env={"PATH": str(tools)},
         capture_output=True,
         text=True,

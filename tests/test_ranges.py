@@ -1,6 +1,6 @@
-"""Whatever is learned, with any weights and removals: values in range, and maps that rise.
+"""With any samples, weights and removals, values are in range and maps do not decrease.
 
-`tests.programs` asks the same of every class in passing; here are the losses, one by one.
+`tests.programs` tests this for every class; these tests are for each loss.
 """
 
 import contextlib
@@ -243,7 +243,8 @@ def test_a_window_of_thresholds_knows_what_a_heavy_sample_has_hidden() -> None:
     eum = EUMThreshold("f1", window=3)
     for score, y, w in [(1.0, 1, 1e40), (1.0, 1, 1.0), (0.0, 0, 3.0), (0.0, 1, 1.0)]:
         eum.learn_one(score, y, w)
-    assert (eum.threshold, eum.utility) == (1.0, pytest.approx(2 / 3))
+    assert eum.threshold == 1.0
+    assert eum.utility == pytest.approx(2 / 3)
 
 
 def test_a_window_of_thresholds_is_that_of_its_samples_alone() -> None:

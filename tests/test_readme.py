@@ -1,4 +1,4 @@
-"""What the documents say is what happens: every block of code in them is run.
+"""Every block of code in the documents is run, and its results are compared.
 
 The README and then the guides, in the order of the site, in one empty folder, each from top
 to bottom. ``python`` blocks of one document share their names, as a reader would expect. Where a

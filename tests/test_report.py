@@ -13,6 +13,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from html import unescape
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def run_db(table):
 def kinds_db(tmp_path):
     """A store with a learner of each kind."""
     scores, labels = samples(400)
-    learners = {
+    learners: dict[str, Any] = {
         "staircase": IsotonicCalibrator(window=200),
         "platt": PlattCalibrator(),
         "hedge": Hedge(),
@@ -276,7 +277,7 @@ def test_a_classifier_shows_its_calibrators(tmp_path):
         store.save({"one": one, "untaught": IsotonicCalibrator()}, 30)
         found = {section.id: section for section in sections.of_store(store)}
         weights = {row[1]: row[2] for row in found["hedge"].tables[0].rows}
-        assert weights == one.calibrators[True].weights
+        assert weights == one.calibrators[True].weights  # type: ignore[attr-defined]
         assert [row[0] for row in found["maps"].tables[0].rows] == ["one"]
 
         store.save({"many": classifier, "one": one}, 300)
@@ -431,7 +432,7 @@ def serving(build, stamp=None, **options):
         server.server_close()
 
 
-def ask(server, path, host=None):
+def fetch_page(server, path, host=None):
     connection = http.client.HTTPConnection(watch.HOST, server.server_port)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
@@ -444,13 +445,13 @@ def ask(server, path, host=None):
 def test_the_server_answers_its_own_page_only():
     with serving(lambda: tiny(1)) as server:
         assert server.server_address[0] == "127.0.0.1"
-        status, html = ask(server, "/")
+        status, html = fetch_page(server, "/")
         assert status == 200
         assert 'id="live"' in html
         assert "connect-src" in html
-        assert ask(server, "/", host=f"localhost:{server.server_port}")[0] == 200
+        assert fetch_page(server, "/", host=f"localhost:{server.server_port}")[0] == 200
         for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
-            status, text = ask(server, "/data.json", host=host)
+            status, text = fetch_page(server, "/data.json", host=host)
             assert status == 421
             assert "n is 1" not in text
         mine = f"{watch.HOST}:{server.server_port}"
@@ -466,11 +467,13 @@ def test_the_server_answers_its_own_page_only():
             with socket.create_connection((watch.HOST, server.server_port)) as raw:
                 raw.sendall(f"GET / HTTP/1.1\r\nHost: {mine}\r\n{line}\r\n\r\n".encode())
                 assert b" 421 " in raw.makefile("rb").readline()
-        assert ask(server, "/../etc/passwd")[0] == 404
-        assert ask(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
+        assert fetch_page(server, "/../etc/passwd")[0] == 404
+        assert fetch_page(server, "http://[bad/", host=f"localhost:{server.server_port}")[0] == 404
         version = page.version(tiny(1))
-        assert json.loads(ask(server, f"/data.json?after={version}")[1]) == {"version": version}
-        update = json.loads(ask(server, "/data.json?after=older")[1])
+        assert json.loads(fetch_page(server, f"/data.json?after={version}")[1]) == {
+            "version": version
+        }
+        update = json.loads(fetch_page(server, "/data.json?after=older")[1])
         assert update["html"]["s-text"] == "n is 1"
         assert update["structure"] == page.structure(tiny(1)) == page.structure(tiny(2))
         assert update["version"] == version != page.version(tiny(2))
@@ -505,7 +508,7 @@ def test_a_store_damaged_while_served_is_reported(tmp_path):
         raise ValueError("the store is damaged")
 
     with serving(build) as server:
-        assert ask(server, "/") == (503, "the store is damaged\n")
+        assert fetch_page(server, "/") == (503, "the store is damaged\n")
 
 
 def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
@@ -520,7 +523,7 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
         taken = run("watch", run_db, "--port", port, status=2)
         assert taken.stderr == f"streamcal: --port {port} of 127.0.0.1 can't be used: {IN_USE}\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=300) == (None, "")
+        assert process.communicate(timeout=300)[1] == ""
         assert process.returncode == 0
     finally:
         process.kill()
@@ -555,12 +558,13 @@ def browser():
 
 @contextmanager
 def opened(browser, url, **options):
-    """Open a page; whatever it complains of, or loads from elsewhere, fails the test."""
+    """Open a page; an error, a warning or a request to elsewhere fails the test."""
     tab = browser.new_page(**options)
-    wrong = []
-    tab.on("console", lambda m: m.type in ("error", "warning") and wrong.append(m.text))
+    wrong: list[str] = []
+    tab.on("console", lambda m: wrong.extend([m.text] * (m.type in ("error", "warning"))))
     tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("request", lambda r: r.url.startswith(("data:", "blob:", url)) or wrong.append(r.url))
+    own = ("data:", "blob:", url)
+    tab.on("request", lambda r: wrong.extend([r.url] * (not r.url.startswith(own))))
     try:
         tab.goto(url)
         tab.wait_for_selector("html[data-ready]", timeout=60_000)
@@ -693,5 +697,6 @@ def test_a_page_says_when_its_server_is_gone(browser):
 
 
 def test_a_hedge_is_a_calibrator():
-    """What stands in for the hedge is stored and read as any calibrator."""
-    assert Calibrator.from_bytes(Hedge().to_bytes()).weights == Hedge().weights
+    """The `Hedge` of these tests is saved and restored like any calibrator."""
+    restored: Any = Calibrator.from_bytes(Hedge().to_bytes())
+    assert restored.weights == Hedge().weights

@@ -49,7 +49,7 @@ def arguments(table: Path, out: Path, store: Path | None, *more: Any) -> list[st
 
 
 def calibrate(table: Path, out: Path, store: Path | None, *more: Any, status: int = 0) -> str:
-    """Run the command in this process and return what it says; a traceback fails the test."""
+    """Run the command in this process and return its output; a traceback fails the test."""
     result = CliRunner().invoke(app, ["calibrate", *arguments(table, out, store, *more)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -64,7 +64,7 @@ def states(store: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, bytes]:
-    """What `done` puts in its folder, made once: a state file knows the paths of its run."""
+    """The folder of `done`, made once: a state file contains the paths of its run."""
     folder = tmp_path_factory.mktemp("done")
     table = write_table(folder / "table.csv", 3000)
     out, store = folder / "whole.csv", folder / "whole.db"
@@ -74,7 +74,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, bytes]:
 
 @pytest.fixture
 def done(whole: dict[Path, bytes]) -> Iterator[tuple[Path, ...]]:
-    """A table, what one run makes of it, and the store it leaves."""
+    """A table, the output of one run, and its store."""
     for path, data in whole.items():
         path.write_bytes(data)
     yield tuple(whole)
@@ -91,7 +91,7 @@ def test_the_state_changes_nothing_in_the_output(done: tuple[Path, ...]) -> None
 
 
 class Crash(BaseException):
-    """What a kill looks like from inside."""
+    """Simulates a kill."""
 
 
 class _Always:
@@ -126,8 +126,8 @@ def test_a_crash_while_rows_are_passed_over(
 
 
 POINTS = [
-    (checkpoint.Store, "save", "before"),
-    (checkpoint.Store, "save", "after"),
+    (Store, "save", "before"),
+    (Store, "save", "after"),
     (tables.Output, "write", "before"),
     (tables.Output, "write", "after"),
     (tables.Output, "sync", "after"),
@@ -139,7 +139,7 @@ POINTS = [
 def test_crashes_at_every_step(
     done: tuple[Path, ...], point: tuple[type, str, str], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The n-th save or write is the last thing that happens; then the command runs again."""
+    """The process ends after the n-th save or write; then the command runs again."""
     table, whole, whole_store = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
     kind, method, when = point
@@ -201,13 +201,13 @@ def kill_until_done(
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
         try:
             wait = rng.uniform(0.0, longest) if killed < n_kills else None
-            _, said = process.communicate(timeout=wait)
+            _, printed = process.communicate(timeout=wait)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             killed += 1
             continue
-        assert process.returncode == 0, said.decode()
+        assert process.returncode == 0, printed.decode()
         return killed
 
 
@@ -244,14 +244,14 @@ def test_signals_end_it_after_a_batch(tmp_path: Path, number: signal.Signals) ->
     command = [*COMMAND, *arguments(table, out, store, "--batch-rows", 10)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     while not (partial.exists() and partial.stat().st_size > 1000) and process.poll() is None:
-        time.sleep(0.002)  # until it is at work
+        time.sleep(0.002)  # until it has started to write
     process.send_signal(number)
-    _, said = process.communicate(timeout=300)
+    _, printed = process.communicate(timeout=300)
     if process.returncode == 0:
         pytest.skip("the run had ended before the signal came")
     assert process.returncode == 128 + number
-    assert b"the same command goes on from there" in said
-    assert b"Traceback" not in said
+    assert b"the same command continues from there" in printed
+    assert b"Traceback" not in printed
     with Store(store) as opened:
         assert partial.stat().st_size == opened.notes["length"]
         assert 0 < opened.offset < 12_000
@@ -266,10 +266,10 @@ def test_a_table_may_grow(tmp_path: Path) -> None:
     text = write_table(tmp_path / "all.csv", 500).read_text().splitlines(keepends=True)
     for n in (1, 2, 101, 101, 350, 501):
         table.write_text("".join(text[:n]))
-        said = calibrate(table, out, store)
+        printed = calibrate(table, out, store)
         assert len(out.read_text().splitlines()) == n
     plain = tmp_path / "plain.csv"
-    assert calibrate(tmp_path / "all.csv", plain, None) == said
+    assert calibrate(tmp_path / "all.csv", plain, None) == printed
     assert out.read_bytes() == plain.read_bytes()
 
 
@@ -293,8 +293,8 @@ def test_a_bad_row_is_mended_and_it_goes_on(tmp_path: Path) -> None:
     lines = good.splitlines(keepends=True)
     table.write_text("".join([*lines[:200], "199,x,0,1.0,a\n", *lines[201:]]))
     out, store = tmp_path / "out.csv", tmp_path / "run.db"
-    said = calibrate(table, out, store, status=1)
-    assert "row 200: `p` must be a finite number, got 'x'" in said
+    printed = calibrate(table, out, store, status=1)
+    assert "row 200: `p` must be a finite number, got 'x'" in printed
     with Store(store) as opened:
         assert opened.offset == 199
     table.write_text(good)
@@ -311,9 +311,9 @@ def test_bad_rows_that_are_skipped_are_counted_once(tmp_path: Path) -> None:
     out, store = tmp_path / "out.csv", tmp_path / "run.db"
     for n in (100, 301):
         table.write_text("".join(lines[:n]))
-        said = calibrate(table, out, store, "--on-error", "skip")
-    assert "298 rows calibrated" in said
-    assert said == calibrate(table, tmp_path / "plain.csv", None, "--on-error", "skip")
+        printed = calibrate(table, out, store, "--on-error", "skip")
+    assert "298 rows calibrated" in printed
+    assert printed == calibrate(table, tmp_path / "plain.csv", None, "--on-error", "skip")
     assert out.read_bytes() == (tmp_path / "plain.csv").read_bytes()
 
 
@@ -338,8 +338,8 @@ def test_rows_that_were_learned_must_not_change(done: tuple[Path, ...], column: 
     cells = lines[9].rstrip("\n").split(",", 4)
     cells[column] = {2: "1" if cells[2] != "1" else "0", 4: "d"}.get(column, "0.123")
     table.write_text("".join([*lines[:9], ",".join(cells) + "\n", *lines[10:]]))
-    said = calibrate(table, out, store, status=1)
-    assert "has learned 3,000 rows, but those at the beginning of this table are others" in said
+    printed = calibrate(table, out, store, status=1)
+    assert "has learned 3,000 rows, but those at the beginning of this table are others" in printed
     assert (states(store), out.read_bytes()) == before
     assert not out.with_name("whole.csv.partial").exists()
 
@@ -347,18 +347,18 @@ def test_rows_that_were_learned_must_not_change(done: tuple[Path, ...], column: 
 def test_what_does_not_belong_together_is_refused(done: tuple[Path, ...]) -> None:
     table, out, store = done
     before = states(store)
-    said = calibrate(table, out, store, "--prior", 2, status=1)
-    assert "was begun with --prior 1.0, not 2.0" in said
+    printed = calibrate(table, out, store, "--prior", 2, status=1)
+    assert "was started with --prior 1.0, not 2.0" in printed
     other = out.with_name("other.csv")
     assert "belongs to the output" in calibrate(table, other, store, status=1)
-    said = calibrate(table, Path("-"), out.with_name("new.db"), status=2)
-    assert "--state needs --out FILE" in said
-    said = calibrate(table, other, out.with_name("new.db"), "--plot", "r.png", status=2)
-    assert "--state can't be used with --plot" in said
+    printed = calibrate(table, Path("-"), out.with_name("new.db"), status=2)
+    assert "--state needs --out FILE" in printed
+    printed = calibrate(table, other, out.with_name("new.db"), "--plot", "r.png", status=2)
+    assert "--state can't be used with --plot" in printed
     parquet = table.with_name("t.parquet")
     parquet.touch()
-    said = calibrate(parquet, table.with_name("o.parquet"), out.with_name("new.db"), status=2)
-    assert "a Parquet file has its index at the end" in said
+    printed = calibrate(parquet, table.with_name("o.parquet"), out.with_name("new.db"), status=2)
+    assert "a Parquet file has its index at the end" in printed
     assert not out.with_name("new.db").exists()
     assert states(store) == before
     foreign = out.with_name("foreign.db")
@@ -372,9 +372,9 @@ def test_an_unfinished_table_comes_first(tmp_path: Path) -> None:
     store = tmp_path / "run.db"
     calibrate(table, tmp_path / "out.csv", store, status=1)
     other = write_table(tmp_path / "u.csv", 50)
-    said = calibrate(other, tmp_path / "u.out.csv", store, status=1)
-    assert "is at row 100 of" in said
-    assert "finish that first" in said
+    printed = calibrate(other, tmp_path / "u.out.csv", store, status=1)
+    assert "is at row 100 of" in printed
+    assert "finish that first" in printed
 
 
 def test_two_processes_on_one_state(done: tuple[Path, ...]) -> None:
@@ -392,13 +392,13 @@ def test_two_processes_on_one_state(done: tuple[Path, ...]) -> None:
 def test_a_finished_run_says_so_and_a_lost_output_is_reported(done: tuple[Path, ...]) -> None:
     table, out, store = done
     data = out.read_bytes()
-    told = f"{store} is at the end of {table} (row 3,000): there is nothing to do"
-    assert calibrate(table, out, store) == f"{told}\n"
+    message = f"{store} is at the end of {table} (row 3,000): there is nothing to do"
+    assert calibrate(table, out, store) == f"{message}\n"
     out.write_bytes(data[:500])
-    assert calibrate(table, out, store) == f"{told}; {out} has changed since then\n"
+    assert calibrate(table, out, store) == f"{message}; {out} has changed since then\n"
     assert out.read_bytes() == data[:500]
     out.unlink()
-    assert calibrate(table, out, store) == f"{told}; {out}, which was written then, is gone\n"
+    assert calibrate(table, out, store) == f"{message}; {out}, which was written then, is gone\n"
     assert not out.exists()
     assert not out.with_name("whole.csv.partial").exists()
 
@@ -417,9 +417,9 @@ def test_an_output_that_is_edited_while_a_run_is_under_way_is_not_replaced(
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
-        said = calibrate(table, out, store, status=1)
-    assert f"{out} has changed since the run began" in said
-    assert f"3,000 rows, is in {out}.partial" in said
+        printed = calibrate(table, out, store, status=1)
+    assert f"{out} has changed since the run began" in printed
+    assert f"3,000 rows, is in {out}.partial" in printed
     assert out.read_bytes() == b"newer"
     out.rename(out.with_name("kept.csv"))
     calibrate(table, out, store)
@@ -427,7 +427,7 @@ def test_an_output_that_is_edited_while_a_run_is_under_way_is_not_replaced(
 
 
 def test_a_full_disk_loses_nothing(done: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writing the output or the store fails half-way; with room again it goes on."""
+    """Writing the output or the store fails half-way; with space again the run continues."""
     table, whole, whole_store = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
     original, room = tables.Output.write, 20_000
@@ -440,8 +440,8 @@ def test_a_full_disk_loses_nothing(done: tuple[Path, ...], monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr(tables.Output, "write", full)
-        said = calibrate(table, out, store, "--batch-rows", 100, status=1)
-        assert "No space left on device" in said
+        printed = calibrate(table, out, store, "--batch-rows", 100, status=1)
+        assert "No space left on device" in printed
     save = Store.save
 
     def fails(self: Store, *args: Any, **kwargs: Any) -> None:
@@ -451,8 +451,8 @@ def test_a_full_disk_loses_nothing(done: tuple[Path, ...], monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "save", fails)
-        said = calibrate(table, out, store, "--batch-rows", 100, status=1)
-        assert "can't be written" in said
+        printed = calibrate(table, out, store, "--batch-rows", 100, status=1)
+        assert "can't be written" in printed
     calibrate(table, out, store)
     assert out.read_bytes() == whole.read_bytes()
     assert states(store) == states(whole_store)

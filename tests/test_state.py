@@ -1,4 +1,4 @@
-"""Bytes of every learner: restored, it answers and goes on bit for bit; damage is refused."""
+"""Bytes of every learner: restored, it predicts and learns bit for bit; damage is refused."""
 
 import contextlib
 import copy
@@ -274,8 +274,8 @@ def test_forgery_is_refused_or_harmless(name: str) -> None:
         if not filled:
             continue
         array = arrays[filled[rng.integers(len(filled))]]
-        news = [-1.0, 0.0, 3.0, 1e9, np.nan, np.inf][: 6 if array.dtype.kind == "f" else 4]
-        new = np.array(news[rng.integers(len(news))]).astype(array.dtype)
+        values = [-1.0, 0.0, 3.0, 1e9, np.nan, np.inf][: 6 if array.dtype.kind == "f" else 4]
+        new = np.array(values[rng.integers(len(values))]).astype(array.dtype)
         array.reshape(-1)[rng.integers(array.size)] = new
         data = _state.encode(state.kind, state.fields, arrays)
         try:
@@ -284,7 +284,7 @@ def test_forgery_is_refused_or_harmless(name: str) -> None:
             with pytest.raises(ValueError, match=r"^`data` must be"):
                 restore(data)
         else:
-            with contextlib.suppress(ValueError):  # said, not crashed
+            with contextlib.suppress(ValueError):  # an error, not a crash
                 teach(twin, 80, 100)
             twin.to_bytes()
 
@@ -351,7 +351,7 @@ def test_a_class_of_the_user() -> None:
 
 
 class Mute(Calibrator):
-    """A calibrator that says nothing of its state."""
+    """A calibrator without methods for its state."""
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         pass

@@ -522,7 +522,7 @@ def test_nobody_opens_what_a_backup_is_about_to_replace(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "copy.db"
-    original, refused = database_module.sync, []
+    original, refused = database_module.sync, []  # type: ignore[attr-defined]
 
     def sync(file: Path) -> None:
         original(file)
@@ -621,13 +621,13 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
             Path(f"{path}-lock").unlink()
             with Store(path) as second:
                 second._connection.connected().execute("PRAGMA busy_timeout = 0")
-                said: list[str] = []
+                errors: list[str] = []
 
-                def save(second: Store = second, said: list[str] = said) -> None:
+                def save(second: Store = second, errors: list[str] = errors) -> None:
                     try:
                         commit(second, 2)
                     except StoreError as error:
-                        said.append(str(error))
+                        errors.append(str(error))
 
                 database = first._connection.connected()
                 meddler = Meddler(database, at, save)
@@ -637,7 +637,7 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
                 assert_holds(first, 2)
                 if meddler.left > 0:
                     break
-                (message,) = said
+                (message,) = errors
                 # After the last statement it could write, and sees that it must not.
                 assert "database is locked" in message or "somebody else has written" in message
         with Store(path) as store:
@@ -1044,7 +1044,7 @@ def test_a_backup_after_an_interrupt_has_what_was_saved(path: Path, tmp_path: Pa
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> None:
-    """A ``KeyboardInterrupt`` in `save`, and the same store goes on being used."""
+    """After a ``KeyboardInterrupt`` in `save`, the same store is still used."""
     for at in itertools.count(1):
         path.unlink(missing_ok=True)
         with Store(path) as store:

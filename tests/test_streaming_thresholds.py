@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_every_step_of_a_random_program_is_the_batch_answer(data):
     n_labels = data.draw(st.sampled_from([2, 3, 5, 10]))
     loss = LOSSES[data.draw(st.sampled_from(sorted(LOSSES)))]
     stream = StreamingThresholds(n_labels, loss)
-    held = []
+    held: list[Any] = []
     for _ in range(data.draw(st.integers(1, 25))):
         if held and data.draw(st.booleans()):
             sample = held.pop(data.draw(st.integers(0, len(held) - 1)))
@@ -112,7 +113,7 @@ def test_equally_good_answers_do_not_depend_on_the_order_of_samples(loss, n_labe
 @pytest.mark.parametrize(("n_labels", "decimals"), [(3, 6), (7, 2), (12, 6), (12, 1)])
 def test_long_programs_that_split_and_join_chunks(name, n_labels, decimals):
     rng = np.random.default_rng(n_labels)
-    stream, held = StreamingThresholds(n_labels, LOSSES[name]), []
+    stream, held = StreamingThresholds(n_labels, LOSSES[name]), list[Any]()
     for share in (0.9, 0.2, 0.7, 0.05):
         for step in range(700):
             if held and rng.random() > share:

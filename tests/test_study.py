@@ -53,12 +53,12 @@ def test_every_method_is_there(rows, quick):
             late = method.kind in ("calibrator", "hedge")
             for delay in study.DELAYS if late else (0,):
                 idle = method.kind == "oracle" and not stream.changes
-                idle |= method.name == study.TOLD and delay == 0
+                idle |= method.name == study.WITH_DELAY and delay == 0
                 assert ((stream.name, method.name, delay) in done) != idle
 
 
 def test_nobody_peeks(rows, quick):
-    """Who does not know a label before it comes rarely gains on its probability.
+    """A method that does not know a label in advance rarely beats its true probability.
 
     The ratio of the likelihoods is a martingale: it exceeds e^12 once in e^12 streams (Ville).
     """
@@ -96,7 +96,7 @@ def test_the_default_keeps_its_bound(rows, quick):
 
 def test_the_default_is_that_of_the_wrapper(rows, quick):
     stream = quick["generated, abrupt"]
-    model, served = CalibratedClassifier(streams.Says()), []
+    model, served = CalibratedClassifier(streams.FixedModel()), []
     for score, label in zip(stream.scores.tolist(), stream.y.tolist(), strict=True):
         x = {False: 1.0 - score, True: score}
         served.append(model.predict_proba_one(x)[True])

@@ -79,7 +79,7 @@ def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
         expected.pop()
 
     seen: list[Any] = []
-    faults, told = [], ""
+    faults, error_text = [], ""
     with (
         pytest.MonkeyPatch.context() as patch,
         open_table(path, "xy", batch_rows=batch_rows) as table,
@@ -93,16 +93,16 @@ def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
                 seen += zip(chunk.rows.tolist(), pairs, strict=True)
                 faults += [fault.row for fault in chunk.faults]
         except TableError as error:
-            told = str(error)
-    if "longer" in told:
-        place, _, _ = told.partition(" is longer than")
+            error_text = str(error)
+    if "longer" in error_text:
+        place, _, _ = error_text.partition(" is longer than")
         del expected[int(place.removeprefix("row ")) - 1 :]
         assert block < len(body) + len(",,\n")
     elif is_open:
-        assert told == f"row {len(expected)} has a quote that is never closed"
+        assert error_text == f"row {len(expected)} has a quote that is never closed"
         expected.pop()
     else:
-        assert told == ""
+        assert error_text == ""
     numbered = list(enumerate(expected, start=1))
     assert seen == [(i, tuple(row)) for i, row in numbered if len(row) == 2]
     assert faults == [i for i, row in numbered if len(row) != 2]

@@ -65,7 +65,7 @@ def batch(number: int) -> tuple[Any, Any]:
 
 
 def use(calibrator: Any, number: int) -> None:
-    """Learn and ask, one by one and many at once."""
+    """Learn and predict, one by one and many at once."""
     scores, labels = batch(number)
     if number % 2:
         calibrator.learn_many(scores, labels)
@@ -141,7 +141,7 @@ def test_a_temperature_counts_each_sample_once() -> None:
             assert sum(answer.values()) == pytest.approx(1.0)
 
     together(learn)
-    assert calibrator._kernel.n_learned == N_THREADS * N_CALLS
+    assert calibrator._kernel.n_samples == N_THREADS * N_CALLS
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def ranks(n_labels: int, number: int) -> tuple[Any, Any]:
 
 
 def use_thresholds(thresholds: StreamingThresholds, number: int) -> None:
-    """Learn and ask, one by one and many at once."""
+    """Learn and predict, one by one and many at once."""
     scores, labels = ranks(thresholds.n_labels, number)
     if number % 2:
         thresholds.learn_many(scores, labels)
@@ -344,7 +344,7 @@ def test_thresholds_are_those_of_some_order(metric: Any, window: int | None) -> 
     if window is None:
         for number in range(N_THREADS):
             alone.learn_many(*batch(number))
-    else:  # what the window holds says which order it was
+    else:  # the content of the window shows the order
         queue = eum._index.state()[1]["queue"]
         assert len(queue) == window
         alone.learn_many(queue[:, 0], (queue[:, 1] > 0).astype(float))

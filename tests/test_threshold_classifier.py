@@ -243,7 +243,7 @@ def test_a_regressor_that_is_not_finite(answer):
     classifier.learn_one({}, "low")
     classifier.learn_one({}, "high")
     before = state(classifier)
-    classifier.regressor.answer = answer
+    classifier.regressor.answer = answer  # type: ignore[attr-defined]
     for act in (
         lambda: classifier.learn_one({}, "low"),
         lambda: classifier.predict_one({}),
@@ -251,7 +251,7 @@ def test_a_regressor_that_is_not_finite(answer):
     ):
         with pytest.raises(ValueError, match="`regressor` must predict finite numbers"):
             act()
-    classifier.regressor.answer = 0.0
+    classifier.regressor.answer = 0.0  # type: ignore[attr-defined]
     assert state(classifier) == before
 
 

@@ -80,19 +80,6 @@ def test_the_answer_is_the_merged_pair() -> None:
     assert twin.predict_many([0.45])[0] == calibrator.predict_one(0.45)
 
 
-def test_prequential_is_predict_then_learn() -> None:
-    rng = np.random.default_rng(6)
-    scores = rng.random(300).round(2)
-    y = rng.random(300) < scores
-    one, many = VennAbersCalibrator(), VennAbersCalibrator()
-    expected = []
-    for score, label in zip(scores.tolist(), y.tolist(), strict=True):
-        expected.append(one.predict_one(score))
-        one.learn_one(score, label)
-    np.testing.assert_array_equal(many.predict_learn_many(scores, y), expected)
-    assert expected[0] == scores[0]
-
-
 def test_the_map_is_that_of_the_same_samples() -> None:
     calibrator, alone = VennAbersCalibrator(window=3), IsotonicCalibrator(window=3)
     for sample in SAMPLES:

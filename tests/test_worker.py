@@ -13,7 +13,7 @@ from streamcal._worker import Worker
 
 
 def until(condition, timeout=300.0):
-    """Return the first true answer of ``condition``, asked for minutes if the machine is busy."""
+    """Return the first true result of ``condition``; wait for minutes on a busy machine."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if answer := condition():

@@ -37,7 +37,7 @@ from streamcal.calibration.base import Calibrator
 
 
 class Script(base.Classifier):
-    """Answers from a script, and records its calls."""
+    """Predicts from a script, and records its calls."""
 
     def __init__(self) -> None:
         self.answer: dict[Any, float] = {}
@@ -56,7 +56,7 @@ class Script(base.Classifier):
 
 
 class WeightedScript(Script):
-    """Takes a weight and a time, and when it predicts a mood."""
+    """Accepts a weight and a time to learn, and a mood to predict."""
 
     def learn_one(self, x: dict[str, Any], y: Any, w: float = 1.0, t: Any = None) -> None:
         self.calls.append(("learn", dict(x), y, w, t))
@@ -67,7 +67,7 @@ class WeightedScript(Script):
 
 
 class Notes(Calibrator):
-    """Notes what it is taught; answers with its lookup table."""
+    """Records its samples; predicts by a lookup table."""
 
     def __init__(self, table: tuple[tuple[float, float], ...] | None = None):
         self.table = table
@@ -261,7 +261,7 @@ def test_served_is_what_is_learned() -> None:
     model = CalibratedClassifier(script, Notes())
     model.learn_one({}, True, served={False: 0.25, True: 0.75})
     assert taught(model) == {True: [(0.75, True, 1.0)]}
-    assert script.calls == [("learn", {}, True)]  # not asked again
+    assert script.calls == [("learn", {}, True)]  # it did not predict again
     model.learn_one({}, True, served={})
     assert len(taught(model)[True]) == 1
 
@@ -529,7 +529,7 @@ def test_batches_of_many_labels(make: tuple[Any, Any]) -> None:
 
 
 def test_batches_mix_with_single_samples(make: tuple[Any, Any]) -> None:
-    """What is learned one by one serves a batch, whatever the frame calls its columns."""
+    """Single samples are learned, then a batch is predicted; columns may have any names."""
     frame, _ = make
     model = CalibratedClassifier(linear_model.LogisticRegression(), PlattCalibrator())
     rows = [row for rows, _ in batches(bool) for row in rows]
@@ -653,7 +653,7 @@ def test_models_without_batches_say_so() -> None:
 
 
 def test_streams_of_arrays() -> None:
-    """river's own iterators hand over numpy labels."""
+    """river's own iterators yield NumPy labels."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))
     y = X[:, 0] + rng.normal(size=200) > 0.0

@@ -1,13 +1,13 @@
 """Benchmarks of speed and memory, one file per part of the package; `make bench` runs all of them.
 
-A class has ``params``, ``param_names`` and ``setup``; a benchmark and its peer (scipy, river, the
-bare model) stand side by side in one class, so that their ratio comes from one run on one machine.
+A class has ``params``, ``param_names`` and ``setup``. A benchmark and its peer (scipy, river, the
+bare model) are in one class, so that their ratio comes from one run on one machine.
 Peers on numba compile in ``setup``. A benchmark whose call changes its subject sets ``number = 1``.
-Import what is timed in ``setup`` too: an older revision, run with these by `make bench-compare`,
-may lack it, and then lacks that one benchmark and not all of them.
+Import the timed functions in ``setup``, too: an older revision in `make bench-compare` may lack one
+of them, and then only that benchmark fails.
 
-`make bench-quick` only checks that everything runs: `sizes.size` gives it small subjects, and its
-processes are forks of one that has imported what most setups import.
+`make bench-quick` only checks that everything runs: `sizes.size` gives small sizes, and its
+processes are forks of one that has imported the usual modules.
 """
 
 import numba  # noqa: F401  (the forks have it loaded)

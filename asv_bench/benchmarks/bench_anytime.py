@@ -66,7 +66,7 @@ class AnytimePeers:
 
 
 class AnytimeGrowth:
-    """What a sample costs as windows grow: log-cosh, 30 rounds."""
+    """The time per sample as windows grow: log-cosh, 30 rounds."""
 
     params = (sizes(10_000, 100_000, 1_000_000, 10_000_000),)
     param_names = ("n_samples",)
@@ -91,7 +91,7 @@ class AnytimeGrowth:
 
 
 class AnytimeAgain:
-    """A window of 10^5 solved again after a tenth has changed, cold and from the map before."""
+    """A window of 10^5 solved again after a tenth has changed, cold and with a warm start."""
 
     params = (["log-cosh", "squared", "expectile"], ["cold", "warm"])
     param_names = ("loss", "start")

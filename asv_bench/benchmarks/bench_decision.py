@@ -1,4 +1,4 @@
-"""Decisions against the paper's algorithms, and what one costs in a stream."""
+"""Decisions against the paper's algorithms, and the time of one in a stream."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a sample costs in a hedge, beside each calibrator that it mixes and the others there are."""
+"""The time per sample of a hedge, beside the calibrators that it mixes and the others."""
 
 import copy
 from typing import Any

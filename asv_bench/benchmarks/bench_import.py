@@ -1,8 +1,8 @@
-"""What importing costs: in a fresh process, with river's own import as the yardstick."""
+"""The time of imports in a new process, beside that of river."""
 
 
 class Import:
-    """Seconds from nothing imported to the names in hand."""
+    """Seconds to import names in a new process."""
 
     repeat = (5, 20, 20.0)
     number = 1

@@ -1,4 +1,4 @@
-"""The staircase of a sliding window against refitting, worst cases, and what it costs in bytes."""
+"""The staircase of a sliding window against refitting, worst cases, and its memory."""
 
 import sys
 from typing import Any
@@ -11,7 +11,7 @@ STEPS = 2_000
 
 
 def samples(law: str, n: int, seed: int) -> tuple[Any, Any]:
-    """Scores and labels 0 or 1 of a stream that stresses something."""
+    """Scores and labels 0 or 1 of a stream that is hard in some way."""
     rng = np.random.default_rng(seed)
     x = rng.random(n)
     if law == "bernoulli":

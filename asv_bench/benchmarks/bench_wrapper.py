@@ -1,4 +1,4 @@
-"""What calibrating a river model costs a sample, beside the model's own cost."""
+"""The time per sample of calibrating a river model, beside the model's own time."""
 
 import copy
 from itertools import cycle, islice

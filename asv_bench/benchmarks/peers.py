@@ -1,4 +1,4 @@
-"""What the staircase is measured against: exact too, but by refitting all, or the block hit."""
+"""Peers of the staircase: exact, too, but they refit all samples or the changed block."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How large the subjects of benchmarks are: as stated, or smaller where each only has to run."""
+"""The sizes of benchmarks: as stated, or smaller if each only has to run."""
 
 import os
 

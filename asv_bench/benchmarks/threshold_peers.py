@@ -1,4 +1,4 @@
-"""What optimal thresholds are measured against: NumPy on the loss matrix, DP as it is printed."""
+"""Peers of optimal thresholds: NumPy on the loss matrix, and the published DP."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""Calibration for any convex loss: the best map of the last samples, found again now and then.
+"""Calibration for any convex loss: the best map of the last samples, solved at intervals.
 
-Where the block minimiser is not a mean there are no sums that could be kept exact from sample to
-sample. So the window is solved again (`streamcal.isotonic.anytime`), starting from the map before,
-which is served until the new one is found. A solve runs between two samples, within a deadline if
-there is one, or in a process of its own, so that no sample waits.
+If the block minimiser is not a mean, there are no sums that can be updated sample by sample. So the
+window is solved again at intervals (`streamcal.isotonic.anytime`), with the previous map as a warm
+start; the previous map is served until the new one is ready. A solve runs between two samples,
+within a deadline if there is one, or in its own process, so that no sample waits.
 """
 
 import contextlib
@@ -52,18 +52,18 @@ class AnytimeCalibrator(Calibrator):
     loss : str or Loss
         What to minimise. JAX must be able to differentiate it.
     window : int
-        How many of the last samples count.
+        The number of recent samples that are used.
     every : int
-        After how many samples the window is solved again. While there are fewer than 4 ``every`` of
-        them it is solved each time it has grown by a fourth.
+        The number of samples between two solves. While the window has fewer than 4 ``every``
+        samples, it is solved each time it has grown by a quarter.
     tol : float or None
         The half-width at which a solve stops, in units of the value; None: 1e-9 of the range.
     deadline : float or None
-        Seconds after which a solve stops with what it has.
+        Seconds after which a solve stops with its current bounds.
     background : bool
-        Whether solves run in a process of their own. The map served is then somewhat older.
+        Whether solves run in another process. The served map is then somewhat older.
     interpolation : {"linear", "step", "centered"}
-        What holds between blocks; see `Staircase`.
+        The values between blocks; see `Staircase`.
 
     Raises
     ------
@@ -72,11 +72,11 @@ class AnytimeCalibrator(Calibrator):
 
     Notes
     -----
-    If a solve fails, because a derivative of the loss is not a number, there is a `RuntimeWarning`;
-    `solve` raises the error. Samples stay learned, and the map before is served on.
+    If a solve fails, because a derivative of the loss is not a number, there is a `RuntimeWarning`,
+    and `solve` raises the error. The samples stay learned, and the previous map is still served.
 
-    In the background a process is spawned for the first solve, and again if it has died; `close`
-    ends it, and so does the end of the calibrator. As with every spawned process, a script must
+    With ``background`` a process is spawned for the first solve, and again if it has died. It ends
+    with `close` or with the calibrator. As with every spawned process, a script must
     keep its work under ``if __name__ == "__main__":``.
 
     Examples
@@ -124,7 +124,7 @@ class AnytimeCalibrator(Calibrator):
         self._lookup: tuple[NDArray[np.float64], ...] = ()
         solve = partial(_solve_window, self._loss, interpolation, tol, deadline)
         self._worker = Worker(solve) if background else None
-        self._mutex = threading.RLock()  # held by what changes samples or map
+        self._mutex = threading.RLock()  # guards samples and map
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -267,7 +267,9 @@ class AnytimeCalibrator(Calibrator):
         inside = (blocks["lower"] <= centers) & (centers <= blocks["upper"])
         require(inside.all() and (weights > 0.0).all(), "blocks must have weight and center")
         ends = self._loss.z_range
-        require((values >= ends.low).all() and (values <= ends.high).all(), "values are in range")
+        require(
+            (values >= ends.low).all() and (values <= ends.high).all(), "values must be in range"
+        )
         bounded = (blocks["floors"] <= values) & (values <= blocks["ceilings"])
         require(bounded.all(), "values must lie between their bounds")
         return AnytimeStaircase(**blocks, rounds=rounds, interpolation=self.interpolation)
@@ -275,9 +277,9 @@ class AnytimeCalibrator(Calibrator):
     def _learn_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
     ) -> Floats:
-        """Learn samples in order; return what was predicted before each, if it is asked for.
+        """Learn samples in order; with ``predict`` return the prediction before each.
 
-        All samples up to the next solve are learned at once, again and again.
+        Each step of the loop learns all samples up to the next solve.
         """
         x, labels, weights = self._check_samples(scores, y, w)
         samples = np.column_stack((x, labels, weights))
@@ -324,7 +326,7 @@ class AnytimeCalibrator(Calibrator):
         return max(1, min(self.every, self.n_samples // _EARLY))
 
     def _serve_map(self, stairs: AnytimeStaircase) -> None:
-        """Predict by this map from now on."""
+        """Use this map for predictions."""
         if self.interpolation == "centered":
             self._lookup = stairs.centers, stairs.centers, stairs.values
         else:
@@ -338,7 +340,7 @@ class AnytimeCalibrator(Calibrator):
         return pav.evaluate(left, right, values, self.interpolation != "step", x)
 
     def _make_room(self, n_rows: int) -> None:
-        """Have room for so many samples."""
+        """Allocate room for this many samples."""
         room = len(self._samples)
         if n_rows > room:
             grown = np.empty((min(self.window, max(2 * room, n_rows)), 3))
@@ -357,7 +359,7 @@ def _warn_of_failure() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        message = f"the map before goes on serving, for a solve failed: {error}"
+        message = f"a solve failed, and the previous map is still served: {error}"
         warnings.warn(message, RuntimeWarning, stacklevel=5)
 
 
@@ -369,7 +371,7 @@ def _solve_window(
     samples: NDArray[np.float64],
     start: AnytimeStaircase | None,
 ) -> AnytimeStaircase:
-    """Return the map of a window; the background process runs this, too."""
+    """Return the map of a window; also runs in the background process."""
     scores, y, w = samples.T
     return anytime_isotonic(
         scores,

@@ -17,11 +17,11 @@ from streamcal.kernels.expert import Expert
 class Calibrator(Stateful, Cloned, ABC):
     """An online map from scores to calibrated values.
 
-    A calibrator only uses scores and labels, no features and no model. So it works for a river
-    pipeline (through `streamcal.CalibratedClassifier`), a column of a file and a neural network.
+    A calibrator only uses scores and labels, not features or the model. So it works with a river
+    pipeline (through `streamcal.CalibratedClassifier`), a column of a file or a neural network.
 
-    The methods for many samples have loops here as their defaults; a subclass with a compiled loop
-    overrides them. Bad input raises before the first sample is learned: an error changes nothing.
+    The methods for many samples are loops by default; a subclass with a compiled loop overrides
+    them. Bad input raises before the first sample is learned, so an error changes nothing.
     """
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Calibrator(Stateful, Cloned, ABC):
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
-            What `predict_one` answered for each score before its label was learned.
+            The result of `predict_one` for each score before its label was learned.
         """
         samples = self._check_samples(scores, y, w)
         predictions = np.empty(len(samples[0]))
@@ -66,17 +66,17 @@ class Calibrator(Stateful, Cloned, ABC):
     def snapshot(self) -> Snapshot:
         """Return an immutable copy of the current map; see `Snapshot`.
 
-        Here that is a copy of the whole state; a calibrator whose map is a staircase gives that.
+        By default this copies the whole state; a calibrator whose map is a staircase copies that.
         """
         predict = OneAtATime(copy.deepcopy(self).predict_many)
         return Snapshot(predict, getattr(self, "n_samples", None))
 
     def _compiled(self) -> Expert | None:
-        """Return the compiled object that learns and answers as this calibrator does, if any."""
+        """Return the compiled object that learns and predicts as this calibrator does, if any."""
         return None
 
     def _check_score(self, score: float) -> None:
-        """Raise unless `learn_one` takes this score."""
+        """Raise unless `learn_one` accepts this score."""
         as_score(score)
 
     def _check_samples(

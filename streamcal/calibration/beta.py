@@ -29,10 +29,10 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
     limit : float
         The parameters a and b stay in [0, limit], c in [−limit, limit]; more than 1, at most 1e60.
     half_life : float, optional
-        Halve the hold of past samples on the step size with every so many that follow, at least
-        0.1: the map then follows a stream that drifts. None: steps get ever smaller.
+        The number of samples after which the influence of a sample on the step size is halved, at
+        least 0.1; the map then follows drift. None: steps become ever smaller.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5).
+        Scores are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5).
 
     Raises
     ------

@@ -1,18 +1,18 @@
 """A mixture of calibrators that is never much worse than the best of them.
 
-On real streams no calibrator is always the best: a short window is right after a change and noisy
-at other times, and a model that is calibrated already needs no map. So all of them run. What is
-served is the mean of their answers, weighted by how well each has predicted so far. For log loss
-this costs very little, whatever the data: with weights proportional to the likelihood, the total
-loss is at most that of the best of N calibrators plus ln N (Vovk 1990), or for uneven weights at
-the start, minus the log of its weight: 1.5 to 3.8 nats in the default set, over the whole stream.
+On real streams no calibrator is always the best: a short window is good after a change and noisy
+at other times, and a model that is calibrated already needs no map. A hedge therefore runs several
+calibrators and serves the weighted mean of their predictions. The weight of a calibrator is
+proportional to the likelihood of its predictions so far. For log loss the regret is small on every
+stream: the total loss is at most that of the best of N calibrators plus ln N (Vovk 1990). With a
+prior π, put −ln π_i for ln N: 1.5 to 3.8 nats in the default set, over the whole stream.
 
-Where the best calibrator changes in time, a share α of the weight is distributed again after each
-sample, so that one that has been poor can come back (Herbster & Warmuth 1998). The best α is not
-known either, so several run, and are mixed by the same rule: that costs ln K more for K shares.
+The best calibrator may change in time. A share α of the weight is therefore distributed again after
+each sample, so that a calibrator with a small weight can recover (Herbster & Warmuth 1998). The
+best α is unknown, so several are used and mixed by the same rule; K shares add ln K to the regret.
 
-Each calibrator is charged the loss of what it *served*. Where labels come late, that differs from
-what it answers when the label comes; `HedgedCalibrator` says what to do then.
+The weights depend on the predictions that were *served*. When a label is delayed, the current
+prediction differs from the served one; `HedgedCalibrator` describes both ways to handle this.
 """
 
 import inspect
@@ -50,8 +50,8 @@ from streamcal.calibration.probability import (
 )
 from streamcal.kernels.hedge import Hedge
 
-_BATCH = 65_536  # samples whose answers are held at once
-_MEMORY = 1_000.0  # served samples over which their delay is averaged
+_BATCH = 65_536  # samples whose predictions are in memory at once
+_MEMORY = 1_000.0  # tickets over which the delay is averaged
 
 
 class Ticket(NamedTuple):
@@ -60,9 +60,9 @@ class Ticket(NamedTuple):
     Attributes
     ----------
     n_samples : int
-        How many samples it had learned then.
+        The number of samples that the hedge had learned when it made the ticket.
     answers : tuple of float
-        What each calibrator answered, in the order of `HedgedCalibrator.names`.
+        The prediction of each calibrator, in the order of `HedgedCalibrator.names`.
     """
 
     n_samples: int
@@ -79,19 +79,19 @@ class HedgedCalibrator(ProbabilityCalibrator):
         `default_calibrators`: the score itself; Platt scaling of all samples, and with half-lives
         of 500 and 100; staircases over the last 200, 1,000 and 10,000 samples.
     prior : sequence of float, optional
-        The weight of each calibrator at the start, from 1e-60 to 1e60; divided by their sum. By
-        default all are equal; in the default set, short memories have less (`DEFAULT_PRIOR`).
+        The initial weight of each calibrator, from 1e-60 to 1e60; divided by their sum. By default
+        all are equal; in the default set, short memories have less (`DEFAULT_PRIOR`).
     share : float or tuple of float
         The share α of the weight that is distributed again by the prior after each sample: 0, or
         from 1e-60 to below 1. Several shares, all different, run side by side and are mixed. A
         share of 0 competes with the best single calibrator, any other with the best sequence of
         calibrators; 1/α is about how long one of them stays the best.
     delay : int, optional
-        How many samples are served before the label of one comes. None: this is learned from the
-        tickets of `serve_one`; without tickets, labels are taken to come at once.
+        The number of samples that are served between a sample and its label. None: this is learned
+        from the tickets of `serve_one`; without tickets, each label is taken to be immediate.
     clip : float
-        Answers nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
-        Bayes and trees answer 0 and 1, which would cost an infinite loss.
+        Predictions are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5). Naive Bayes and
+        trees predict 0 and 1, which may have an infinite loss.
 
     Raises
     ------
@@ -100,34 +100,35 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     Notes
     -----
-    Over any stream of labels that come at once, with N calibrators and K shares of which one is 0,
-    the total log loss is at most that of the best calibrator in hindsight plus ln N + ln K (answers
-    clipped alike); with ``share=0`` plus ln N. With a prior π put ln 1/π_i for ln N. By default
-    that is 2.6 for calibrators of the longest memory and 4.9 for that of the shortest, over the
-    whole stream. For each share α it is at most that of any *sequence* that
+    *Immediate labels.* On any stream, with N calibrators and K shares of which one is 0, the total
+    log loss is at most that of the best calibrator in hindsight plus ln N + ln K (all predictions
+    clipped); with ``share=0`` plus ln N. With a prior π, put −ln π_i for ln N. By default the sum
+    is 2.6 for the calibrators of the longest memory and 4.9 for that of the shortest, over the
+    whole stream. For each share α the loss is at most that of any *sequence* of calibrators that
     changes m times in n samples, plus ln K + (m + 1) ln N − m ln α − (n − m − 1) ln(1 − α). Weights
-    w ≤ 1 keep this for the weighted loss; a larger one counts as w samples that were predicted at
-    once.
+    w ≤ 1 keep this bound for the weighted loss. A larger weight counts as w samples that were
+    predicted before any of them was learned.
 
-    *Labels d samples late.* When a label comes, the calibrators have learned d other samples, and
-    what they answer now is not what they served. There are two ways to charge what was served:
+    *Labels d samples late.* When a label arrives, the calibrators have learned d other samples, and
+    their predictions differ from those that were served. There are two ways to compute the weights
+    from the served predictions:
 
-    * Serve by `serve_one`, keep its ticket, and give it back:
-      ``learn_one(score, y, served=ticket)``. Delays may vary, and are learned.
-    * Set ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators,
-      which learns them d samples late and so answers as the first set did. Learning costs about
-      three times as much.
+    * Serve by `serve_one`, keep its ticket, and pass it back:
+      ``learn_one(score, y, served=ticket)``. Delays may vary; their mean is learned.
+    * Set ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators.
+      The second set learns each sample d samples late, so it repeats the served predictions.
+      Learning costs about three times as much.
 
-    In both cases steps are *tempered*: likelihoods are raised to the power 1 / (d + 1), where d is
-    the recent mean delay. Full steps would follow what was right d samples ago, which does harm:
-    see the numbers in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
-    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. There are streams
-    of two calibrators and labels one sample late on which tempered weights lose more than that, but
-    on every stream measured they were the better of the two.)
+    In both cases the learning rate is 1 / (d + 1), where d is the recent mean delay: likelihoods
+    are raised to this power. A learning rate of 1 would follow the calibrator that was best d
+    samples ago, and increases the loss: ``docs/calibrators.md`` has numbers. The bound above holds
+    for d = 0; none as strong is known for a smaller learning rate. (Interleaving d + 1 hedges would
+    guarantee (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample
+    late, the smaller learning rate loses more than that. On every measured stream it lost less.)
 
-    A sample costs as much as all calibrators together. Those of the default set, beta and histogram
-    calibrators, and any `IsotonicCalibrator` for log loss with linear interpolation are asked and
-    taught in one compiled call.
+    A sample costs as much as all calibrators together. One compiled call runs those of the default
+    set, beta and histogram calibrators, and any `IsotonicCalibrator` for log loss with linear
+    interpolation.
 
     References
     ----------
@@ -137,7 +138,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
 
     Examples
     --------
-    A model that is right nine times in ten when it says 0.6:
+    The model predicts 0.6, and nine labels in ten are 1:
 
     >>> calibrator = HedgedCalibrator()
     >>> for i in range(300):
@@ -174,17 +175,17 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._names = _names(prototypes)
         self._n_served = 0
         self._mean_delay = float(delay or 0)
-        # With a known delay: calibrators that learn each sample so many samples late, and answer as
-        # the others did when it was served; and the samples that they have not learned yet.
+        # With a known delay: calibrators that learn each sample that many samples late, so that
+        # they repeat the served predictions; and the samples that they have not learned yet.
         self._delayed = [prototype.clone() for prototype in prototypes] if delay else []
         self._waiting: deque[tuple[float, float, float]] = deque()
-        self._mutex = threading.RLock()  # held by what changes these
+        self._mutex = threading.RLock()  # guards the attributes above
         self._shares = shares
         self._weights = weights / weights.sum()
-        self._hold([prototype.clone() for prototype in prototypes])
+        self._set_calibrators([prototype.clone() for prototype in prototypes])
 
-    def _hold(self, calibrators: list[Calibrator]) -> None:
-        """Take over these calibrators, whatever they have learned."""
+    def _set_calibrators(self, calibrators: list[Calibrator]) -> None:
+        """Mix these calibrators, with their states; the weights are those of the prior."""
         self._calibrators = calibrators
         experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
@@ -199,9 +200,9 @@ class HedgedCalibrator(ProbabilityCalibrator):
         vars(self).update(state, _mutex=threading.RLock())
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        held = [*self._calibrators, *self._delayed]
+        calibrators = [*self._calibrators, *self._delayed]
         with self._mutex:
-            (n_samples, log_odds, weights, mixed), parts = self._hedge.state(held)
+            (n_samples, log_odds, weights, mixed), states = self._hedge.state(calibrators)
             n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
         fields = {"n_samples": n_samples, "n_served": n_served, "mean_delay": mean_delay}
         arrays = {
@@ -210,8 +211,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
             "mixed": mixed,
             "waiting": np.array(waiting).reshape(-1, 3),
         }
-        for i, part in enumerate(parts):
-            arrays[str(i)] = nest(part)
+        for i, state in enumerate(states):
+            arrays[str(i)] = nest(state)
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
@@ -227,14 +228,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
         check_alike(restored, expected)
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
-        self._hold(restored[:n])
+        self._set_calibrators(restored[:n])
         self._hedge.restore(n_samples, log_odds, weights, mixed)
         self._delayed = restored[n:]
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the samples in a state that the delayed calibrators have not learned, or raise."""
         waiting = array_of(arrays, "waiting", None, 3)
-        require(len(waiting) <= (self.delay or 0), "no more samples may wait than the delay")
+        require(len(waiting) <= (self.delay or 0), "no more samples than the delay may wait")
         shares, weights = waiting[:, :2], waiting[:, 2]
         require(((shares >= 0.0) & (shares <= 1.0)).all(), "probabilities must be in [0, 1]")
         require(((weights >= SMALLEST) & (weights <= LARGEST)).all(), "weights must be in range")
@@ -248,19 +249,19 @@ class HedgedCalibrator(ProbabilityCalibrator):
     ) -> None:
         """Raise unless the weights in a state can be those of these calibrators and shares."""
         require(log_odds.max() == 0.0, "the best share must have the log 0")
-        alone = np.array(self._shares) == 0.0
-        logs = weights[alone]
-        # One of a few calibrators has a log near 0; the least prior is far above this bound.
+        without_sharing = np.array(self._shares) == 0.0
+        logs = weights[without_sharing]
+        # The logs are relative to the largest, and the least prior is far above exp(-700).
         require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
-        for row in (*weights[~alone], mixed):
+        for row in (*weights[~without_sharing], mixed):
             require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-6, "weights must sum to 1")
 
-    # ------------------------------------------------------------------------------ what it holds
+    # ------------------------------------------------------------------------------ weights
 
     @property
     def n_samples(self) -> int:
         """How many samples have been learned."""
-        return self._hedge.n_learned
+        return self._hedge.n_samples
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -298,8 +299,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         w : float
             The weight, from 1e-60 to 1e60.
         served : Ticket, optional
-            What `serve_one` returned beside its answer. Without it the calibrators are weighted by
-            what they answer now, or with a ``delay`` by what they answered that many samples ago.
+            The ticket that `serve_one` returned with its prediction. Without it the weights follow
+            from the current predictions, or with a ``delay`` from those of that many samples ago.
 
         Raises
         ------
@@ -308,21 +309,21 @@ class HedgedCalibrator(ProbabilityCalibrator):
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         if served is None and not self._delayed:
-            self._hedge.learn(*sample, self._step)
+            self._hedge.learn(*sample, self._learning_rate)
             return
         with self._mutex:
             answers = self._served_answers(sample[0], served)
-            self._hedge.learn(*sample, self._step, answers)
+            self._hedge.learn(*sample, self._learning_rate, answers)
             if self._delayed:
                 self._teach_delayed(sample)
 
     @property
-    def _step(self) -> float:
-        """The power to which likelihoods are raised."""
+    def _learning_rate(self) -> float:
+        """The power to which likelihoods are raised: smaller for delayed labels."""
         return 1.0 / (1.0 + self._mean_delay)
 
     def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
-        """Keep a sample; teach the delayed calibrators the one whose delay is over."""
+        """Keep a sample; teach the delayed calibrators the sample that is ``delay`` samples old."""
         self._waiting.append(sample)
         if len(self._waiting) > (self.delay or 0):
             for calibrator in self._delayed:
@@ -350,8 +351,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to pass back with its label.
 
-        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere; a
-        plain tuple or list, such as JSON makes of it, will do.
+        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere.
+        `learn_one` also accepts it as a plain tuple or list, which is what JSON makes of it.
 
         Examples
         --------
@@ -366,14 +367,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
         return answer, Ticket(n_samples, answers)
 
     def check_ticket(self, served: Any) -> NDArray[np.float64]:
-        """Return the answers on a ticket of this calibrator, or raise.
+        """Return the predictions on a ticket of this calibrator, or raise.
 
         Raises
         ------
         TypeError
-            If it is no ticket.
+            If ``served`` is not a ticket.
         ValueError
-            If it is of another calibrator, or of a later state than this one's.
+            If another calibrator made it, or a later state of this one.
         """
         try:
             n_samples, answers = served
@@ -415,11 +416,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
         for start in range(0, len(predictions), _BATCH):
             part = slice(start, start + _BATCH)
             p, labels, weights = (column[part] for column in samples)
-            predictions[part] = self._hedge.run(self._calibrators, p, labels, weights, self._step)
+            predictions[part] = self._hedge.run(
+                self._calibrators, p, labels, weights, self._learning_rate
+            )
         return predictions
 
 
-# Short memories are seldom the best, and lose the most otherwise: they start with less weight.
+# Calibrators with short memories start with less weight: they are seldom the best, and have the
+# largest loss when they are not.
 DEFAULT_PRIOR = (1.0, 1.0, 0.5, 0.1, 0.3, 0.5, 1.0)
 
 
@@ -440,7 +444,7 @@ def _predict_number(calibrator: Calibrator, p: float) -> float:
     """Return a calibrator's prediction, or raise: a NaN would stay in the weights forever."""
     answer = calibrator.predict_one(p)
     if answer != answer:
-        raise ValueError(f"`calibrators` must answer with numbers, got NaN of {calibrator!r}")
+        raise ValueError(f"`calibrators` must predict numbers, got NaN from {calibrator!r}")
     return answer
 
 
@@ -461,7 +465,7 @@ def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
 
 
 def _as_list(calibrators: Any) -> list[Calibrator]:
-    if not isinstance(calibrators, Sequence):  # an iterator could not be cloned
+    if not isinstance(calibrators, Sequence):  # `clone` can't copy an iterator
         raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
     checked = list(calibrators)
     if not checked:
@@ -487,7 +491,7 @@ def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
 def _check_shares(share: Any) -> tuple[float, ...]:
     shares = tuple(share) if isinstance(share, tuple | list) else (share,)
     checked = tuple(as_number(value, "share") for value in shares)
-    # A smaller one, dealt out by the smallest prior, would be no weight at all.
+    # A smaller share, multiplied by the smallest prior, could be rounded to 0.
     if not checked or not all(value == 0.0 or SMALLEST <= value < 1.0 for value in checked):
         raise ValueError(
             f"`share` must be 0 or a number in [{SMALLEST:g}, 1), or several, got {share}"

@@ -4,13 +4,13 @@ Scores are cut into bins of equal mass, and a score's calibrated value is the me
 (Zadrozny & Elkan, *Obtaining Calibrated Probability Estimates from Decision Trees and Naive
 Bayesian Classifiers*, ICML 2001, section 3.2). On a stream the quantiles that bound the bins move
 with every sample. They are read from a sketch of a few hundred cells, which also hold the labels,
-so that the current bins have the labels of all samples that belong in them.
+so that the current bins contain the labels of all their samples.
 """
 
 import numpy as np
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal._validation import LARGEST, as_number, check_half_life
+from streamcal._validation import LARGEST, as_number, check_half_life, growth_per_sample
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 
@@ -18,18 +18,18 @@ from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 class HistogramCalibrator(CompiledCalibrator):
     """Bins of equal mass over the scores so far, each with its mean label.
 
-    Unlike a staircase it need not rise with the score. Memory and time per sample are those of 16
-    cells per bin.
+    Unlike a staircase it need not increase with the score. Memory and time per sample are O(16
+    n_bins).
 
     Parameters
     ----------
     n_bins : int
-        How many bins, from 1 to 1,000,000.
+        The number of bins, from 1 to 1,000,000.
     half_life : float, optional
-        Halve the weight of all samples with every so many that follow, at least 0.1.
+        The number of samples after which the weight of a sample is halved, at least 0.1.
     prior : float
         The weight of a pseudo-sample in each bin whose label is the bin's mean score, from 0 to
-        1e60: it keeps answers off 0 and 1, and few samples from saying much.
+        1e60. It keeps predictions away from 0 and 1 while a bin has few samples.
 
     Raises
     ------
@@ -55,8 +55,7 @@ class HistogramCalibrator(CompiledCalibrator):
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        rate = 2.0 ** (1.0 / half_life) if half_life else 1.0
-        self._kernel: Histogram = Histogram(n_bins, rate, prior)
+        self._kernel: Histogram = Histogram(n_bins, growth_per_sample(half_life), prior)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         rows, growth = self._kernel.state()
@@ -70,7 +69,9 @@ class HistogramCalibrator(CompiledCalibrator):
         scores, weights, *sums = cells.T
         require((np.diff(scores) > 0.0).all(), "scores must increase")
         require((weights > 0.0).all() and np.isfinite(weights.sum()), "weights must be positive")
-        require(not len(cells) or (scores[0] >= 0.0 and scores[-1] <= 1.0), "scores are in [0, 1]")
+        require(
+            not len(cells) or (scores[0] >= 0.0 and scores[-1] <= 1.0), "scores must be in [0, 1]"
+        )
         for total in sums:  # of labels and of scores, which are in [0, 1]
             require((total >= 0.0).all() and (total <= weights).all(), "sums must be in range")
         self._kernel.restore(cells, growth)

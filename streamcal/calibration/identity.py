@@ -1,4 +1,4 @@
-"""No calibration: the baseline of a comparison."""
+"""No calibration: a baseline for comparisons."""
 
 from streamcal._state import Arrays, Fields
 from streamcal.calibration.probability import CompiledCalibrator
@@ -8,8 +8,8 @@ from streamcal.kernels.expert import Expert
 class IdentityCalibrator(CompiledCalibrator):
     """Return the score itself; learn nothing.
 
-    Use it as a baseline, and in a `streamcal.HedgedCalibrator` for models that are calibrated
-    already.
+    Use it as a baseline, and in a `streamcal.HedgedCalibrator` for models that are already
+    calibrated.
 
     Examples
     --------

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import LARGEST, as_score, as_weight, check_half_life
+from streamcal._validation import LARGEST, as_score, as_weight, check_half_life, decay_per_sample
 from streamcal.calibration.probability import check_clip
 
 
 class NewtonSteps(ABC):
-    """A base beside that of the calibrator; its ``_kernel`` has ``state`` and ``restore``."""
+    """A second base class of a calibrator whose ``_kernel`` has ``state`` and ``restore``."""
 
     _n_parameters: ClassVar[int]
     _kernel: Any
@@ -30,7 +30,7 @@ class NewtonSteps(ABC):
     def _set_up(
         self, gamma: float, prior: float, limit: float, half_life: float | None, clip: float
     ) -> tuple[float, float, float, float, float]:
-        """Check the parameters and keep them; return those of a kernel."""
+        """Check and store the parameters; return those of the kernel."""
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
         if not 1.0 < as_score(limit, "limit") <= LARGEST:
@@ -42,12 +42,11 @@ class NewtonSteps(ABC):
         self.limit = limit
         self.half_life = half_life
         self.clip = clip
-        fade = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        return gamma, prior, limit, clip, fade
+        return gamma, prior, limit, clip, decay_per_sample(half_life)
 
     @abstractmethod
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:
-        """Return whether a step can have left the map with these parameters."""
+        """Return whether these can be the parameters after a step."""
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         return {}, {"numbers": self._kernel.state()[0]}
@@ -62,10 +61,12 @@ class NewtonSteps(ABC):
         """
         d = self._n_parameters
         numbers = array_of(arrays, "numbers", d + d * d + 1)
-        theta, n_learned = numbers[:d], float(numbers[-1])
+        theta, n_samples = numbers[:d], float(numbers[-1])
         require(self._within_limit(theta), "the parameters must be within the limit")
         _check_curvature(numbers[d:-1].reshape(d, d))
-        require(n_learned >= 0.0 and n_learned.is_integer(), "samples must be a number")
+        require(
+            n_samples >= 0.0 and n_samples.is_integer(), "the count of samples must be an integer"
+        )
         return (numbers,)
 
 

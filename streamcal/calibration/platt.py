@@ -33,14 +33,14 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     limit : float
         The parameters (a, b) stay within this distance from the origin; more than 1, at most 1e60.
     clip : float
-        Scores nearer to 0 or 1 than this count as if they were this near; in [1e-15, 0.5). Naive
-        Bayes and trees answer 0 and 1, whose log odds are infinite.
+        Scores are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5). Naive Bayes and trees
+        predict 0 and 1, whose log odds are infinite.
     calibeating : int
-        Into how many bins of equal width the answers are sorted, each then replaced by the mean
-        label of those before it in its bin; 0 for none, at most 1,000,000. See Notes.
+        The number of bins of equal width for Platt's predictions, at most 1,000,000. The result is
+        then the mean label of the earlier samples in the bin; see Notes. 0: no bins.
     half_life : float, optional
-        Halve the hold of past samples on the step size, and their weight in the bins, with every
-        so many that follow, at least 0.1. None: steps get ever smaller.
+        The number of samples after which the influence of a sample on the step size, and its weight
+        in the bins, are halved; at least 0.1. None: steps become ever smaller.
 
     Raises
     ------
@@ -49,17 +49,16 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
 
     Notes
     -----
-    ``gamma``, ``prior`` and ``limit`` default to the constants of the paper's Algorithm 1, which
-    it found not to matter much.
+    The defaults of ``gamma``, ``prior`` and ``limit`` are the constants of the paper's Algorithm 1;
+    other values made little difference there.
 
-    Calibeating ("tracking" in the paper's Section 3, after Foster & Hart) guarantees calibration
-    whatever the data: in each bin of Platt's answers, the mean label is served. The first
-    of these is Platt's own answer, as one sample, where the paper starts with none. A map with bins
-    need not rise with the score; some tens of bins are usual.
+    Calibeating ("tracking" in the paper's Section 3, after Foster & Hart) guarantees calibration on
+    any stream: it predicts the mean label of each bin of Platt's predictions. Each bin starts with
+    Platt's prediction as one sample; in the paper it starts empty. A map with bins need not
+    increase with the score. Some tens of bins are usual.
 
-    A sample of weight w counts as w samples in one step: its gradient
-    and its curvature are multiplied by w. Learning it w times is w steps, which is close but not
-    the same.
+    A sample of weight w takes one step with w times its gradient and curvature. Learning it w times
+    takes w steps; the result is close, but not the same.
 
     Examples
     --------
@@ -111,7 +110,10 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
         n_bins = parameters.get("calibeating", 0)
-        require(n_bins == array_of(arrays, "bins", 2, None).shape[1], "bins must be as many")
+        require(
+            n_bins == array_of(arrays, "bins", 2, None).shape[1],
+            "the number of bins must be `calibeating`",
+        )
 
     def _read_state(self, arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
         bins = array_of(arrays, "bins", 2, self.calibeating)

@@ -18,7 +18,7 @@ from streamcal.losses import Log
 _LOSS = Log()
 _ROUNDING = 1e-9
 MOST_BINS = 1_000_000
-"""Bins that probabilities may be sorted into; each costs memory, and time for each sample."""
+"""The greatest number of bins; each takes memory, and time for each sample."""
 
 
 class ProbabilityCalibrator(Calibrator):
@@ -40,7 +40,7 @@ class ProbabilityCalibrator(Calibrator):
 
 
 class CompiledCalibrator(ProbabilityCalibrator):
-    """A calibrator of probabilities that is one compiled `Expert`, which its constructor makes."""
+    """A calibrator of probabilities that consists of one compiled `Expert`."""
 
     _kernel: Expert
 
@@ -124,7 +124,7 @@ def as_label(y: float) -> float:
 
 
 def check_clip(clip: float) -> None:
-    """Raise unless ``clip`` lies in [1e-15, 0.5): of less, 1 - clip would be 1."""
+    """Raise unless ``clip`` lies in [1e-15, 0.5); for a smaller one, 1 - clip would be 1."""
     if not 1e-15 <= as_score(clip, "clip") < 0.5:
         raise ValueError(f"`clip` must lie in [1e-15, 0.5), got {clip}")
 

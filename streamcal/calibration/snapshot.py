@@ -19,7 +19,7 @@ class Snapshot:
     Attributes
     ----------
     n_samples : int or None
-        How many samples the map rests on, where the calibrator counts them.
+        The number of samples of the map; None if the calibrator does not count them.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Snapshot:
         object.__setattr__(self, "n_samples", n_samples)
 
     def predict_one(self, score: float) -> float:
-        """Return the value of a score, as the calibrator would have at that moment."""
+        """Return the value that the calibrator had for a score at that moment."""
         return float(self._predict(np.array([as_score(score)]))[0])
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
@@ -66,7 +66,7 @@ class OneAtATime:
         self._mutex = threading.Lock()
 
     def __call__(self, scores: NDArray[np.float64]) -> Any:
-        """Return the function's answer."""
+        """Return the result of the function."""
         with self._mutex:
             return self._function(scores)
 

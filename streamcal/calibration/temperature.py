@@ -32,10 +32,10 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     limit : float
         The temperature stays in [1 / limit, limit]; more than 1, at most 1e60.
     half_life : float, optional
-        Halve the hold of past samples on the step size with every so many that follow, at least
-        0.1. None: steps get ever smaller.
+        The number of samples after which the influence of a sample on the step size is halved, at
+        least 0.1. None: steps become ever smaller.
     clip : float
-        Probabilities below this count as this; in [1e-15, 0.5).
+        Smaller probabilities are replaced by this number, which is in [1e-15, 0.5).
 
     Raises
     ------
@@ -73,13 +73,13 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
         """Take one Newton step towards the true label.
 
-        A label that the model did not know, or the only one, teaches nothing.
+        Nothing is learned from a label without a probability, or if it is the only label.
 
         Raises
         ------
         ValueError, TypeError
-            If ``raw`` is no mapping to numbers in [0, 1], ``y`` no label or ``w`` not from 1e-60 to
-            1e60.
+            If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
+            not from 1e-60 to 1e60.
         """
         weight = as_weight(w)
         vector = np.array([*as_probabilities_by_label(raw).values()])
@@ -91,12 +91,12 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change.
 
-        Before anything is learned that is the model's own, divided by its sum.
+        Before anything is learned, these are the model's probabilities, divided by their sum.
         """
         vector = np.array([*as_probabilities_by_label(raw).values()])
         out = np.empty(len(vector))
         total = float(vector.sum())
-        if self._kernel.n_learned == 0.0 and total > 0.0:
+        if self._kernel.n_samples == 0.0 and total > 0.0:
             out = vector / total
         elif len(vector):
             self._kernel.predict(vector, out)

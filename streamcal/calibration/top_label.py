@@ -2,9 +2,9 @@
 
 Users of a multiclass model mostly see its most probable label and the probability of this label. So
 each label has a calibrator, which learns only from the samples where that label was the most
-probable one: how often was it correct, given its probability? (Gupta & Ramdas, *Top-label
-Calibration and Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1.) The other labels share
-the rest in the model's own proportions.
+probable one; it learns whether the label was correct (Gupta & Ramdas, *Top-label Calibration and
+Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1). The other labels share the rest in the
+model's own proportions.
 """
 
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ class TopLabelCalibrator(JointCalibrator):
         Raises
         ------
         ValueError, TypeError
-            If ``raw`` is no mapping to numbers in [0, 1], ``y`` no label or ``w`` not from 1e-60 to
-            1e60.
+            If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
+            not from 1e-60 to 1e60.
         """
         weight = as_weight(w)
         checked = as_probabilities_by_label(raw)

@@ -14,21 +14,21 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 class VennAbersCalibrator(Calibrator):
     """Two probabilities for each score: the isotonic map with the sample's label 0, and with 1.
 
-    For samples in random order one of the two, p0 and p1, is perfectly calibrated [1]_; their
-    distance says how much is known at that score. `predict_one` answers with one probability, the
-    pair merged: p1 / (1 − p0 + p1).
+    For samples in random order one of the two, p0 and p1, is perfectly calibrated [1]_. Their
+    distance is small if there are many samples near the score. `predict_one` returns one
+    probability, the merged pair p1 / (1 − p0 + p1).
 
     The samples are those of an `IsotonicCalibrator` for log loss, which `isotonic` returns.
 
     Parameters
     ----------
     window : int, optional
-        Keep only the last so many samples.
+        Keep only this many of the last samples.
     half_life : float, optional
-        Halve the weight of all samples with every so many that follow, at least 0.1.
+        The number of samples after which the weight of a sample is halved, at least 0.1.
     prior : float
-        The weight of the two pseudo-samples of `IsotonicCalibrator`, which keep probabilities off 0
-        and 1. They are part of both maps; 0 gives the pair of the reference.
+        The weight of the two pseudo-samples of `IsotonicCalibrator`, which keep probabilities away
+        from 0 and 1. They are part of both maps; 0 gives the pair of the reference.
     max_scores : int
         How many distinct scores are kept; see `IsotonicCalibrator`.
 
@@ -39,8 +39,8 @@ class VennAbersCalibrator(Calibrator):
 
     Notes
     -----
-    A pair costs three updates of the map, O(log² n) each: the sample is put in with the label 0,
-    changed to 1, and taken out again. Nothing is interpolated.
+    A pair costs three updates of the map, O(log² n) each: the sample is added with the label 0,
+    changed to 1, and removed. Nothing is interpolated.
 
     References
     ----------
@@ -75,12 +75,12 @@ class VennAbersCalibrator(Calibrator):
 
     @property
     def isotonic(self) -> IsotonicCalibrator:
-        """The isotonic calibrator of the same samples. It is no copy: both learn what one does."""
+        """The isotonic calibrator of the same samples; not a copy: both share one state."""
         return self._isotonic
 
     @property
     def n_samples(self) -> int:
-        """How many samples the pairs rest on now."""
+        """The number of samples of the current pairs."""
         return self._isotonic.n_samples
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
@@ -94,7 +94,7 @@ class VennAbersCalibrator(Calibrator):
         self._isotonic.learn_one(score, y, w)
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Take back a sample that was learned with the same arguments; O(log² n).
+        """Remove a sample that was learned with the same arguments; O(log² n).
 
         Raises
         ------
@@ -111,8 +111,8 @@ class VennAbersCalibrator(Calibrator):
         """Return the pair (p0, p1) of a score, p0 ≤ p1; O(log² n).
 
         These are the values of the map at ``score`` if the sample were learned with the label 0 and
-        weight 1, and if it were learned with the label 1. No sample leaves the window for it, and
-        no scores are merged.
+        weight 1, and if it were learned with the label 1. No sample leaves the window, and no
+        scores are merged.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class VennAbersCalibrator(Calibrator):
     def predict_one(self, score: float) -> float:
         """Return the merged pair of a score; O(log² n).
 
-        Before anything is learned that is the score itself, or the nearest number in [0, 1].
+        Before anything is learned, it is the score, or the nearest number in [0, 1].
 
         Raises
         ------

@@ -326,4 +326,4 @@ def _draw_before_and_after(
         raise TableError(f"some labels are neither 0 nor 1, so there is no {path}")
     raw, calibrated, labels = sample.rows().T
     curves = {score: raw} if totals.probabilities else {}
-    draw_reliability(path, labels, {**curves, column: calibrated}, sample.n_seen)
+    draw_reliability(path, labels, {**curves, column: calibrated}, sample.n_rows)

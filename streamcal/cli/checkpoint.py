@@ -94,7 +94,7 @@ class Checkpoint:
     Raises
     ------
     StoreError
-        If the store can't be used, belongs to another run that is not finished, or was begun with
+        If the store can't be used, belongs to another run that is not finished, or was started with
         other options, or if the output is not as the store describes it. No file is changed.
     """
 
@@ -164,13 +164,13 @@ class Checkpoint:
             )
 
     def _check_options(self, notes: Mapping[str, Any]) -> None:
-        """Raise if the store was begun with other options."""
+        """Raise if the store was started with other options."""
         for name, value in self._new_run["options"].items():
             before = notes["options"].get(name)
             if before != value:
                 raise StoreError(
-                    f"{self.store.path} was begun with {name} {before!r}, not {value!r}:"
-                    " what it has learned depends on that"
+                    f"{self.store.path} was started with {name} {before!r}, not {value!r}:"
+                    " the calibrators depend on this option"
                 )
 
     def _end_previous(self, notes: Mapping[str, Any]) -> None:
@@ -179,7 +179,7 @@ class Checkpoint:
         if notes["finished"]:
             if notes.get("copying") and os.path.lexists(partial):
                 raise StoreError(
-                    f"{path} has begun to add what has come to {notes['table']}, in"
+                    f"{path} has started to add new rows of {notes['table']} in"
                     f" {partial}: finish that first, or remove the file"
                 )
         elif not notes.get("complete"):
@@ -199,7 +199,7 @@ class Checkpoint:
         return self._was_finished and not self.output.opened
 
     def nothing_to_do(self) -> str | None:
-        """Return a line that says so if nothing was left to do, else None."""
+        """Return a message if there was nothing to do, else None."""
         if not self._is_finished:
             return None
         table, out = self._new_run["table"], self._new_run["out"]
@@ -366,7 +366,7 @@ _NEWER_NOTES = ("digest", "replaces", "complete", "copying")  # older stores lac
 
 
 def _is_empty(notes: Mapping[str, Any]) -> bool:
-    """Whether a run has begun, but has neither committed anything nor left a file."""
+    """Whether a run has started, but has neither committed anything nor written a file."""
     return not (
         notes["finished"]
         or notes.get("complete")

@@ -17,7 +17,7 @@ class Stopped(Exception):  # noqa: N818  (not an error)
     """A signal has ended the run; everything up to ``row`` is committed."""
 
     def __init__(self, signal_number: int, row: int) -> None:
-        super().__init__(f"stopped after row {row:,}; the same command goes on from there")
+        super().__init__(f"stopped after row {row:,}; the same command continues from there")
         self.status = 128 + signal_number
 
 
@@ -60,7 +60,7 @@ def data_errors(
 ) -> Iterator[None]:
     """Turn an error in data or on disk, or an interrupt, into one line and status 1 (or 130).
 
-    The line also says where an incomplete output is, and how many rows it has.
+    The line also has the name of an incomplete output, and its number of rows.
     """
     from streamcal.durable.errors import StoreError
     from streamcal.tables import TableError, is_standard

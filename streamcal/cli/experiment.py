@@ -46,7 +46,7 @@ class Row:
     stream, model : str
         Their names.
     n_samples : int
-        Number of samples scored: those from when the model knows a label.
+        Number of samples scored: those after the model has learned a label.
     log_loss, brier : dict
         Mean score for each of `CALIBRATIONS`; the log loss in nats.
     """
@@ -222,7 +222,7 @@ def _predict_stream(
 ) -> tuple[Vector, Vector, NDArray[np.bool_], NDArray[np.bool_]]:
     """Return labels, probabilities of True, and where the model knew True, and only one label.
 
-    As in river's evaluation, samples before the model knows a label are left out. While it knows
+    As in river's evaluation, samples before the model has a label are left out. While it has
     one label, the wrapper serves that one, and learns if it is True.
     """
     answers = []

@@ -62,19 +62,19 @@ def plot(
                 known = ~np.isnan(rows.values[-1])
                 sample.add(np.column_stack(rows.values)[known])
                 show()
-        if not sample.n_seen:
+        if not sample.n_rows:
             raise tables.TableError("has no labelled rows: there is nothing to draw")
         print_skipped(reader)
         *curves, labels = sample.rows().T
-        draw_reliability(out, labels, dict(zip(scores, curves, strict=True)), sample.n_seen)
+        draw_reliability(out, labels, dict(zip(scores, curves, strict=True)), sample.n_rows)
 
 
 def draw_reliability(
-    path: Path, labels: NDArray[np.float64], curves: dict[str, NDArray[np.float64]], n_seen: int
+    path: Path, labels: NDArray[np.float64], curves: dict[str, NDArray[np.float64]], n_rows: int
 ) -> None:
     """Draw a reliability diagram with one curve for each column; all rows have weight 1.
 
-    The rows are a sample of ``n_seen`` rows.
+    The rows are a sample of ``n_rows`` rows.
     """
     from streamcal.plot import ReliabilityDisplay
 
@@ -86,7 +86,7 @@ def draw_reliability(
         else:
             models = {name: (happened, values) for name, values in curves.items()}
             ReliabilityDisplay.from_models(models, ax=ax)
-    drawn = count_rows(n_seen)
-    if n_seen > len(labels):
+    drawn = count_rows(n_rows)
+    if n_rows > len(labels):
         drawn = f"a uniform sample of {len(labels):,} of {drawn}"
     say(f"{path}: drawn from {drawn}")

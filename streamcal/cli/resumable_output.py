@@ -1,4 +1,4 @@
-"""An output file that can be continued after a crash: the store knows its length and digest.
+"""An output file that can be continued after a crash: the store has its length and digest.
 
 Before ``NAME.partial`` is made, the store notes that this run makes it. A file that exists before
 this note belongs to somebody else, and the run is refused. A file that exists after the note, while
@@ -211,14 +211,14 @@ class ResumableOutput(Output):
     def _raise_different(self) -> NoReturn:
         raise StoreError(
             f"{self._partial} is not what this run writes: nothing was changed;"
-            " move it away, and the same command goes on"
+            " move it away, and the same command continues"
         )
 
     def _copy_finished(self) -> None:
         """Copy the finished output to the partial file, which the run continues."""
         if not self.is_unchanged():
             raise StoreError(
-                f"{self._target} is not as {self._store.path} has left it, so what has come to its"
+                f"{self._target} is not as {self._store.path} has left it, so new rows of its"
                 " table can't be added: nothing was changed"
             )
         # The store notes the copy first, so that a partial file is known to be one.
@@ -270,7 +270,7 @@ class ResumableOutput(Output):
         if self._target_digest() not in (None, self._replaces):
             raise StoreError(
                 f"{self._target} has changed since the run began that is to replace it: move it"
-                " away, and the same command goes on"
+                " away, and the same command continues"
             )
 
     def _rename(self, partial: Path) -> None:

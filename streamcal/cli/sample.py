@@ -21,19 +21,19 @@ class UniformSample:
 
     Attributes
     ----------
-    n_seen : int
+    n_rows : int
         The number of rows added.
 
     Examples
     --------
     >>> sample = UniformSample(1, capacity=10)
     >>> sample.add(np.arange(100.0)[:, None])
-    >>> sample.rows().shape, sample.n_seen
+    >>> sample.rows().shape, sample.n_rows
     ((10, 1), 100)
     """
 
     def __init__(self, width: int, capacity: int = SAMPLE_ROWS) -> None:
-        self.n_seen = 0
+        self.n_rows = 0
         self._capacity = capacity
         self._random = np.random.default_rng(0)
         self._limit = 1.0
@@ -41,7 +41,7 @@ class UniformSample:
 
     def add(self, rows: NDArray[np.float64]) -> None:
         """Add rows, shape ``(n_rows, width)``."""
-        self.n_seen += len(rows)
+        self.n_rows += len(rows)
         draws = self._random.random(len(rows))
         chosen = draws < self._limit
         self._parts.append(np.column_stack([draws[chosen], rows[chosen]]))

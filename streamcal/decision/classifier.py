@@ -19,7 +19,7 @@ from river.utils.dataframe import into_frame, into_series, to_native_series
 from streamcal._json import LEAST, MOST
 from streamcal._routing import BatchRouting, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
-from streamcal._validation import MOST_COUNT, check_half_life, check_label
+from streamcal._validation import MOST_COUNT, check_half_life, check_label, decay_per_sample
 from streamcal.decision.goals import Metric, as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
 
@@ -93,7 +93,7 @@ class DecisionClassifier(
             classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
         )
         self._metric = get_metric(metric)
-        self._decay = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        self._decay = decay_per_sample(half_life)
         self._negative: ClfTarget | None = False if isinstance(pos_val, bool) else None
         self._claimed = np.zeros(4)
         self._realised = np.zeros(4)
@@ -158,7 +158,7 @@ class DecisionClassifier(
         return answer
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the decision for one sample; None while the classifier knows no label."""
+        """Return the decision for one sample; None while the classifier has no label."""
         raw = self.predict_proba_one(x, **kwargs)
         if not raw:
             return None

@@ -26,6 +26,7 @@ from streamcal._validation import (
     check_half_life,
     check_same_length,
     check_window,
+    growth_per_sample,
 )
 from streamcal.calibration._slots import read_index
 from streamcal.decision.goals import as_parameter, get_metric
@@ -93,8 +94,7 @@ class EUMThreshold(Stateful, Cloned):
         self.window = window
         self.half_life = half_life
         self._metric = get_metric(metric)
-        rate = 1.0 if half_life is None else 2.0 ** (1.0 / half_life)
-        self._index = ConfusionIndex(self._metric.spec, window or 0, rate)
+        self._index = ConfusionIndex(self._metric.spec, window or 0, growth_per_sample(half_life))
 
     @property
     def n_scores(self) -> int:

@@ -1,17 +1,17 @@
-"""Where the calibrators of keys are: live in memory, compressed in memory, or in a store.
+"""The calibrators of keys: live in memory, compressed in memory, or in a store.
 
 A live calibrator is an object of arrays with room to grow. Compressed bytes take a third of its
-memory; a calibrator that is in the store alone takes none. The least recently used calibrators
-leave first.
+memory; a calibrator that is only in the store takes none. The least recently used calibrators are
+evicted first.
 
-What a batch has taught must not reach the store before the batch's offset does: a restart would
-teach it twice. So an evicted calibrator with unsaved changes stays in memory, compressed, until
+The changes of a batch must be saved together with its offset; otherwise a restart would learn the
+batch twice. So an evicted calibrator with unsaved changes stays in memory, compressed, until
 all unsaved states and the offset are written in one transaction.
 
 Others may save to the same store: another cache, `run`, a user's own `Store.save`. So the cache
-keeps, for each calibrator in memory, the digest of the stored state that it continues. When the
-store has another state by now, the calibrator is read again; if it has unsaved changes, which would
-overwrite what the others have saved, every call is refused until `revert`.
+keeps, for each calibrator in memory, the digest of the stored state from which it continued. If the
+store has another state now, the calibrator is read again. If it has unsaved changes, saving them
+would overwrite the state of the other writer, so every call is refused until `revert`.
 """
 
 import zlib
@@ -27,7 +27,7 @@ from streamcal.durable.rows import digest_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 
-_LEVEL = 1  # of compression: more takes longer and gains little
+_LEVEL = 1  # level of compression: higher ones are slower and gain little
 
 
 class CalibratorCache:
@@ -38,7 +38,7 @@ class CalibratorCache:
     fresh : Calibrator
         A calibrator that has learned nothing; all have its parameters.
     max_live : int or None
-        How many are live at most; None: all that are used.
+        The greatest number of live calibrators; None: no limit.
     store : Store or None
         Where states are saved.
 
@@ -58,7 +58,9 @@ class CalibratorCache:
         self.parked: dict[Hashable, bytes] = {}
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()
-        self._base: dict[Hashable, bytes] = {}  # digests of the stored states that are continued
+        self._base: dict[
+            Hashable, bytes
+        ] = {}  # digests of the stored states from which calibrators continued
         self._offered: dict[Hashable, bytes] = {}  # digests of the states that are being saved
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
@@ -149,13 +151,13 @@ class CalibratorCache:
         del self.live[evicted]
 
     def changed(self, key: Hashable, calibrator: Calibrator) -> None:
-        """Take note that a calibrator, which may be a new one, has learned something."""
+        """Mark a calibrator, which may be new, as changed."""
         if key not in self.live:
             self._keep(key, calibrator)
         self._unsaved.add(key)
 
     def changed_in_part(self, key: Hashable) -> None:
-        """Take note that a calibrator may have learned before it raised; no key is added."""
+        """Mark a calibrator as changed: it may have learned before it raised; no key is added."""
         if key in self.live:
             self._unsaved.add(key)
 
@@ -175,7 +177,7 @@ class CalibratorCache:
     # Store ---------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        """Drop calibrators of which the store has other states by now.
+        """Drop calibrators whose stored state has changed.
 
         Raises
         ------
@@ -195,7 +197,7 @@ class CalibratorCache:
             if key in self._unsaved:
                 raise StoreError(
                     f"the state of {key!r} in {self.store.path} has changed since what was learned"
-                    " here began: `revert` forgets that and goes on from the store"
+                    " here began: `revert` drops that and continues from the store"
                 )
         for key in stale:
             self.live.pop(key, None)
@@ -214,7 +216,7 @@ class CalibratorCache:
         return states
 
     def saved(self) -> None:
-        """Take note that the store has all unsaved states: what is parked leaves memory."""
+        """Mark all states as saved; compressed calibrators leave memory."""
         self._unsaved.clear()
         if self.store is not None:
             for key in self.parked:
@@ -227,7 +229,7 @@ class CalibratorCache:
         self._offered.clear()
 
     def revert(self) -> None:
-        """Drop all unsaved changes, and what the store has other states of by now."""
+        """Drop all unsaved changes, and calibrators whose stored state has changed."""
         for key in self._unsaved:
             self.live.pop(key, None)
             self.parked.pop(key, None)
@@ -238,6 +240,6 @@ class CalibratorCache:
 
 
 def _parameters_of(calibrator: Calibrator) -> dict[str, Any]:
-    """Return class and parameters of a calibrator, to be compared and shown."""
+    """Return class and parameters of a calibrator, for comparisons and messages."""
     packed = {name: pack(value) for name, value in calibrator._parameters().items()}
     return {"class": type(calibrator).__name__, **packed}

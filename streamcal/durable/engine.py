@@ -1,22 +1,22 @@
 """A crash-safe stream loop: read events, predict and learn, give the sink the values, commit.
 
-A *source* answers ``read(offset, n)`` with at most ``n`` events from ``offset`` on, and with the
-same ones whenever it is asked; a list does that. A *sink* is called with ``(offset, predictions)``.
+A *source* has ``read(offset, n)``, which returns at most ``n`` events from ``offset`` on, and the
+same events each time; a list works as well. A *sink* is called with ``(offset, predictions)``.
 States and offset are committed together (`streamcal.durable.store`), after the sink has got the
 predictions. After a crash the loop starts again at the last commit. Nothing is learned twice or
-missed, and the sink gets again, under the same offsets, exactly what it got after that commit. A
-sink that can go back to a commit gets each prediction exactly once:
+missed, and the sink gets the predictions after that commit again, under the same offsets. A sink
+that can go back to a commit gets each prediction exactly once:
 
-    sink.commit()        -> a token, which is kept with the offset: the length of a file, say
-    sink.resume(token)   go back to where that was; None: to the start
+    sink.commit()        returns a token that is saved with the offset, such as the length of a file
+    sink.resume(token)   goes back to the state of that commit; None: to the start
 
-A commit writes what has changed, and waits for the disk. While commits have taken more than a
+A commit writes the changes and waits for the disk. While commits have taken more than a
 quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
 repeats more than one batch.
 
 With a `LabelJoin` an event may be a score with an id, which is predicted and not learned, or a
 label with the same id: then the calibrator learns the score that was served. Weight and key are
-those of the score's event. Scores that wait for their labels are committed with everything else.
+those of the score's event. Scores that wait for their labels are part of each commit.
 """
 
 import copy
@@ -42,7 +42,7 @@ _SINK = "sink"  # the name of the sink's token among the notes
 
 
 class Source(Protocol):
-    """Where events come from; it can be read again from any offset."""
+    """A source of events, which can be read again from any offset."""
 
     def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
         """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
@@ -66,7 +66,7 @@ def run(
     Parameters
     ----------
     source : Source or sequence
-        Events (`Event`, or tuples that begin as it does), by offset.
+        Events (`Event`, or tuples of its first fields), by offset.
     calibrators : Calibrator or KeyedCalibrator
         A `Calibrator` is the prototype of one calibrator per key and is not changed: it has the
         parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
@@ -79,16 +79,16 @@ def run(
     store : Store
         The file of states and offset.
     batch : int
-        How many events are taken at a time. The predictions do not depend on it.
+        The number of events that are read at a time. The predictions do not depend on it.
     join : LabelJoin, optional
-        For labels that come late; its state is replaced by that of the store.
+        For delayed labels; its state is replaced by that of the store.
     stop : callable
         Called between batches; when it returns True, the loop commits and returns.
 
     Returns
     -------
     offset : int
-        How many events of the stream are learned.
+        The number of events of the stream that are learned.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def run(
         raise TypeError(f"`sink` must be callable, got {sink!r}")
     if not isinstance(store, Store):
         raise TypeError(f"`store` must be a Store, got {store!r}")
-    if store.read_only:  # before a sink goes back to where it can't go on from
+    if store.read_only:  # before the sink resumes: it could not write from there
         raise StoreError(f"{store.path} was opened to be read only")
     if join is not None and not isinstance(join, LabelJoin):
         raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
@@ -142,7 +142,7 @@ def run(
 
 
 class _Loop:
-    """The state of a run: what is learned, and what of it is committed.
+    """The state of a run: how much is learned, and how much of it is committed.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class _Loop:
     committed : int
         The offset of the last commit.
     at_boundary : bool
-        Whether no batch is half learned.
+        Whether no batch is partly learned.
     """
 
     def __init__(

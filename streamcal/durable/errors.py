@@ -1,4 +1,4 @@
-"""`StoreError`, and the errors of SQLite and the file system that become one."""
+"""`StoreError`, and the conversion of errors of SQLite and the file system to it."""
 
 import contextlib
 import sqlite3
@@ -12,13 +12,15 @@ class StoreError(ValueError):
 
 @contextlib.contextmanager
 def faults(path: Path, action: str) -> Iterator[None]:
-    """Raise what the file system or SQLite reports as a `StoreError`: "can't be ``action``"."""
+    """Turn errors of the file system and of SQLite into a `StoreError`: "can't be ``action``"."""
     try:
         yield
-    except UnicodeDecodeError as error:  # the damaged name was to be in SQLite's own message
+    except UnicodeDecodeError as error:  # SQLite's message would contain the damaged name
         raise StoreError(f"{path} is damaged or no store: {error}") from error
     except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
-        if str(error).startswith("Could not decode to UTF-8"):  # the text itself would follow
+        if str(error).startswith(
+            "Could not decode to UTF-8"
+        ):  # the rest of this message is the damaged text
             raise StoreError(f"{path} is damaged: text that is no UTF-8") from error
         name = getattr(error, "sqlite_errorname", "")
         if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
@@ -29,7 +31,7 @@ def faults(path: Path, action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def damage(path: Path) -> Iterator[None]:
-    """Raise a `StoreError` where the contents of a file fail a check."""
+    """Turn errors of checks of the content of a file into a `StoreError`."""
     try:
         yield
     except (StoreError, sqlite3.Error, OSError, MemoryError, UnicodeDecodeError):

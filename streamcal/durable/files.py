@@ -1,8 +1,8 @@
-"""The files of a store: their names, who made them, and the lock of the writer.
+"""The files of a store: their names, their owners, and the lock of the writer.
 
 SQLite keeps a log and its index beside a database. A store adds the file of its lock, and a
-partial file while a database is made. A file is replaced or removed only if it begins as a file of
-a store does.
+partial file while a database is made. A file is replaced or removed only if it begins like a file
+of a store.
 """
 
 import errno
@@ -16,7 +16,7 @@ from streamcal.durable.errors import StoreError
 
 APPLICATION = 0x5743414C  # "WCAL": the application id in the header of the database
 PARTIAL = ".partial"  # follows the name of a database until the database is complete
-BESIDE = ("-wal", "-shm", "-journal")  # the endings of what SQLite keeps beside a database
+BESIDE = ("-wal", "-shm", "-journal")  # the endings of SQLite's files beside a database
 
 _LOCK = "-lock"
 _SQLITE = b"SQLite format 3\0"  # the first bytes of a database
@@ -84,7 +84,7 @@ def check_writable(path: Path) -> None:
 def check_application(path: Path) -> None:
     """Raise if a file is a database of another application.
 
-    SQLite itself would play a log back into it before it could tell.
+    SQLite would play a log back into it before it noticed that.
     """
     if path.is_file():
         with open(path, "rb") as file:
@@ -94,7 +94,7 @@ def check_application(path: Path) -> None:
 
 
 def _has_application(head: bytes) -> bool:
-    """Return whether the header of a database says that it is a store."""
+    """Return whether the header of a database has the id of a store."""
     return int.from_bytes(head[68:72], "big") == APPLICATION
 
 
@@ -110,7 +110,7 @@ def check_backup(target: Path, source: Path) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Raise if making a database would remove a file that no store has left.
+    """Raise if making a database would remove a file that is not of a store.
 
     A log beside a missing database may belong to a database that somebody has moved.
     """
@@ -129,10 +129,10 @@ def check_free(path: Path) -> None:
 
 
 def _is_left(path: Path, beginnings: tuple[bytes, ...] | None) -> bool:
-    """Return whether a file is missing, empty, or begins as one that a killed process left.
+    """Return whether a file is missing, empty, or begins like a file of a killed process.
 
-    ``beginnings`` None stands for the database of a store. After a loss of power, bytes that were
-    not on the disk yet may be zero.
+    ``beginnings`` None means the database of a store. After a loss of power, bytes that were not on
+    the disk yet may be zero.
     """
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -181,7 +181,7 @@ def identify(path: Path) -> list[tuple[int, int]] | None:
 
 
 def stamp_of(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when a file is written or replaced; None if there is no file."""
+    """Return a value that changes if a file is written or replaced; None if there is no file."""
     try:
         status = path.stat()
     except FileNotFoundError:

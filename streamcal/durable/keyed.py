@@ -1,4 +1,4 @@
-"""One calibrator per key, for as many keys as there are."""
+"""One calibrator per key, for any number of keys."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 
 
 class KeyedCalibrator:
-    """A calibrator for each key, made when the key is first taught.
+    """A calibrator for each key, made when the first sample of the key is learned.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ class KeyedCalibrator:
         The prototype, which is cloned for each key, or a function without arguments that makes a
         calibrator.
     max_keys : int or None
-        How many calibrators are live, that is, objects in memory; None: all. The least recently
-        used one is evicted: to compressed bytes in memory or, if a `save` has written it, to the
-        store alone.
+        The greatest number of live calibrators, that is, objects in memory; None: no limit. The
+        least recently used one is evicted: to compressed bytes in memory or, if a `save` has
+        written it, to the store only.
     store : Store or None
         Where states are saved. A state of an earlier run is read when its key is first used; it
         must have the parameters that ``make`` gives.
@@ -36,13 +36,13 @@ class KeyedCalibrator:
     Attributes
     ----------
     n_live, n_parked : int
-        How many calibrators are objects in memory, and how many are compressed bytes in memory.
+        The numbers of calibrators that are objects, and that are compressed bytes in memory.
 
     Raises
     ------
     TypeError
-        If ``make`` makes no calibrators; if they can't be written as bytes, with ``max_keys`` or a
-        store; if ``store`` is no store.
+        If ``make`` does not make calibrators; if they can't be written as bytes, and there is
+        ``max_keys`` or a store; if ``store`` is not a `Store`.
     ValueError
         If ``max_keys`` is not a positive int, or the states in the store have other parameters.
     StoreError
@@ -51,7 +51,7 @@ class KeyedCalibrator:
     Notes
     -----
     Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
-    are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is no key.
+    are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is not a key.
 
     Predicting changes nothing that is learned; it may evict a calibrator.
 
@@ -110,23 +110,23 @@ class KeyedCalibrator:
 
     @property
     def n_live(self) -> int:
-        """How many calibrators are objects in memory."""
+        """The number of calibrators that are objects in memory."""
         return len(self._cache.live)
 
     @property
     def n_parked(self) -> int:
-        """How many calibrators are compressed bytes in memory."""
+        """The number of calibrators that are compressed bytes in memory."""
         return len(self._cache.parked)
 
     @property
     def memory_usage(self) -> int:
-        """Bytes of memory that calibrators take, those in the store not counted; O(n_live)."""
+        """Bytes of memory of the calibrators, without those in the store; O(n_live)."""
         return self._cache.memory_usage
 
     # Samples -------------------------------------------------------------------------------------
 
     def predict_one(self, key: Hashable, score: float) -> float:
-        """Return the calibrated value of a score; of a new key, that of a fresh calibrator."""
+        """Return the calibrated value of a score; for a new key, that of a new calibrator."""
         return self._find_or_fresh(key).predict_one(score)
 
     def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
@@ -220,7 +220,7 @@ class KeyedCalibrator:
         return self._find_or_fresh(key).snapshot()
 
     def _find_or_fresh(self, key: Hashable) -> Calibrator:
-        """Return the calibrator of a key, or a fresh one that must not learn."""
+        """Return the calibrator of a key, or a new one that must not learn."""
         calibrator = self._cache.find(key)
         return self._fresh if calibrator is None else calibrator
 
@@ -245,13 +245,13 @@ class KeyedCalibrator:
         return self._cache.unsaved_states()
 
     def saved(self) -> None:
-        """Take note that all `states` are in the store: what is parked can leave memory."""
+        """Mark all `states` as saved; compressed calibrators leave memory."""
         self._cache.saved()
 
     def revert(self) -> None:
         """Forget what has been learned since the last `save`; without a store, everything.
 
-        What the store has is read anew where it has changed.
+        States that have changed in the store are read again.
         """
         self._cache.revert()
 
@@ -262,7 +262,7 @@ class KeyedCalibrator:
         ------
         StoreError
             If it can't be written, or others have saved states of the same keys in the meantime;
-            nothing is lost, here or there.
+            nothing is lost in memory or in the store.
         ValueError
             If there is no store.
         """

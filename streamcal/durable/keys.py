@@ -38,7 +38,7 @@ def name_of(key: Hashable) -> str:
     Raises
     ------
     TypeError
-        If it is no string, number, boolean, None, or tuple of these.
+        If it is not a string, number, boolean, None, or tuple of these.
     ValueError
         If it is NaN, or text with a surrogate pair in place of a character.
 
@@ -51,7 +51,7 @@ def name_of(key: Hashable) -> str:
 
 
 def _plain(key: Any) -> Any:
-    """Return what JSON can hold of a key: tuples as lists, whole numbers as ints."""
+    """Return a key as JSON can hold it: tuples as lists, whole numbers as ints."""
     if isinstance(key, np.generic):
         key = key.item()
     if isinstance(key, tuple):
@@ -61,7 +61,7 @@ def _plain(key: Any) -> Any:
     if isinstance(key, bool) or (isinstance(key, float) and key.is_integer()):
         return int(key)
     if isinstance(key, str) and not key.isascii() and json.loads(json.dumps(key)) != key:
-        # JSON has the same name for the character that these two halves are.
+        # JSON would write these two halves as the character that they form.
         raise ValueError(f"`keys` must have no surrogate pairs, got {key!r}")
     if key is None or isinstance(key, str | int | float):
         return key
@@ -78,5 +78,5 @@ def _as_key(plain: Any) -> Any:
 
 
 def not_a_key(key: Any) -> TypeError:
-    """Return the error for what is no key."""
+    """Return the error for a value that is not a key."""
     return TypeError(f"`keys` must be strings, numbers, booleans, None or tuples, got {key!r}")

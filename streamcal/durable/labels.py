@@ -1,4 +1,4 @@
-"""Labels that come late: a score waits for its label under an id, or a label for its score."""
+"""Delayed labels: a score waits for its label under an id, or a label for its score."""
 
 import math
 from collections import OrderedDict
@@ -41,10 +41,10 @@ class Event(NamedTuple):
     key : hashable
         The key of the calibrator.
     id : hashable
-        The name by which a late label finds its score: a string, number, boolean or tuple, as keys
-        are. None: no label will come.
+        The name that joins a label to its score: a string, number, boolean or tuple, like a key.
+        None: no label will arrive.
     ticket : Ticket, optional
-        What a `HedgedCalibrator` served for the score. `run` puts it here; it waits with the score.
+        The ticket of a `HedgedCalibrator` for the score. `run` sets it; it waits with the score.
     """
 
     score: float
@@ -56,23 +56,23 @@ class Event(NamedTuple):
 
 
 class LabelJoin(Stateful):
-    """Joins scores that were served with labels that come later, or labels with later scores.
+    """Joins served scores with labels that arrive later, or labels with later scores.
 
     Parameters
     ----------
     horizon : int
-        How many events a score or a label waits before it is given up.
+        The number of events that a score or a label waits before it is dropped.
 
     Attributes
     ----------
     n_waiting : int
-        How many scores and labels are waiting now.
+        The number of scores and labels that wait now.
     n_joined : int
-        How many pairs were found.
+        The number of pairs found.
     n_expired : int
-        How many scores and labels were given up.
+        The number of scores and labels that were dropped after the horizon.
     n_duplicates : int
-        How many events were dropped because the score or label of their id had come before.
+        The number of events dropped because the score or label of their id had arrived before.
 
     Raises
     ------
@@ -106,17 +106,17 @@ class LabelJoin(Stateful):
 
     @property
     def n_waiting(self) -> int:
-        """How many scores and labels wait."""
+        """The number of scores and labels that wait."""
         return len(self._seen) - self._n_done
 
     def add(self, event: Event) -> Event | None:
-        """Take an event; return the complete sample if there is one now.
+        """Add an event; return the complete sample if there is one now.
 
         Raises
         ------
         ValueError, TypeError
-            If an event that would wait has a number, id, key or ticket that can't be kept; the join
-            is as before.
+            If an event that would wait has a number, id, key or ticket that can't be saved; the
+            join is unchanged.
         """
         has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
         if event.id is not None and has_score != has_label:
@@ -140,7 +140,7 @@ class LabelJoin(Stateful):
         return event._replace(y=other.y) if has_score else other._replace(y=event.y)
 
     def _expire(self) -> None:
-        """Give up the events that have waited for a horizon."""
+        """Drop the events that have waited for a horizon."""
         while self._seen:
             first = next(iter(self._seen))
             arrived, event = self._seen[first]
@@ -176,11 +176,11 @@ class LabelJoin(Stateful):
         now = as_int(fields["now"], "now")
         counts = [as_int(count, "counts") for count in as_list(fields["counts"], "counts", 3)]
         require((np.diff(arrived, prepend=0) > 0).all(), "events must be in order")
-        require(not n or arrived[-1] <= now, "no event must come later than now")
+        require(not n or arrived[-1] <= now, "no event may be later than now")
         require(((done == 0) | (done == 1)).all(), "an event must be waiting or done")
         missing = np.isnan(numbers[done == 0])
         either = (missing[:, 0] != missing[:, 1]) & ~missing[:, 2]
-        require(either.all(), "what waits must be a score or a label")
+        require(either.all(), "an event that waits must have a score or a label")
         events = _unpack_events(fields, numbers)
         self._now, self._n_done = now, int(done.sum())
         self.n_joined, self.n_expired, self.n_duplicates = counts

@@ -1,4 +1,4 @@
-"""How often to commit: as often as a share of the time allows."""
+"""When to commit: commits may take a given share of the time."""
 
 import time
 
@@ -7,9 +7,9 @@ MOST_SPENT = 0.25
 
 
 class Pace:
-    """Says when the next commit is due, so that commits take at most a share of the time.
+    """Decides when the next commit is due, so that commits take at most a share of the time.
 
-    A context manager around each commit, which measures it.
+    It is a context manager around each commit, and measures its time.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which sums a block of samples can have, by the range of the labels: checks of states."""
+"""Checks of sums in states: the range of labels bounds the sums of a block of samples."""
 
 import math
 
@@ -36,7 +36,7 @@ def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -
     """Raise unless these can be sums of weights and of weighted statistics, up to rounding."""
     require((w > 0.0).all() and (w < MOST_WEIGHT).all(), "weights must be positive")
     low, high = statistic_range(loss)
-    # Removals leave rounding errors. If a link is not defined below 0, as linex's, none is allowed.
+    # Removals cause rounding errors; a link that is undefined below 0, as linex's, allows none.
     tolerant = type(loss).link is MeanLoss.link or loss.anchors is not None
     for end, sign in ((low, 1.0), (high, -1.0)):
         if abs(end) < math.inf:

@@ -1,15 +1,15 @@
-"""Blocks of samples: how a fit in parts is put together.
+"""Blocks of samples: how fits of parts are combined.
 
 ``blocks_of`` pools the samples of a *range* of scores into blocks. If ranges do not overlap,
 ``fit_blocks`` pools their blocks further, into the staircase of all their samples. This is exact,
-because adjacent violators may be pooled in any order, and because the weight and the weighted sum
-of statistics say all about a block of a mean-type loss.
+because adjacent violators may be pooled in any order, and because weight and weighted sum of
+statistics describe a block of a mean-type loss completely.
 
-It holds for ranges of scores only. If samples are split at random, or by a key, blocks of the parts
-overlap. A block does not know where inside it its samples lie, so neither pooling such blocks nor
-averaging their maps gives the staircase of all samples. `fit_blocks` refuses them.
+This only works for ranges of scores. If samples are split at random, or by a key, blocks of the
+parts overlap. A block does not contain the positions of its samples, so neither pooling such blocks
+nor averaging their maps gives the staircase of all samples. `fit_blocks` refuses them.
 
-Blocks are rows of plain numbers, so that they travel through any engine:
+Blocks are rows of plain numbers, so that any engine can pass them on:
 
 =========  ================================================================
 lower      the least score
@@ -52,7 +52,7 @@ def blocks_of(
     scores, y, w : array_like of shape (n_samples,)
         As in `isotonic_fit`; there may be none.
     loss : str or MeanLoss
-        What is minimised.
+        The loss.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def blocks_of(
 def pool_samples(
     x: NDArray[np.float64], weights: NDArray[np.float64] | None, sums: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the blocks of what `as_samples` returned."""
+    """Return the blocks of samples that `as_samples` returned."""
     if not len(x):
         return np.empty((0, len(BLOCK_COLUMNS)))
     return as_stack(x, weights, sums).closed()
@@ -95,7 +95,7 @@ def fit_blocks(
     Parameters
     ----------
     blocks : array_like of shape (n_blocks, 5)
-        What `blocks_of` returns for ranges of scores that do not overlap, in any order.
+        The results of `blocks_of` for ranges of scores that do not overlap, in any order.
     loss : str or MeanLoss
         The loss that they were found with.
     interpolation, outside : str

@@ -4,12 +4,12 @@ No sums describe such a block, so all samples are kept, in score order, and a bl
 them. Two facts keep the work small:
 
 * A new block is pooled with the one before it if and only if its best value is at most that block's
-  value, which the sign of one sum of derivatives tells. How many blocks are pooled is found by
-  galloping back; only then one value is searched for, between those of two known blocks.
-* Neighbours whose values do not increase have one value in the end (Barlow et al. 1972), so whole
-  runs of them may be pooled at once: `add_many` does so.
+  value. The sign of one sum of derivatives decides this. A galloping search backwards finds how
+  many blocks are pooled; then one bisection finds the value, between those of two known blocks.
+* Neighbours whose values do not increase have the same value in the solution (Barlow et al. 1972),
+  so whole runs of them can be pooled at once, as `add_many` does.
 
-A push that pools costs O(samples of the block) for each of 64 steps of bisection at most.
+A push that pools takes at most 64 steps of bisection, each O(samples of the block).
 """
 
 import math
@@ -29,7 +29,7 @@ from streamcal.kernels.threshold_decomposition import greatest_quantiles
 from streamcal.losses._minimiser import Minimiser, find_minimiser
 
 _FIRST_ROOM = 64
-_FEW_RUNS = 16  # for which a round that pools all at once does not pay
+_FEW_RUNS = 16  # with fewer runs, a round that pools all of them is slower
 
 Starts = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -38,7 +38,7 @@ Vector = NDArray[np.float64]
 class ConvexBlocks:
     """All samples in score order, and the blocks that they are pooled into.
 
-    All input has been checked, but for the order of the scores and the size of the sums.
+    The input has been checked, except for the order of the scores and the size of the sums.
     """
 
     def __init__(self, loss: losses.Loss) -> None:
@@ -54,7 +54,7 @@ class ConvexBlocks:
     def add(self, score: float, y: float, w: float) -> bool:
         """Add a sample; return False, unchanged, if it is late or sums overflow.
 
-        What it is pooled with is found when a greater score comes.
+        It is pooled when a greater score arrives.
         """
         return score >= self.last and self._add_in_order(np.array([[score], [y], [w]]))
 
@@ -73,7 +73,7 @@ class ConvexBlocks:
         return float(self._fit()(score, interpolation=interpolation))
 
     def staircase(self, interpolation: str, outside: str) -> Staircase:
-        """Return the staircase of all samples, of which there is one at least."""
+        """Return the staircase of all samples, at least one."""
         return replace(self._fit(), interpolation=interpolation, outside=outside)
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class ConvexBlocks:
         }
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        """Take over what `freeze` returned; ``ValueError`` if it can't have."""
+        """Restore what `freeze` returned; raise ``ValueError`` if it is impossible."""
         samples = array_of(arrays, "samples", 3, None)
         starts = array_of(arrays, "starts", None, dtype=np.int64)
         values = array_of(arrays, "values", len(starts), finite=False)
@@ -124,7 +124,9 @@ class ConvexBlocks:
             return False
         size = self._size + samples.shape[1]
         self._make_room(size)
-        self._samples[:, self._size : size] = samples  # not in use until nothing can fail
+        self._samples[:, self._size : size] = (
+            samples  # counted as used when nothing can fail any more
+        )
         x = self._samples[0, self._open : size]
         changes = self._open + 1 + np.flatnonzero(x[1:] != x[:-1])
         pooled, opens, minimiser = self._pooled, self._open, find_minimiser(self._loss)
@@ -133,7 +135,7 @@ class ConvexBlocks:
             _, y, w = self._samples[:, :opens]
             pooled = pooled.extended(minimiser, y, w, starts)  # or a search raises
         if isinstance(self._loss, losses.FunctionLoss):
-            # A function may have no derivative at a label; samples behind it would be lost, too.
+            # A function may have no derivative at a label; later samples would be lost, too.
             _, y, w = self._samples[:, :size]
             pooled.extended(minimiser, y, w, np.array([opens]))
         self._pooled, self._open, self._size = pooled, opens, size
@@ -142,7 +144,7 @@ class ConvexBlocks:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Have room for so many samples."""
+        """Allocate room for this many samples."""
         room = self._samples.shape[1]
         if size > room:
             grown = np.empty((3, max(size, 2 * room, _FIRST_ROOM)))
@@ -213,10 +215,10 @@ class _Pooled:
         self.values.append(float(found))
 
     def _find_first_pooled(self, minimiser: Minimiser, y: Vector, w: Vector, start: int) -> int:
-        """Return the first block that a new one is pooled with; the last block is, for certain."""
+        """Return the first block that a new one is pooled with; the last block always is."""
 
         def is_pooled(row: int) -> bool:
-            """Return whether block ``row`` is pooled with all that follows, made one block."""
+            """Return whether block ``row`` is pooled with the block of all later samples."""
             after = self.starts[row + 1] if row + 1 < len(self.starts) else start
             return minimiser.at_most(self.values[row], y[after:], w[after:])
 

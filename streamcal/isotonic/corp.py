@@ -34,7 +34,7 @@ def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition
     >>> decompose(isotonic_fit([0.0, 1.0], [0.0, 1.0]), 0.0, "brier")
     Decomposition(mean_score=0.0, mcb=0.0, dsc=0.25, unc=0.25)
     """
-    values = np.clip(stairs.values, 0.0, 1.0)  # removals may leave rounding errors behind
+    values = np.clip(stairs.values, 0.0, 1.0)  # removals may cause rounding errors
     shares = stairs.weights / stairs.weights.sum()
     mean = min(float(shares @ values), 1.0)
     # DSC as the mean divergence of the blocks from ȳ: no difference of two large sums.

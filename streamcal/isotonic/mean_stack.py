@@ -17,7 +17,7 @@ Vector = NDArray[np.float64]
 class MeanBlocks:
     """Blocks of samples in score order, each with its weight and its sum of statistics.
 
-    All input has been checked, but for the order of the scores and the size of the sums.
+    The input has been checked, except for the order of the scores and the size of the sums.
     """
 
     def __init__(self, loss: MeanLoss) -> None:
@@ -64,7 +64,7 @@ class MeanBlocks:
         return mean if self._mean_is_value else float(self._loss.link(mean))
 
     def staircase(self, interpolation: str, outside: str) -> Staircase:
-        """Return the staircase of all samples, of which there is one at least."""
+        """Return the staircase of all samples, at least one."""
         return from_stack(self._stack, self._loss, interpolation, outside)
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class MeanBlocks:
         return {"last": last, "weight": weight, "magnitude": magnitude}, {"stack": rows}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        """Take over what `freeze` returned; ``ValueError`` if it can't have."""
+        """Restore what `freeze` returned; raise ``ValueError`` if it is impossible."""
         stack = array_of(arrays, "stack", None, 6, finite=False)  # moments may overflow
         lower, upper, weights, sums, _, means = np.ascontiguousarray(stack.T)
         require(np.isfinite([lower, upper, sums, means]).all(), "blocks must be finite")

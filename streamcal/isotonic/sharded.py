@@ -2,15 +2,15 @@
 
 1. *Cut points.* Scores of every shard are sampled; their quantiles cut the scores into ranges.
 2. *Ranges.* The samples of a range, from all shards, are sorted and pooled into blocks.
-3. *Together.* The blocks of all ranges are pooled once more; there are few.
+3. *Pooling.* The few blocks of all ranges are pooled once more.
 
-Ranges may be fitted alone because adjacent violators may be pooled in any order
+Ranges can be fitted separately because adjacent violators may be pooled in any order
 (`streamcal.isotonic.blocks`); equal scores fall into one range. Fitting the *shards* and merging
-their maps is wrong: two samples that belong in one block may lie in two shards, and neither shard
-knows that they violate the order.
+their maps is wrong: two samples of one block may be in two shards, and no shard shows that they
+violate the order.
 
-Files need not be read by the caller: the process that fits a range maps them into memory and reads
-the rows in the range.
+The caller need not read files: the process that fits a range maps them into memory and reads the
+rows in the range.
 """
 
 import os
@@ -30,7 +30,7 @@ from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_
 Column: TypeAlias = "ArrayLike | os.PathLike[str]"
 Shard: TypeAlias = "Sequence[Column]"
 
-_SAMPLED = 4096  # scores of a shard, at most, that decide on the cut points
+_SAMPLED = 4096  # at most this many scores of a shard determine the cut points
 
 
 def isotonic_fit_sharded(
@@ -44,8 +44,8 @@ def isotonic_fit_sharded(
 ) -> Staircase:
     """Return the isotonic regression of samples in several shards.
 
-    It is that of `isotonic_fit` on all of them: the same where sums are exact (labels 0 and 1,
-    weights that are integers), else up to rounding.
+    The result is equal to `isotonic_fit` on all samples if sums are exact (labels 0 and 1, integer
+    weights), else up to rounding.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ def isotonic_fit_sharded(
     loss, interpolation, outside
         As for `isotonic_fit`: a mean-type loss.
     pool : object with ``map``, optional
-        Where ranges are fitted: a `multiprocess.Pool`, Ray's, an executor. None: here.
+        Where ranges are fitted: a `multiprocess.Pool`, Ray's pool, an executor. None: this process.
     n_ranges : int, optional
-        How many ranges, by default one for each process of the pool. Each is in the memory of one
-        process: some 100 bytes a sample.
+        The number of ranges, by default one for each process of the pool. One process holds the
+        samples of a range in memory, about 100 bytes each.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def _check_shard(shard: Any, at: int) -> list[Any]:
 
 
 def _open_column(column: Any) -> NDArray[Any]:
-    """Return a column as an array, that of a file without reading it."""
+    """Return a column as an array; a file is mapped, not read."""
     if isinstance(column, os.PathLike):
         try:
             array: Any = np.load(column, mmap_mode="r", allow_pickle=False)
@@ -137,7 +137,7 @@ def _find_cuts(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.fl
         except TypeError as error:
             raise TypeError(f"in shard {at}: {error}") from None
     scores = np.sort(np.concatenate(sampled))
-    scores = scores[np.isfinite(scores)]  # those that are not are refused when they are fitted
+    scores = scores[np.isfinite(scores)]  # NaN and infinite scores are refused when they are fitted
     if not len(scores):
         return np.empty(0)
     places = np.arange(1, n_ranges) * len(scores) // n_ranges
@@ -145,7 +145,7 @@ def _find_cuts(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.fl
 
 
 def _select_rows(shard: list[Any], low: float, high: float) -> list[Any]:
-    """Return what the process of a range needs of a shard: its rows of arrays; whole files."""
+    """Return the part of a shard for the process of a range: rows of arrays, paths of files."""
     if any(isinstance(column, os.PathLike) for column in shard):
         return shard
     inside = _find_rows(shard[0], low, high)

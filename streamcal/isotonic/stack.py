@@ -2,8 +2,8 @@
 
 The stack of Gokcesu & Gokcesu (*Efficient, Anytime Algorithms for Calibration with Isotonic
 Regression under Strictly Convex Losses*, section V): a new sample is a block, pooled with the block
-before for as long as its mean does not exceed that block's mean. Each sample is pooled away at most
-once, so a push costs O(1) on average. For scores in any order use `IsotonicCalibrator`.
+before as long as its mean does not exceed that block's mean. Each block is merged into another at
+most once, so a push costs O(1) on average. For scores in any order use `IsotonicCalibrator`.
 """
 
 import math
@@ -41,7 +41,7 @@ class PAVStack(Stateful):
     loss : str or Loss
         What to minimise; any convex loss.
     interpolation : {"linear", "step", "centered"}
-        What holds between blocks; see `Staircase`.
+        The values between blocks; see `Staircase`.
 
     Raises
     ------
@@ -52,12 +52,12 @@ class PAVStack(Stateful):
 
     Notes
     -----
-    Memory is O(number of blocks): 48 bytes each, with room for twice as many at most.
+    Memory is O(number of blocks): 48 bytes each, and room for at most twice as many.
 
-    For a loss without a mean (`losses.Pinball`, `losses.Huber`, a function of one's own) all
-    samples are kept, and a push that pools costs a pass over the samples of the block that results
-    for each step of a bisection (`streamcal.isotonic.convex_stack`). There `push_many` is faster
-    by far, and the first prediction after a push costs O(n_blocks) and a search.
+    For a loss without a mean (`losses.Pinball`, `losses.Huber`, your own function) all samples are
+    kept. A push that pools then takes a bisection, each step of which is a pass over the samples of
+    the new block (`streamcal.isotonic.convex_stack`). `push_many` is much faster there, and the
+    first prediction after a push costs O(n_blocks) and a bisection.
 
     Examples
     --------
@@ -94,8 +94,8 @@ scores in any order
         Parameters
         ----------
         score : float
-            Finite and not less than the last one. If equal, the two are one sample before
-            anything is pooled.
+            Finite and not less than the last one. Samples with equal scores are merged before
+            pooling.
         y : float
             The label, in the range of the loss.
         w : float
@@ -104,7 +104,8 @@ scores in any order
         Raises
         ------
         ValueError
-            If the score is late, or an argument out of its range; nothing has changed then.
+            If the score is less than the last one, or an argument is out of its range; nothing
+            has changed then.
         TypeError
             If an argument is not a number.
         """
@@ -150,7 +151,7 @@ scores in any order
     def predict_one(self, score: float) -> float:
         """Return the value at ``score``; before the first sample the score itself, if in range.
 
-        O(log n_blocks) beyond the blocks that the last sample is pooled with.
+        O(log n_blocks), and the pooling of the last sample.
 
         Raises
         ------

@@ -32,8 +32,8 @@ class Staircase:
     * ``"centered"``: straight lines between the centers of the blocks, so that the map is strictly
       increasing from the first center to the last [1]_. Here even inside a block the value changes.
 
-    A block next to an infinite score reaches as far as that: a gap with one infinite end has the
-    value of its finite end. A gap between an infinite value and a finite one has the finite one.
+    If one end of a gap is infinite, the gap has the value of its finite end. If the value on one
+    side is infinite, the gap has the finite value.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class Staircase:
     centers : ndarray of shape (n_blocks,)
         The weighted mean score of each block.
     interpolation : {"linear", "step", "centered"}
-        What holds between blocks, unless a call says otherwise.
+        The values between blocks, unless a call overrides it.
     outside : {"clip", "nan"}
-        What holds outside the learned scores: the outermost value, or NaN.
+        The value outside the learned scores: the outermost value, or NaN.
 
     Arrays that can be written to are copied; the staircase's own are read-only.
 
@@ -99,7 +99,7 @@ class Staircase:
             )
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        # An unpickled array is writable again; built anew, it is not.
+        # An unpickled array is writable; the constructor makes it read-only again.
         return _rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)})
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Staircase:
         scores : float or array_like of any shape
             Where to evaluate. NaN gives NaN.
         interpolation, outside : str, optional
-            Instead of the staircase's own.
+            Override those of the staircase.
 
         Returns
         -------

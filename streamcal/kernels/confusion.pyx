@@ -1,14 +1,15 @@
 """Metrics of a confusion table: what every search over labellings evaluates.
 
 A metric is coded as a vector of `SPEC` floats, so that one kernel serves all of them: which
-formula, what 0/0 is, and for ratios of linear forms what each true positive, false positive, false
-negative and true negative adds above and below the line. F1 is 2 TP / (2 TP + FP + FN):
+formula, the value of 0/0, and for ratios of linear forms the coefficients of true positives, false
+positives, false negatives and true negatives in numerator and denominator. F1 is
+2 TP / (2 TP + FP + FN):
 
-    KIND      ZERO   above: tp fp fn tn   below: tp fp fn tn
-    FRACTION    0            2  0  0  0           2  1  1  0
+    KIND      ZERO   numerator: tp fp fn tn   denominator: tp fp fn tn
+    FRACTION    0                2  0  0  0                 2  1  1  0
 
-Counts may be fractions: expected counts and forgotten ones are. Other kernels read a vector into a
-`Formula` and call `utility`, which the compiler puts into their loops.
+Counts need not be integers: expected counts and decayed ones are not. Other kernels read a vector
+into a `Formula` and call `utility`, which the compiler inlines.
 """
 
 import numpy as np

@@ -9,18 +9,17 @@ those below it. Five samples, the scores of the positives marked:
        .1  .4*  .5   <-->   .6  .9*
 
 With the sums to the right of a subtree this gives the table of any threshold in O(log n), and
-bounds the tables of all thresholds in the subtree: true and false positives each lie between what
-is to the right of it and that plus its own sums. A metric that grows with the former and falls with
+bounds the tables of all thresholds in the subtree: true and false positives each lie between the
+sums to its right and these plus its own sums. A metric that grows with the former and falls with
 the latter is largest in a corner of that rectangle; so is one that is quasi-linear in both, such as
 a ratio of linear forms. So the best threshold is found by branch and bound down the tree, exactly,
 and an update costs O(log n).
 
-Growth of weights, the window and what happens when memory runs out are those of
-`streamcal.kernels.score_index`. The sums that are left in a window are those of the samples that
-are left, each rounded once, whatever has been added and taken away: `streamcal.kernels.remainders`
-keeps the digits.
+`streamcal.kernels.score_index` explains the growth of weights, the window, and the behaviour when
+memory runs out. With a window each sum is the exact sum of the samples in it, rounded once;
+`streamcal.kernels.remainders` stores the rounding errors for this.
 
-The two sums of a `Slot` and of a `Sample`, ``weight`` and ``sum``, are those of positives and of
+In a `Slot` and in a `Sample`, ``weight`` is the sum of the positives and ``sum`` that of the
 negatives. Bad input is refused before anything changes.
 """
 
@@ -65,7 +64,7 @@ cdef class ConfusionIndex(ScoreIndex):
     window : int
         How many samples to keep; 0 means all.
     rate : float
-        What the weight of a sample grows by from one to the next.
+        The factor from the weight of a sample to that of the next one.
     """
 
     def __cinit__(self):
@@ -116,7 +115,7 @@ cdef class ConfusionIndex(ScoreIndex):
             return self.threshold, self.utility
 
     def remember(self, int64_t n_changes, double threshold, double utility):
-        """Have `best` return these until there is a change, unless there was one already."""
+        """Let `best` return these until the next change, unless there has been one."""
         with self.lock:
             if self.n_changes == n_changes:
                 self.threshold, self.utility, self.known = threshold, utility, True
@@ -137,7 +136,7 @@ cdef class ConfusionIndex(ScoreIndex):
     # ------------------------------------------------------------------ folding
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
-        """Sum up the slots of a chunk anew, so that nothing drifts."""
+        """Sum up the slots of a chunk from scratch, so that rounding errors do not accumulate."""
         cdef double positive = 0.0, negative = 0.0
         cdef int i
         for i in range(chunk.size):
@@ -207,7 +206,7 @@ cdef class ConfusionIndex(ScoreIndex):
         return self.find_remainders() if self.window > 0 else 0
 
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
-        """Scale a slot; of it nothing is left where that is nothing beside the weight of all."""
+        """Scale a slot; return False if its weight is negligible beside the total weight."""
         cdef Sums *total = sums_of(self.root)
         cdef bint stays = slot.weight > VANISHED * total.positive
         stays = stays or slot.sum > VANISHED * total.negative or self.window > 0
@@ -218,7 +217,7 @@ cdef class ConfusionIndex(ScoreIndex):
         return False  # each sample of a window stays in its slot until it leaves
 
     cdef int find_remainders(self) except -1 nogil:
-        """Find what is left out of the sums of all slots: their samples wait in the queue."""
+        """Compute the remainders of the sums of all slots from the samples in the queue."""
         cdef Chunk *chunk = self.first
         cdef Slot *slot
         cdef Sample sample
@@ -271,7 +270,7 @@ cdef class ConfusionIndex(ScoreIndex):
             )
             above.bound = most(formula, above.tp, above.fp, right, P, N)
             below.bound = most(formula, below.tp, below.fp, left, P, N)
-            # The more promising child goes on top.
+            # The child with the greater bound is on top, so it is searched first.
             if below.bound <= above.bound:
                 ahead[n], ahead[n + 1] = below, above
             else:

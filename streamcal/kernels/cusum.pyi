@@ -18,7 +18,7 @@ class CuSum:
     labels: list[Any]
     ranks: dict[Any, int]
     rank_loss: float
-    n_seen: int
+    n_samples: int
     def __init__(
         self,
         settings: dict[str, Any],

@@ -16,23 +16,23 @@ shared; so a sample with few features touches few rows. Row 0 stays zero: it sta
 that was never learned. With averaging each row, and the bias of the boundaries, is followed by as
 many numbers of its *lag*.
 
-*Shrinkage and averages* cost nothing per weight. The weights are ``scale`` times what is stored,
-and after sample t they count ``count`` in their average, so that with V what is stored
+*Shrinkage and averages* take no time per weight. The weights are ``scale`` times the stored numbers
+V, and the weights after sample t enter their average with the factor ``count``, so that
 
     Σ_t count_t · scale_t · V_t  =  mass · V − lag,     lag = Σ_t mass_{t−1} · ΔV_t,
 
 where ``mass`` is the sum of count · scale and ``total`` that of count: the average is (mass · V −
 lag) / total. Before ``scale`` is so small that mass · V and lag nearly cancel, their difference
-becomes the lag and ``mass`` starts again from 0; before ``count`` overflows, which a half-life lets
-grow, all of them are scaled down.
+becomes the lag and ``mass`` starts again from 0. A half-life lets ``count`` grow; before it
+overflows, all of these are scaled down.
 
 *Probabilities.* The margin of boundary k is the best score of a rank above it, less the best score
-of one below. What was served to the last ``window`` samples is in a ring: margins, rank and weight.
-One isotonic regression for each boundary learns from it how often a margin was followed by a rank
-above; they learn what is in the ring when they are asked.
+of one below. A ring buffer holds the margins, rank and weight of the last ``window`` samples. One
+isotonic regression for each boundary learns from it how often a margin was followed by a rank
+above. The regressions learn the new samples in the ring when probabilities are requested.
 
-*Samples* are dicts. The row of a feature is looked up, unless the dict before had the same feature
-in the same place.
+*Samples* are dicts. The row of a feature is looked up, unless the previous dict had the same
+feature in the same position.
 """
 
 cimport cython
@@ -111,7 +111,7 @@ cdef class CuSum:
     settings : dict
         What is in the struct.
     labels : list
-        Labels that are known from the start, in the order of their ranks; more are ranked by value.
+        Initial labels, in the order of their ranks; later labels are ranked by value.
     task : TaskLoss
     window : int
         How many samples the regressions learn from.
@@ -132,11 +132,11 @@ cdef class CuSum:
 
     cdef double scale, count, mass, total
     cdef readonly double rank_loss
-    cdef readonly int64_t n_seen
+    cdef readonly int64_t n_samples
 
     cdef Py_ssize_t window, n_recent, oldest, ring_room
     cdef Py_ssize_t n_untaught  # of the last samples the regressions have not learned so many
-    cdef list regressions  # one for each boundary; none before they are asked
+    cdef list regressions  # one for each boundary; none before the first request of probabilities
 
     cdef list names  # of the features in the last dict
     cdef Py_ssize_t *places  # their rows
@@ -169,7 +169,7 @@ cdef class CuSum:
     def learn(self, dict x not None, y, double w, bint new=False):
         """Learn a sample; return False, unchanged, for a label that is not known.
 
-        If it may be ``new`` it is learned. What is no number, or too large a one, raises
+        With ``new`` an unknown label is added. A value that is not a number, or too large, raises
         ``TypeError``, ``ValueError`` or ``OverflowError``; nothing is learned then.
         """
         with self.lock:
@@ -245,7 +245,7 @@ cdef class CuSum:
     # ------------------------------------------------------------------ many samples
 
     def learn_many(self, features, const double[:, ::1] X, list labels, const double[::1] w):
-        """Learn samples in order, a row of ``X`` each; labels that are not known are new."""
+        """Learn samples in order, one for each row of ``X``; unknown labels are added."""
         cdef Py_ssize_t n = X.shape[0]
         with self.lock:
             self.read_names(features)
@@ -257,7 +257,7 @@ cdef class CuSum:
     cdef int learn_stretches(
         self, const double[:, ::1] X, list labels, const double[::1] w, Py_ssize_t[::1] ranks
     ) except -1:
-        """Learn stretch by stretch: each begins with a label that is not known."""
+        """Learn runs of samples; each run but the first begins with an unknown label."""
         cdef Py_ssize_t i, start = 0, stop, n = X.shape[0]
         while start < n:
             if labels[start] not in self.ranks:
@@ -316,7 +316,7 @@ cdef class CuSum:
     # ------------------------------------------------------------------ reading samples
 
     cdef int read(self, dict x) except -1:
-        """Take in the values of a sample and the rows of its features."""
+        """Read the values of a sample and the rows of its features."""
         cdef Py_ssize_t i = 0, n = len(x)
         cdef double value
         if n > self.sample_room:
@@ -336,7 +336,7 @@ cdef class CuSum:
         return 0
 
     cdef int read_names(self, features) except -1:
-        """Take in the features that the columns of a matrix have."""
+        """Read the features of the columns of a matrix."""
         cdef Py_ssize_t i
         if len(features) > self.sample_room:
             self.make_sample_room(len(features))
@@ -346,14 +346,14 @@ cdef class CuSum:
         return 0
 
     cdef int look_up(self, Py_ssize_t i, name) except -1:
-        self.places[i] = 0  # also where what follows raises
+        self.places[i] = 0  # also if the statements below raise
         self.names[i] = name
         self.places[i] = self.rows.get(name, 0)
         self.n_unknown += self.places[i] == 0
         return 0
 
     cdef int admit(self) except -1:
-        """Give rows to the features that have none; there must be room."""
+        """Assign rows to the features that have none; there must be room."""
         cdef Py_ssize_t i
         for i in range(self.n):
             if self.places[i] == 0:
@@ -378,7 +378,7 @@ cdef class CuSum:
     # ------------------------------------------------------------------ scores
 
     cdef void multiply(self, const double *x) noexcept nogil:
-        """Put V · x of each boundary into ``products``, and lag · x behind that."""
+        """Write V · x of each boundary to ``products``, then lag · x."""
         cdef Layout *own = &self.own
         cdef Py_ssize_t f, j, bounds = own.bounds, stride = own.stride
         cdef double stored = 0.0, lag = 0.0, value
@@ -402,7 +402,7 @@ cdef class CuSum:
                     products[j] += value * row[j]
 
     cdef inline double served(self, Py_ssize_t j) noexcept nogil:
-        """Return boundary ``j`` of what is served: the average weights' product, if there is one.
+        """Return the served z of boundary ``j``: with averaging, that of the average weights.
         """
         cdef const double *products = self.own.products
         if not self.settings.averaged:
@@ -421,7 +421,7 @@ cdef class CuSum:
         return rank
 
     cdef Py_ssize_t decode(self, double margin, Py_ssize_t y) noexcept nogil:
-        """Return argmax_r s(x, r) + margin · loss(r, y) for the weights as they stand."""
+        """Return argmax_r s(x, r) + margin · loss(r, y) for the current weights."""
         cdef const double *costs = self.own.costs + self.own.n_labels * y
         cdef double score = 0.0, value, best = margin * costs[0]
         cdef Py_ssize_t r, rank = 0
@@ -448,8 +448,8 @@ cdef class CuSum:
         if not (largest <= MOST_SCORE and score == score):
             memset(out, 0, bounds * sizeof(double))
             return
-        # Samples whose margins agree but for rounding shall have one margin, in whatever order
-        # their features were added up.
+        # Margins that differ only by rounding must become equal, so that they do not depend on
+        # the order in which features were summed.
         frexp(largest, &exponent)
         grid = ldexp(1.0, max(exponent, -900) + GRID)
         for j in range(bounds - 1, -1, -1):
@@ -461,7 +461,7 @@ cdef class CuSum:
     cdef bint learn_row(
         self, const double *x, Py_ssize_t y, double w, bint remember, Py_ssize_t atom
     ) noexcept nogil:
-        """Learn the values ``x`` of the features at hand; return whether the weights moved.
+        """Learn the values ``x`` of the current features; return whether the weights changed.
 
         The step is a multiple of the sample; or, with an ``atom``, of that row's unit vector.
         """
@@ -470,7 +470,7 @@ cdef class CuSum:
         self.multiply(x)
         if remember:
             self.remember(y, w)
-        self.n_seen += 1
+        self.n_samples += 1
         self.scale *= self.settings.keep
         self.count *= self.settings.growth
         rank = self.decode(0.0, y)
@@ -595,7 +595,7 @@ cdef class CuSum:
         return self.own.recent + (self.own.bounds + 2) * at
 
     cdef void remember(self, Py_ssize_t y, double w) noexcept nogil:
-        """Put the sample at hand into the ring, which must have room or be full."""
+        """Add the current sample to the ring, which must have room or be full."""
         cdef double *entry
         if self.n_recent == self.window:
             self.oldest = self.oldest + 1 if self.oldest + 1 < self.window else 0
@@ -608,7 +608,7 @@ cdef class CuSum:
         entry[self.own.bounds], entry[self.own.bounds + 1] = y, w
 
     cdef int catch_up(self) except -1:
-        """Teach the regressions what they have not learned of the samples in the ring."""
+        """Teach the regressions the samples in the ring that they have not learned."""
         cdef Py_ssize_t i, k, bounds = self.own.bounds
         cdef IsotonicRegression regression
         cdef double *entry
@@ -646,7 +646,7 @@ cdef class CuSum:
     # ------------------------------------------------------------------ labels and memory
 
     cdef int insert(self, y) except -1:
-        """Give a new label its rank; decoding goes on as before wherever that can be."""
+        """Insert a new label at its rank; keep the scores of the other labels if possible."""
         cdef Layout new
         cdef Layout *own = &self.own
         cdef Py_ssize_t i, part, rank = bisect_left(self.labels, y)
@@ -678,12 +678,12 @@ cdef class CuSum:
         return 0
 
     cdef int call(self, list labels) except -1:
-        """Take these labels for the ranks."""
+        """Set the labels of the ranks."""
         self.labels, self.ranks = labels, {label: rank for rank, label in enumerate(labels)}
         return 0
 
     cdef int allocate(self, Layout *new, list labels) except -1:
-        """Make memory for these labels, all weights 0."""
+        """Allocate memory for these labels, all weights 0."""
         cdef Py_ssize_t n = len(labels), bounds = max(n - 1, 0), answer, truth
         cdef const double[:, ::1] table
         new.n_labels, new.bounds = n, bounds
@@ -711,7 +711,7 @@ cdef class CuSum:
         return 0
 
     cdef int make_room(self, Py_ssize_t n) except -1:
-        """Have room for so many rows more."""
+        """Allocate room for this many more rows."""
         cdef Py_ssize_t needed = self.n_rows + n
         if needed > self.room:
             needed += needed // 2
@@ -720,9 +720,9 @@ cdef class CuSum:
         return 0
 
     cdef int make_ring_room(self, Py_ssize_t n) except -1:
-        """Have room for so many samples more, or for the window."""
+        """Allocate room for this many more samples, at most for the window."""
         cdef Py_ssize_t needed = min(self.n_recent + n, self.window)
-        if needed > self.ring_room:  # it has not come round yet
+        if needed > self.ring_room:  # the ring has not wrapped around yet
             needed = min(max(needed, 2 * self.ring_room, FIRST_RING), self.window)
             self.own.recent = extended(
                 self.own.recent, self.own.bounds + 2, self.ring_room, needed
@@ -731,7 +731,7 @@ cdef class CuSum:
         return 0
 
     cdef int make_sample_room(self, Py_ssize_t n) except -1:
-        """Have room for a sample of so many features."""
+        """Allocate room for a sample of this many features."""
         cdef double *values = <double *> PyMem_RawRealloc(self.values, n * sizeof(double))
         cdef Py_ssize_t *places
         cdef Py_ssize_t i
@@ -751,7 +751,7 @@ cdef class CuSum:
     # ------------------------------------------------------------------ state
 
     def shape(self, Py_ssize_t n_labels):
-        """Return (parts, n_labels − 1, width) for so many labels; see `stored`."""
+        """Return (parts, n_labels − 1, width) for this number of labels; see `stored`."""
         cdef Py_ssize_t bounds = max(n_labels - 1, 0)
         return self.own.parts, bounds, 1 if self.settings.shared else bounds
 
@@ -797,7 +797,7 @@ cdef class CuSum:
         cdef Py_ssize_t i, j, width = self.own.bounds + 2
         cdef double[:, ::1] ring
         with self.lock:
-            self.catch_up()  # so that having been asked for probabilities leaves no trace
+            self.catch_up()  # so that earlier requests for probabilities do not change the state
             width = self.own.bounds + 2
             features, bias, weights = self.walk()
             recent = np.empty((self.n_recent, width))
@@ -806,7 +806,7 @@ cdef class CuSum:
                 for j in range(width):
                     ring[i, j] = self.recent(i)[j]
             numbers = {
-                "n_seen": self.n_seen,
+                "n_seen": self.n_samples,
                 "scale": self.scale,
                 "count": self.count,
                 "mass": self.mass,
@@ -818,7 +818,7 @@ cdef class CuSum:
             return self.labels, features, numbers, arrays, copies
 
     def restore(self, list labels, features, numbers, arrays, regressions):
-        """Take over what `state` returned. Only for an object that has learned nothing."""
+        """Set the state to what `state` returned. Only for an object that has learned nothing."""
         cdef const double[:, ::1] bias = arrays["bias"], ring = arrays["recent"]
         cdef const double[:, :, ::1] weights = arrays["weights"]
         cdef Layout *own = &self.own
@@ -842,7 +842,7 @@ cdef class CuSum:
         for i in range(self.n_recent):
             for j in range(own.bounds + 2):
                 self.recent(i)[j] = ring[i, j]
-        self.n_seen, self.rank_loss = numbers["n_seen"], numbers["rank_loss"]
+        self.n_samples, self.rank_loss = numbers["n_seen"], numbers["rank_loss"]
         self.scale, self.count = numbers["scale"], numbers["count"]
         self.mass, self.total = numbers["mass"], numbers["total"]
         self.regressions = list(regressions)
@@ -882,7 +882,7 @@ cdef void release(Layout *own) noexcept:
 cdef void rescale(
     double *row, Py_ssize_t width, Py_ssize_t parts, double mass, double stored, double lag
 ) noexcept nogil:
-    """Multiply a row and its lag, after taking ``mass`` times the row off the lag."""
+    """Subtract ``mass`` times the row from its lag, then multiply both."""
     cdef Py_ssize_t j
     for j in range(width):
         if parts == 2:
@@ -946,7 +946,7 @@ def class_probabilities(double[:, ::1] above, double n_samples, double[:, ::1] o
     ``above`` has a column for each boundary, and is overwritten. Rows that do not fall are made to
     fall, by the nearest such sequence in squares: neighbours that rise are pooled. Then one sample,
     spread evenly over the ranks, is added to the ``n_samples`` behind the probabilities, which
-    keeps them off 0.
+    keeps them above 0.
     """
     cdef Py_ssize_t i
     cdef Py_ssize_t[::1] sizes = np.empty(above.shape[1], np.intp)
@@ -958,7 +958,7 @@ def class_probabilities(double[:, ::1] above, double n_samples, double[:, ::1] o
 cdef void fall(
     double *above, Py_ssize_t bounds, double n_samples, double *out, Py_ssize_t *sizes
 ) noexcept nogil:
-    """Do what `class_probabilities` says for one row."""
+    """Do for one row what `class_probabilities` does."""
     cdef Py_ssize_t j, b, i, size, top = 0, at = 0
     cdef double mean, previous = 1.0, share = 1.0 / (bounds + 1)
     for j in range(bounds):  # pooled stretches so far; their means lie at the front of the row

@@ -1,7 +1,7 @@
-"""What a hedge asks and teaches: a compiled calibrator of probabilities.
+"""The base class of compiled calibrators of probabilities, which a hedge calls without Python.
 
-A subclass says how one score is answered (`answer`) and how one sample is learned (`teach`). The
-lock and the loops over many samples are here. Each method of Python may be called from any thread.
+A subclass defines the prediction for one score (`answer`) and the update by one sample (`teach`).
+This class has the lock and the loops over many samples. Any thread may call its Python methods.
 """
 
 import numpy as np
@@ -15,15 +15,15 @@ def restored(kind, settings, state):
 
 
 cdef class Expert:
-    """The identity: it answers with the score and learns nothing. Subclasses do better."""
+    """The identity: it predicts the score and learns nothing."""
 
     def learn(self, double score, double y, double w):
-        """Learn one sample, which must have been checked."""
+        """Learn one sample that has been checked."""
         with self.lock:
             self.teach(score, y, w)
 
     def predict(self, double score):
-        """Return the calibrated probability of a score, the score before anything is learned."""
+        """Return the calibrated probability of a score; before anything is learned, the score."""
         with self.lock:
             return self.answer(score)
 
@@ -44,7 +44,7 @@ cdef class Expert:
         cdef Py_ssize_t i
         cdef double score, label, weight
         if not scores.shape[0] == y.shape[0] == w.shape[0]:
-            raise ValueError("scores, labels and weights must be as many")
+            raise ValueError("scores, labels and weights must have the same length")
         answers = np.empty(scores.shape[0])
         cdef double[::1] out = answers
         with nogil, self.lock:

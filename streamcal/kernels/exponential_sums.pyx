@@ -11,8 +11,8 @@ of it: O(nQ) for all k. As all weights are positive, errors stay relative.
     k → k + 1   part_q times the ratio of label k's two factors; chosen_q plus its tilted hit
     Ψ_k         Σ_q part_q chosen_q
 
-An exponential whose part has fallen below `NEGLIGIBLE` of the largest is dropped; it never comes
-back, since what multiplies it is no larger for a larger exponent.
+An exponential whose part is less than `NEGLIGIBLE` of the largest is dropped for good: the factors
+of later labels are not larger for a larger exponent.
 """
 
 from libc.math cimport exp, pow
@@ -23,7 +23,7 @@ from streamcal.kernels.confusion cimport Formula, formula_of
 import numpy as np
 
 # The inner loops, over exponentials. Each element is the same at any width, and sums keep their
-# order. So GCC makes a second copy for AVX2, and the dynamic linker of glibc chooses of the two.
+# order. So GCC makes a second copy for AVX2, and the dynamic linker of glibc chooses one of them.
 cdef extern from *:
     """
     #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
@@ -154,7 +154,7 @@ cdef struct Sweep:
 
 
 cdef double *buffers(Sweep *sweep, Py_ssize_t m) except NULL:
-    """Give a sweep its buffers; return what is to be freed."""
+    """Set the buffers of a sweep; return the memory to be freed."""
     cdef double *memory = <double *> malloc(ROWS * m * sizeof(double))
     if memory == NULL:
         raise MemoryError
@@ -167,7 +167,7 @@ cdef double *buffers(Sweep *sweep, Py_ssize_t m) except NULL:
 
 
 cdef void drop_negligible(Sweep *sweep) noexcept nogil:
-    """Bring the number of exponentials that count up to date."""
+    """Update the number of exponentials that are not dropped."""
     cdef double largest = 0.0
     cdef Py_ssize_t q
     for q in range(sweep.m):
@@ -223,7 +223,7 @@ cdef void start(
     Sweep *sweep, const Formula *formula, const double *history, const double *t,
     const double *w, double least,
 ) noexcept nogil:
-    """Fill the buffers as long as there are no labels but those carried."""
+    """Fill the buffers with the carried counts; no label has been added."""
     cdef double carried = 0.0, shift = 0.0, rate
     cdef const double *d = formula.below
     cdef Py_ssize_t q
@@ -243,7 +243,7 @@ cdef void start(
 cdef void leave(
     Sweep *sweep, const Formula *formula, double eta, bint scores_rest
 ) noexcept nogil:
-    """Take in a label that is not chosen: it is a false or a true negative."""
+    """Add a label that is not chosen: it is a false or a true negative."""
     cdef double left = 1.0 - eta, a, b
     cdef Py_ssize_t q
     times_label(sweep.part, sweep.fn, sweep.tn, eta, left, sweep.m)
@@ -254,7 +254,7 @@ cdef void leave(
 
 
 cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
-    """Take what a label has added to the rest away again."""
+    """Remove a label from the sum over the labels that are not chosen."""
     cdef double left = 1.0 - eta, a, b
     cdef double fn = formula.above[2], tn = formula.above[3]
     cdef Py_ssize_t q
@@ -264,7 +264,7 @@ cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noex
 
 
 cdef void choose(Sweep *sweep, const Formula *formula, double eta, bint alike) noexcept nogil:
-    """Choose a label: it is a true or a false positive from now on."""
+    """Choose a label: it becomes a true or a false positive."""
     if alike:
         choose_label_alike(
             sweep.part, sweep.chosen, sweep.fn, sweep.tn, sweep.step,
@@ -278,7 +278,7 @@ cdef void choose(Sweep *sweep, const Formula *formula, double eta, bint alike) n
 
 
 cdef double ratio(const Sweep *sweep, bint scores_rest) noexcept nogil:
-    """Return E[X/D] of the labels chosen so far, summed up in four independent chains."""
+    """Return E[X/D] of the labels chosen so far, as four independent sums."""
     cdef const double *a = sweep.part
     cdef const double *b = sweep.chosen
     cdef double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0

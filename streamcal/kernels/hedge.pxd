@@ -5,17 +5,17 @@ cdef class Hedge:
     cdef cython.pymutex lock
     cdef unsigned long owner  # the thread that has the lock, 0 if none
     cdef readonly tuple experts
-    cdef readonly Py_ssize_t n_learned
+    cdef readonly Py_ssize_t n_samples
     cdef double clip
-    cdef double[::1] shares  # 0: weights under this share are kept as logarithms
+    cdef double[::1] shares  # for a share of 0 the logarithms of the weights are kept
     cdef double[::1] log_odds  # log weights of the shares, the largest 0
     cdef double[:, ::1] weights  # of the experts under each share
     cdef double[::1] prior
-    cdef double[::1] mixed  # weights of the experts in what is served
+    cdef double[::1] mixed  # the served weights of the experts
     cdef double[::1] answers
 
-    cdef int enter(self) except -1
-    cdef void leave(self) noexcept
+    cdef int acquire(self) except -1
+    cdef void release(self) noexcept
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef void weigh(self, double *answers, double y, double power) noexcept nogil
     cdef void mix(self) noexcept nogil

@@ -1,23 +1,23 @@
 """Mixing calibrators by their likelihood.
 
-Of log loss, a mixture by weights proportional to prior times likelihood is Bayes' rule: its total
-loss is −log of the mean likelihood, hence at most that of any calibrator plus log of one over its
-prior (Vovk, *Aggregating Strategies*, COLT 1990). Dealing α of the weight out by the prior after
-each sample is Bayes' rule for sequences of calibrators that switch with probability α (Herbster &
-Warmuth, *Tracking the Best Expert*, Machine Learning 1998). Several α run at once, and the same
-rule mixes them::
+For log loss, weights proportional to prior times likelihood are Bayes' rule: the total loss of the
+mixture is −log of the mean likelihood, hence at most that of any calibrator minus the log of its
+prior (Vovk, *Aggregating Strategies*, COLT 1990). If a share α of the weight is distributed again
+by the prior after each sample, this is Bayes' rule for sequences of calibrators that switch with
+probability α (Herbster & Warmuth, *Tracking the Best Expert*, Machine Learning 1998). Several α
+are used at once, and the same rule mixes them::
 
-    experts   .2  .7  .4      answers to a sample of label 1
-    α = 0     .1  .8  .1      weights under each α; they are multiplied by the answers,
-    α = .01   .3  .4  .3      and α of their sum is dealt out anew
-    mixed     .2  .6  .2      what is served: the rows, mixed by the likelihood of each α
+    experts   .2  .7  .4      predictions for a sample of label 1
+    α = 0     .1  .8  .1      weights under each α; they are multiplied by the likelihoods,
+    α = .01   .3  .4  .3      and α of their sum is distributed again
+    mixed     .2  .6  .2      the served weights: the rows, mixed by the likelihood of each α
 
-Without sharing a weight may fall below any float and still come back, so where α = 0 weights are
-kept as logarithms. An expert is a compiled one (`Expert`) or any object with ``predict_one`` and
-``learn_one``.
+Without sharing, a weight may become smaller than any float and still recover, so for α = 0 the
+logarithms of the weights are kept. An expert is a compiled one (`Expert`) or any object with
+``predict_one`` and ``learn_one``.
 
-Experts of Python run while the hedge's lock is held. Should one of them, or a handler of signals
-that comes in there, call the same hedge, that raises: it would wait for itself.
+Experts written in Python run while the hedge's lock is held. If one of them calls the same hedge,
+or a signal handler does in that time, the call raises an error, because it would be a deadlock.
 """
 
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -40,7 +40,7 @@ cdef class Hedge:
     prior : ndarray of shape (n_experts,)
         Positive, with sum 1.
     clip : float
-        Answers count as if they were in [clip, 1 − clip].
+        Predictions are clipped to [clip, 1 − clip].
     """
 
     def __cinit__(self, experts, shares, prior, clip):
@@ -55,101 +55,101 @@ cdef class Hedge:
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
 
-    cdef int enter(self) except -1:
-        """Take the lock; raise if this very thread has it."""
+    cdef int acquire(self) except -1:
+        """Acquire the lock; raise if this thread has it already."""
         cdef unsigned long thread = PyThread_get_thread_ident()
         if self.owner == thread:
             raise RuntimeError(
-                "a HedgedCalibrator must not be called while the same thread is inside one of its"
-                " calls, as from a signal handler or from one of its calibrators"
+                "a HedgedCalibrator must not be called from one of its own calls, for example in a"
+                " signal handler or in one of its calibrators"
             )
         self.lock.acquire()
         self.owner = thread
         return 0
 
-    cdef void leave(self) noexcept:
+    cdef void release(self) noexcept:
         self.owner = 0
         self.lock.release()
 
     # ------------------------------------------------------------------ for Python
 
-    def learn(self, double score, double y, double w, double step, served=None):
-        """Weigh the experts by their answers, or those ``served``, then teach them the sample.
+    def learn(self, double score, double y, double w, double learning_rate, served=None):
+        """Update the weights by the predictions, or by those ``served``; then teach the experts.
 
-        The likelihoods are raised to the power ``step`` times the weight.
+        Likelihoods are raised to the power ``learning_rate`` times the weight of the sample.
         """
         cdef Py_ssize_t i
-        self.enter()
+        self.acquire()
         try:
             for i in range(self.answers.shape[0]):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
-            for expert in self.experts:  # first those that may refuse the sample
+            for expert in self.experts:  # these may refuse the sample, so they come first
                 if not isinstance(expert, Expert):
                     expert.learn_one(score, y, w)
             for expert in self.experts:
                 if isinstance(expert, Expert):
                     (<Expert> expert).teach(score, y, w)
-            self.weigh(&self.answers[0], y, step * w)
-            self.n_learned += 1
+            self.weigh(&self.answers[0], y, learning_rate * w)
+            self.n_samples += 1
         finally:
-            self.leave()
+            self.release()
 
     def predict(self, double score):
-        """Return the mixture's answer; before anything is learned that is the score itself."""
+        """Return the mixture's prediction; before anything is learned, the score itself."""
         cdef Py_ssize_t i
         cdef double mean = 0.0
-        self.enter()
+        self.acquire()
         try:
-            if self.n_learned == 0:
+            if self.n_samples == 0:
                 return score
             for i in range(self.answers.shape[0]):
                 mean += self.mixed[i] * self.clipped(self.answer_of(i, score))
         finally:
-            self.leave()
+            self.release()
         return mean
 
     def serve(self, double score):
-        """Return the mixture's answer, how many samples are learned, and the experts' answers."""
+        """Return the mixture's prediction, the samples learned, and the experts' predictions."""
         cdef Py_ssize_t i
         cdef double mean = 0.0
-        self.enter()
+        self.acquire()
         try:
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
                 mean += self.mixed[i] * self.clipped(answers[i])
-            return (mean if self.n_learned else score), self.n_learned, tuple(answers)
+            return (mean if self.n_samples else score), self.n_samples, tuple(answers)
         finally:
-            self.leave()
+            self.release()
 
     def predict_many(self, calibrators, scores):
-        """Return the mixture's answers; the ``calibrators`` are those of the experts."""
+        """Return the mixture's predictions; the ``calibrators`` belong to the experts."""
         cdef Py_ssize_t i
-        self.enter()
+        self.acquire()
         try:
-            if self.n_learned == 0:
+            if self.n_samples == 0:
                 return np.array(scores)
             mixture = np.zeros(len(scores))
             for i in range(self.mixed.shape[0]):  # added one by one, as `predict` does
                 answers = calibrators[i].predict_many(scores)
                 mixture += self.mixed[i] * answers.clip(self.clip, 1.0 - self.clip)
         finally:
-            self.leave()
+            self.release()
         return mixture
 
-    def run(self, calibrators, scores, y, w, double step):
-        """Predict, then learn each sample, and return what was served.
+    def run(self, calibrators, scores, y, w, double learning_rate):
+        """Predict, then learn each sample, and return the predictions.
 
-        The ``calibrators`` are those of the experts; each goes over the whole batch at once.
+        The ``calibrators`` belong to the experts; each learns the whole batch in one call.
         """
         out = np.empty(len(scores))
         cdef double[::1] mixed_answers = out
-        cdef const double[::1] asked = scores, labels = y, sample_weights = w
+        cdef const double[::1] score_view = scores, labels = y, sample_weights = w
         cdef double[:, ::1] answers
         cdef double label, weight
-        cdef Py_ssize_t t, i, n_learned = 0
+        cdef Py_ssize_t t, i, n_added = 0
         if not len(labels) == len(sample_weights) == len(scores):
-            raise ValueError("scores, labels and weights must be as many")
-        self.enter()
+            raise ValueError("scores, labels and weights must have the same length")
+        self.acquire()
         try:
             answers = np.empty((len(scores), len(self.experts)))
             for i, calibrator in enumerate(calibrators):
@@ -161,14 +161,14 @@ cdef class Hedge:
                     for i in range(answers.shape[1]):
                         mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
                     label, weight = labels[t], sample_weights[t]
-                    if is_sample(asked[t], label, weight):
-                        self.weigh(&answers[t, 0], label, step * weight)
-                        n_learned += 1
-            if self.n_learned == 0:
+                    if is_sample(score_view[t], label, weight):
+                        self.weigh(&answers[t, 0], label, learning_rate * weight)
+                        n_added += 1
+            if self.n_samples == 0:
                 out[:1] = scores[:1]
-            self.n_learned += n_learned
+            self.n_samples += n_added
         finally:
-            self.leave()
+            self.release()
         return out
 
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0:
@@ -177,19 +177,20 @@ cdef class Hedge:
         if isinstance(expert, Expert):
             return (<Expert> expert).answer(score)
         answer = expert.predict_one(score)
-        if answer != answer:  # one NaN would stay in the weights for good
-            raise ValueError(f"`calibrators` must answer with numbers, got NaN of {expert!r}")
+        if answer != answer:  # the weights would stay NaN forever
+            raise ValueError(f"`calibrators` must predict numbers, got NaN from {expert!r}")
         return answer
 
-    # ------------------------------------------------------------------ weighing
+    # ------------------------------------------------------------------ weights
 
     cdef inline double clipped(self, double answer) noexcept nogil:
         return min(max(answer, self.clip), 1.0 - self.clip)
 
     cdef void weigh(self, double *answers, double y, double power) noexcept nogil:
-        """Weigh the experts by their answers to a sample of label ``y``.
+        """Update the weights by the experts' predictions for a sample of label ``y``.
 
-        Likelihoods are raised to ``power``. ``answers`` is left with the powers, the largest 1.
+        Likelihoods are raised to ``power``. ``answers`` is overwritten by the results, divided by
+        the largest of them.
         """
         cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
         cdef double p, v, total, top, best = -INFINITY, share
@@ -233,7 +234,7 @@ cdef class Hedge:
         self.mix()
 
     cdef void mix(self) noexcept nogil:
-        """Mix the weights under all shares into those that are served."""
+        """Compute the served weights from those under each share."""
         cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
         cdef double best = -INFINITY, sum_of_odds = 0.0, total, u
         for k in range(n_shares):
@@ -258,37 +259,37 @@ cdef class Hedge:
     # ------------------------------------------------------------------ state
 
     def served_weights(self):
-        """Return the weights of the experts in what is served, shape ``(n_experts,)``."""
-        self.enter()
+        """Return the served weights of the experts, shape ``(n_experts,)``."""
+        self.acquire()
         try:
             return np.array(self.mixed)
         finally:
-            self.leave()
+            self.release()
 
     def share_weights(self):
         """Return the weights of the shares, shape ``(n_shares,)``."""
-        self.enter()
+        self.acquire()
         try:
             odds = np.exp(np.array(self.log_odds))
         finally:
-            self.leave()
+            self.release()
         return odds / odds.sum()
 
     def state(self, calibrators=()):
-        """Return what `restore` takes, and the bytes of ``calibrators`` at the same instant.
+        """Return the state that `restore` takes, and the bytes of ``calibrators`` at that moment.
 
-        The first is samples learned, log odds, weights and mixed weights.
+        The state is the number of samples, the log odds, the weights and the served weights.
         """
-        self.enter()
+        self.acquire()
         try:
             arrays = map(np.array, (self.log_odds, self.weights, self.mixed))
-            return (self.n_learned, *arrays), [c.to_bytes() for c in calibrators]
+            return (self.n_samples, *arrays), [c.to_bytes() for c in calibrators]
         finally:
-            self.leave()
+            self.release()
 
-    def restore(self, n_learned, log_odds, weights, mixed):
-        """Take over what `state` returned."""
-        self.n_learned = n_learned
+    def restore(self, n_samples, log_odds, weights, mixed):
+        """Set the state to what `state` returned."""
+        self.n_samples = n_samples
         self.log_odds = np.array(log_odds)
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)
@@ -300,9 +301,9 @@ cdef class Hedge:
 
 
 cdef object checked(object answers, object scores):
-    """Return the answers of an expert, which must be numbers, one for each score."""
+    """Return the predictions of an expert; raise unless they are numbers, one for each score."""
     if np.shape(answers) != np.shape(scores) or np.isnan(answers).any():
-        raise ValueError("`calibrators` must answer with one number per score, and not with NaN")
+        raise ValueError("`calibrators` must predict one number per score, and no NaN")
     return answers
 
 

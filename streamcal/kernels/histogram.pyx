@@ -1,19 +1,19 @@
 """A quantile sketch that carries labels: sorted cells of scores, merged when they grow too many.
 
 A cell stands at a score and holds the weight of its samples and their weighted sums of labels and
-of scores. A new score opens a cell of its own; when all are taken, the two neighbours with the
-least weight between them become one, at their mean score (Ben-Haim & Tom-Tov, *A Streaming Parallel
+of scores. A new score gets its own cell. When all cells are used, the two neighbours with the least
+total weight are merged at their mean score (Ben-Haim & Tom-Tov, *A Streaming Parallel
 Decision Tree Algorithm*, JMLR 11, 2010, section 2.1, with weights instead of distances, so that
 cells tend to equal mass). With three cells:
 
     score    .1   .3   .6              .1   .3   .4   .6            .1    .35   .6
     weight    2    1    3   learn .4    2    1    1    3   merge     2     2     3
 
-The rank of a score is then known to within the weight of its cell. Bins are runs of cells: a cell
-is in the bin that the middle of its mass is in.
+The rank of a score is then known up to the weight of its cell. Bins are runs of cells: a cell
+belongs to the bin that contains the middle of its mass.
 
-To forget, weights need not shrink with every sample: those of new samples grow instead, and all
-are divided by what they have grown to before that becomes too large.
+With a half-life, old weights are not reduced at each sample. Instead the weights of new samples
+grow, and all weights are divided by the growth before it becomes too large.
 """
 
 cimport cython
@@ -34,7 +34,7 @@ cdef Py_ssize_t FIRST_CELLS = 64
 
 
 cdef struct Cell:
-    double score  # where it stands
+    double score  # its position
     double weight, labels, scores  # Σ w, Σ w · label and Σ w · score
 
 
@@ -42,8 +42,8 @@ cdef struct Cell:
 cdef class Histogram(Expert):
     """The cells of some samples, 16 for each of ``n_bins`` bins.
 
-    ``rate`` is the factor by which each sample outweighs the one before. The mean label of a bin is
-    drawn to its mean score as if by a sample of weight ``prior``.
+    ``rate`` is the factor from the weight of a sample to that of the next one. Each bin has a
+    pseudo-sample of weight ``prior`` whose label is the mean score of the bin.
     """
 
     cdef Cell *cells
@@ -72,7 +72,7 @@ cdef class Histogram(Expert):
             return rows, self.growth
 
     def restore(self, const double[:, ::1] rows, double growth):
-        """Take over what `state` returned; there may not be more cells than fit."""
+        """Set the state to what `state` returned; there may not be more cells than fit."""
         if rows.shape[1] != 4:
             raise ValueError(f"a cell must be four numbers, got {rows.shape[1]}")
         if len(rows) > self.most:
@@ -121,7 +121,7 @@ cdef class Histogram(Expert):
         cdef Py_ssize_t at
         cdef Cell *cell
         if self.size == self.room and self.room < self.most:
-            self.make_room(min(2 * self.room, self.most))  # what follows cannot fail
+            self.make_room(min(2 * self.room, self.most))  # the statements below cannot fail
         self.growth *= self.rate
         if self.growth > largest_growth:
             self.shrink()
@@ -142,7 +142,7 @@ cdef class Histogram(Expert):
         return 0
 
     cdef int make_room(self, Py_ssize_t room) except -1 nogil:
-        """Have room for so many cells, and for one more until two are merged."""
+        """Allocate room for this many cells, and for one more until two are merged."""
         cdef Cell *cells
         if room > self.room:
             cells = <Cell *> realloc(self.cells, (room + 1) * sizeof(Cell))
@@ -153,7 +153,7 @@ cdef class Histogram(Expert):
         return 0
 
     cdef Py_ssize_t n_up_to(self, double score) noexcept nogil:
-        """Return how many cells stand at a score or below."""
+        """Return how many cells are at a score or below it."""
         cdef Py_ssize_t low = 0, high = self.size, middle
         while low < high:
             middle = (low + high) // 2
@@ -164,11 +164,11 @@ cdef class Histogram(Expert):
         return low
 
     cdef int bin_of(self, const Cell *cell, double below, double total) noexcept nogil:
-        """Return the bin that the middle of a cell's mass is in, by the weight below the cell."""
+        """Return the bin of the middle of a cell's mass, from the weight below the cell."""
         return <int> (self.n_bins * ((below + 0.5 * cell.weight) / total))
 
     cdef void merge_lightest(self) noexcept nogil:
-        """Make one cell of the two neighbours that weigh least together."""
+        """Merge the two neighbours with the least total weight."""
         cdef Py_ssize_t i, lightest = 0
         cdef double weight, least = self.cells[0].weight + self.cells[1].weight
         cdef Cell *low
@@ -186,7 +186,7 @@ cdef class Histogram(Expert):
         memmove(high, high + 1, (self.size - lightest - 1) * sizeof(Cell))
 
     cdef void shrink(self) noexcept nogil:
-        """Divide all weights by what they have grown to; cells of which nothing is left go."""
+        """Divide all weights by the growth; remove cells whose weight becomes 0."""
         cdef Py_ssize_t i, size = 0
         cdef Cell cell
         for i in range(self.size):
@@ -201,7 +201,7 @@ cdef class Histogram(Expert):
 
 
 cdef bint all_rise(const Cell *cells, Py_ssize_t size) noexcept nogil:
-    """Return whether cells stand at increasing scores and have weights."""
+    """Return whether the scores of cells increase and all have weights."""
     cdef Py_ssize_t i
     for i in range(size):
         if not cells[i].weight > 0.0 or (i and not cells[i - 1].score < cells[i].score):

@@ -12,29 +12,29 @@ blocks. Five scores, weights 1, with the labels 0 1 0 0 1; the hull has three ed
        |            __--
      0 +---*---.---'------- W   score 1: label 0
 
-Inserting a sample moves every later point by the same vector. So a node that describes its own
-stretch of the hull relative to its own first point changes only when something below it changes.
+Inserting a sample moves every later point by the same vector. A node describes its part of the hull
+relative to its own first point, so it changes only if a chunk below it changes.
 
 A *chunk* keeps the hull of its slots, edge by edge. A *node* keeps one edge, its *bridge*: the one
 that crosses from the left child's points to the right child's or, where nothing is pooled across
-the middle, the last edge of the left child's hull. Its hull is the left child's hull up to where
-the bridge starts, the bridge, and the right child's hull from where the bridge ends; what lies
-under the bridge is ruled out. Edges are told apart by scores, which are exact: an edge covers the
-scores ``first`` to ``last``.
+the middle, the last edge of the left child's hull. Its hull consists of the left child's hull up to
+the start of the bridge, the bridge, and the right child's hull from the end of the bridge on. Edges
+above the bridge are not part of it. Edges are identified by scores, which are exact: an edge covers
+the scores ``first`` to ``last``.
 
-Numbers. Each edge keeps its own sums and those of what lies before and behind it in its chunk or
-node. All of them are sums of terms that were added, never a difference of two running totals: a
-block of weight 1e-12 between blocks of weight 1e12 keeps its digits, and so does a sample that
-forgetting has left with 2**-200 of its weight. Integer weights and statistics below 2**53 give
-exact sums. Slopes and the tests below round once or twice; a wrong turn of a test can only pool, or
-leave apart, edges whose slopes agree to rounding. Equal slopes are pooled.
+Numbers. Each edge stores its own sums and those of the scores before and after it in its chunk or
+node. All sums are computed by additions only, never as a difference of two running totals. So a
+block of weight 1e-12 between blocks of weight 1e12 keeps its digits, and so does a sample whose
+weight has decayed to 2**-200. Integer weights and statistics below 2**53 give exact sums. Slopes
+and the tests below are rounded once or twice; a wrong result of a test only concerns edges whose
+slopes are equal up to rounding. Equal slopes are pooled.
 
-Finding a bridge walks both children's hulls at once and rules out part of one of them, or of both,
-in each step (Overmars & van Leeuwen 1981, sec. 3, in the variables of pooling). With an edge e of
+The search for a bridge walks both children's hulls at once and excludes part of one or of both in
+each step (Overmars & van Leeuwen 1981, sec. 3, in the variables of pooling). With an edge e of
 the left hull, an edge f of the right one, and g_L(v) = max over left points p of (sums behind p) -
 v (weight behind p), g_R(v) the same for what lies before a right point, the pooled mean v* is where
-g_L falls through g_R. Knowing g_L at slope(e) and g_R at slope(f), and bounds of each at the
-other's slope, tells on which side of v* at least one of the two slopes lies.
+the falling g_L crosses the rising g_R. From g_L at slope(e), g_R at slope(f) and bounds of each at
+the other's slope, it follows for at least one of the two slopes on which side of v* it lies.
 """
 
 from libc.math cimport INFINITY
@@ -83,13 +83,13 @@ cdef class Hull(ScoreIndex):
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
         """Pool the slots of a chunk into edges, given that nothing but ``score`` has changed.
 
-        Only the edge that the score is on is taken apart, into its slots, and pooled anew::
+        Only the edge of the score is split into its slots, which are pooled again::
 
             edges    kept  |  of the score  |  from `tail` on
             slots          |  start .. stop |
 
-        The edges in front of it are the hull of the slots there, those behind it likewise. So they
-        stay, but for those that are pooled with what comes out.
+        The edges before and after it are already hulls of their slots. They stay, except for those
+        that are pooled with the new edges.
         """
         cdef ChunkHull *hull = hull_of(chunk)
         cdef Stack stack
@@ -155,7 +155,7 @@ cdef class Hull(ScoreIndex):
         sum_edges(hull, 0, hull.n)
         return hull.n
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ finding
 
     cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil:
         """Find the edges left and right of a score; O(log n).
@@ -178,7 +178,7 @@ cdef class Hull(ScoreIndex):
                 return
 
     cdef Edge *behind(self, double score) noexcept nogil:
-        """Return the first edge behind a score, an edge's last score or -inf; O(log n)."""
+        """Return the first edge after a score, which is an edge's last score or -inf; O(log n)."""
         cdef Cursor cursor = start_at(self.root)
         cdef Edge *edge
         cdef Edge *found = NULL
@@ -192,12 +192,12 @@ cdef class Hull(ScoreIndex):
     cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil:
         """Return the block that a sample (w, s) before all scores would form.
 
-        ``end`` is set to where it ends, and left alone where the sample is a block of its own.
+        ``end`` is set to its end, and not changed if the sample is a block by itself.
         """
         return pool_beyond(self.root, LEFT, w, s, end)
 
     cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil:
-        """Do so for a sample behind all scores, and the score where its block starts."""
+        """Do the same for a sample after all scores; set the score where its block starts."""
         return pool_beyond(self.root, RIGHT, w, s, end)
 
     cdef Sums totals(self) noexcept nogil:
@@ -216,14 +216,14 @@ cdef struct Stack:  # edges in the making: those that stay in front of a score, 
 
 
 cdef inline bint rises(const Edge *edge, const Edge *after) noexcept nogil:
-    """Return whether an edge stays apart from the one in front of it."""
+    """Return whether an edge is not pooled with the one before it."""
     return after.sum * edge.weight > edge.sum * after.weight
 
 
 cdef inline void push(
     Stack *stack, double first, double last, double w, double s
 ) noexcept nogil:
-    """Put an edge on a stack, pooled with those before it as far as need be."""
+    """Push an edge on a stack; pool it with those before it as long as slopes do not rise."""
     cdef const Edge *before
     cdef Edge *edge
     while stack.n_made > 0 or stack.kept > 0:
@@ -246,7 +246,7 @@ cdef inline void push(
 
 
 cdef inline void push_slots(Stack *stack, const Slot *slots, int n) noexcept nogil:
-    """Put slots on a stack: all as one edge if they are to be pooled, else one by one."""
+    """Push slots on a stack: as one edge if all must be pooled, else one by one."""
     cdef Sums total
     cdef int i
     if pool_all(slots, n, &total):
@@ -257,9 +257,9 @@ cdef inline void push_slots(Stack *stack, const Slot *slots, int n) noexcept nog
 
 
 cdef bint pool_all(const Slot *slots, int n, Sums *total) noexcept nogil:
-    """Sum up slots if all of them are to be pooled into one edge; else return False.
+    """Sum up slots if all of them must be pooled into one edge; else return False.
 
-    That is so where, cut anywhere, the first part has no smaller mean than the rest.
+    They must if, for every cut, the mean of the first part is not below that of the rest.
     """
     cdef Sums behind[SLOTS]
     cdef double w = 0.0, s = 0.0
@@ -281,7 +281,7 @@ cdef bint pool_all(const Slot *slots, int n, Sums *total) noexcept nogil:
 
 
 cdef void sum_edges(ChunkHull *hull, int start, int stop) noexcept nogil:
-    """Sum up what is beside each edge of a chunk, given that those from start to stop are new."""
+    """Compute the sums beside each edge of a chunk; edges from start to stop are new."""
     cdef Sums sums = Sums(weight=0.0, sum=0.0)
     cdef Edge *edge
     cdef int j
@@ -335,9 +335,9 @@ cdef Sums totals_of(Node *node) noexcept nogil:
 
 # ---------------------------------------------------------------------- walking a hull
 
-# A cursor stands at a node or a chunk of the tree below which the next edge is sought. It keeps the
-# range of edges still open if that is a chunk, the scores that open edges must lie strictly
-# between, and the sums of what is left and right of it within the hull that is walked.
+# A cursor is at a node or a chunk of the tree, and the next edge is searched below it. It stores
+# the range of open edges in a chunk, the scores that bound open edges (exclusive), and the sums
+# left and right of its position within the hull.
 
 
 cdef inline Cursor start_at(Node *node) noexcept nogil:
@@ -356,7 +356,7 @@ cdef inline void enter(Cursor *cursor, Node *node) noexcept nogil:
 
 
 cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
-    """Move a cursor to what lies on a side of the edge that it stands at."""
+    """Move a cursor to one side of its current edge."""
     cdef int middle, other = 1 - side
     if is_chunk(cursor.node):
         middle = (cursor.low + cursor.high) >> 1
@@ -370,7 +370,7 @@ cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
 
 
 cdef inline Edge *seek(Cursor *cursor) noexcept nogil:
-    """Move a cursor down to an open edge and return that, NULL where there is none."""
+    """Move a cursor down to an open edge and return it, NULL if there is none."""
     cdef Edge *edge
     while True:
         if not is_chunk(cursor.node):
@@ -388,7 +388,7 @@ cdef inline Edge *seek(Cursor *cursor) noexcept nogil:
 
 
 cdef inline Edge *go(const Edge *edge, Cursor *cursor, int side) noexcept nogil:
-    """Close an edge and all that is not on a side of it, and seek the next open one."""
+    """Keep only the edges on one side of an edge open, and find the next open one."""
     turn(cursor, side)
     if side == LEFT:
         cursor.below = edge.first
@@ -433,10 +433,10 @@ cdef inline void sum_children(Node *node, Bridge *bridge) noexcept nogil:
 
 
 cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
-    """Renew the sums of a bridge between the same two vertices; False where one is gone.
+    """Update the sums of a bridge between the same two vertices; False if one no longer exists.
 
-    Most updates leave most bridges as they are, and to see that takes one walk down the changed
-    child that only compares scores.
+    Most updates do not move most bridges. This check takes one walk down the changed child, which
+    only compares scores.
     """
     cdef Edge *edge = &bridge.edge
     if edge.last < node.key:  # nothing was pooled across the middle
@@ -456,7 +456,7 @@ cdef bint renew_bridge(Node *node, Bridge *bridge) noexcept nogil:
 
 
 cdef inline bint renew_end(Node *node, Bridge *bridge, int side) noexcept nogil:
-    """Renew one end of a bridge and what it takes from that child; False where the vertex is gone.
+    """Update one end of a bridge and the sums of that child; False if the vertex is gone.
     """
     cdef int other = 1 - side
     cdef Edge *edge = &bridge.edge
@@ -481,7 +481,7 @@ cdef inline bint renew_end(Node *node, Bridge *bridge, int side) noexcept nogil:
 
 
 cdef bint is_bridge(Node *node, Bridge *bridge, double slack) noexcept nogil:
-    """Return whether the slopes next to the ends of a bridge hold it in place.
+    """Return whether a bridge is still right by the slopes next to its ends.
 
     Slopes may be in the wrong order if they differ by less than ``slack``.
     """
@@ -500,9 +500,9 @@ cdef bint is_bridge(Node *node, Bridge *bridge, double slack) noexcept nogil:
 cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex) noexcept nogil:
     """Find the vertex of a node's hull right in front of ``score`` (LEFT) or right behind it.
 
-    There a bridge has its end on that ``side``, and the edge on the other side of the vertex is the
-    inner one. Where an edge straddles the place there is no vertex, and both edges are NULL. This
-    is `seek` with all else left out: it runs for nearly every level of every update.
+    A bridge has its end there, and the edge on the other side of the vertex is the inner one. If an
+    edge crosses this place there is no vertex, and both edges are NULL. This is a shorter `seek`,
+    because it runs for nearly every level of every update.
     """
     cdef double above = -INFINITY, below = INFINITY
     cdef int inner = 1 - side, low, high, middle, to
@@ -596,7 +596,7 @@ cdef double first_slope(Node *node) noexcept nogil:
 
 cdef struct Search:  # for the end of a bridge, in the hull of the child on a side
     Cursor cursor
-    Edge *edge  # what is looked at, NULL where nothing is open
+    Edge *edge  # the current edge, NULL if none is open
     double slope
     Sums between  # sums of what is between the edge and the middle
     # The outermost edge that is known to be pooled:
@@ -619,7 +619,7 @@ cdef inline void start(Search *search, Node *node, int side) noexcept nogil:
 
 
 cdef inline void look(Search *search, int side) noexcept nogil:
-    """Note slope and sums of the edge that is looked at."""
+    """Store slope and sums of the current edge."""
     cdef int inwards = 1 - side
     if search.edge != NULL:
         search.slope = slope_of(search.edge)
@@ -627,7 +627,7 @@ cdef inline void look(Search *search, int side) noexcept nogil:
 
 
 cdef inline void move(Search *search, int side, bint pooled) noexcept nogil:
-    """Go on outwards from an edge that is ``pooled``, inwards from any other."""
+    """Continue outwards from an edge that is ``pooled``, inwards from any other."""
     cdef Edge *edge = search.edge
     if pooled:
         search.found, search.inner, search.end = True, search.slope, end_of(edge, side)
@@ -643,8 +643,9 @@ cdef inline void move(Search *search, int side, bint pooled) noexcept nogil:
 cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
     """Find the bridge of a node by walking both children's hulls at once.
 
-    Of an edge e of the left hull and an edge f of the right one each step tells for at least one
-    whether the bridge covers it (it is pooled) or not, and closes what that settles::
+    Each step compares an edge e of the left hull with an edge f of the right one. It decides for at
+    least one of them whether the bridge covers it (it is pooled), and closes the edges that this
+    decides too::
 
         left child    ... outer | inner ... e |  middle  | f ... inner | outer ...    right child
                                 '------- the bridge --------'
@@ -678,11 +679,11 @@ cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
 
 
 cdef inline void compare(Search *left, Search *right) noexcept nogil:
-    """Settle the edge that is looked at on one side, or on both, and go on from there.
+    """Decide about the current edge on one side or on both, and continue from there.
 
-    In the terms of the module: e is the left edge, f the right one, and the pooled mean is where
-    g_L, which falls, meets g_R, which rises. Seen from e, the right points up to the end of f bound
-    g_R, and from f, the left points from the start of e bound g_L.
+    With the names of the module: e is the left edge, f the right one, and the pooled mean is where
+    the falling g_L meets the rising g_R. At slope(e), the right points up to the end of f bound
+    g_R; at slope(f), the left points from the start of e bound g_L.
     """
     cdef double slope = left.slope, f_slope = right.slope
     cdef double at_e = left.between.sum - slope * left.between.weight  # g_L(slope of e)
@@ -707,7 +708,7 @@ cdef inline void compare(Search *left, Search *right) noexcept nogil:
 # ---------------------------------------------------------------------- bytes
 
 # The sums of an edge depend on the order in which its slots were pooled. So a hull that is to be
-# the same to the last bit is written as the edges of its chunks with their sums, and as the scores
+# equal to the last bit is written as the edges of its chunks with their sums, and as the scores
 # where each bridge starts and ends. Everything else follows from these by the rules above.
 
 
@@ -723,9 +724,9 @@ cdef void copy_bridges(Node *node, double **ends) noexcept nogil:
 
 
 cdef bint restore_bridges(Node *node, const double **ends, double slack) noexcept nogil:
-    """Give the nodes bridges with these ends, in preorder; False where they can't have them.
+    """Set the ends of the nodes' bridges, in preorder; return False if they are impossible.
 
-    Sums were rounded in another order when the bridges were found, so slopes get some slack.
+    When the bridges were found, sums were rounded in another order, so slopes get some tolerance.
     """
     cdef Bridge *bridge
     cdef double first, last

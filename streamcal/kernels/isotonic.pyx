@@ -1,17 +1,16 @@
-"""Isotonic regression of a stream: learn, forget, predict, walk.
+"""Isotonic regression of a stream: learn, forget, predict, list the blocks.
 
-The staircase itself is in `streamcal.kernels.hull`. This file adds what a stream brings with it:
+The staircase itself is in `streamcal.kernels.hull`. This file adds what a stream needs:
 
 * The *prior*: a pseudo-sample of the highest label before all scores, and one of the lowest label
-  behind them. Pooling a sample in front raises the first blocks to one common value and leaves the
-  others alone, so the two are a clip of the staircase to [floor, ceiling]. Where that is empty, all
-  samples and both pseudo-samples are one block.
-* Bounds that labels must keep, and a bound on the number of scores.
+  after them. Pooling the first one raises the first blocks to one common value and does not change
+  the others, so together they clip the staircase to [floor, ceiling]. If this interval is empty,
+  all samples and both pseudo-samples are one block.
+* The range of labels, and a bound on the number of scores.
 
-Growth of weights, the window and what happens when memory runs out are those of
-`streamcal.kernels.score_index`. Bad input is refused before anything changes. No code of Python
-runs while the lock is held: a handler of signals that came in there and asked the same object would
-wait for good.
+`streamcal.kernels.score_index` explains the growth of weights, the window, and the behaviour when
+memory runs out. Bad input is refused before anything changes. No Python code runs while the lock is
+held: a signal handler that called the same object there would be a deadlock.
 """
 
 from libc.math cimport INFINITY, NAN, fabs, nextafter
@@ -32,7 +31,7 @@ import numpy as np
 
 from streamcal.kernels.score_index import LARGEST_GROWTH  # noqa: F401
 
-cdef double LARGEST = 1e60  # statistic in size
+cdef double LARGEST = 1e60  # of a statistic, in absolute value
 
 cdef enum:
     REFUSED = 0
@@ -41,14 +40,14 @@ cdef enum:
 
 
 cdef class IsotonicRegression(Hull):
-    """The isotonic regression of the samples at hand, in means.
+    """The isotonic regression of the current samples, as means of their statistics.
 
     Parameters
     ----------
     window : int
         How many samples to keep; 0 means all.
     rate : float
-        What the weight of a sample grows by from one to the next.
+        The factor from the weight of a sample to that of the next one.
     prior : float
         The weight of each of the two pseudo-samples.
     labels : tuple of float
@@ -77,7 +76,7 @@ cdef class IsotonicRegression(Hull):
             return self.learn_sample(score, s, w) == DONE
 
     def unlearn(self, double score, double s, double w):
-        """Take a sample back; return False where it cannot have been learned."""
+        """Remove a sample; return False if it cannot have been learned."""
         with self.lock:
             return self.unlearn_sample(score, s, w) == DONE
 
@@ -94,7 +93,8 @@ cdef class IsotonicRegression(Hull):
     ):
         """Predict, then learn each sample; without rows in ``out`` nothing is predicted.
 
-        A row of ``out`` is the means left and right of the score and the share of the way.
+        A row of ``out`` has the mean left of the score, the mean right of it, and the relative
+        position of the score between them.
         """
         cdef Py_ssize_t i
         cdef Bracket bracket
@@ -113,7 +113,7 @@ cdef class IsotonicRegression(Hull):
                 self.learn_sample(scores[i], s[i], w[i])
 
     def bracket_many(self, const double[::1] scores, bint step, double[:, ::1] out):
-        """Write the means left and right of each score and the share of the way to ``out``."""
+        """Write to ``out`` the means left and right of each score and its relative position."""
         cdef Py_ssize_t i
         cdef Bracket bracket
         check_rows(scores, out)
@@ -133,7 +133,7 @@ cdef class IsotonicRegression(Hull):
         return min(bracket.low + bracket.share * (bracket.high - bracket.low), bracket.high)
 
     cdef Bracket bracket(self, double score, bint step) noexcept nogil:
-        """Return the means left and right of a score and how far it lies between; NaN if none."""
+        """Return the means left and right of a score and its relative position; NaN if none."""
         cdef Bracket bracket
         cdef Edge *left
         cdef Edge *right
@@ -160,7 +160,7 @@ cdef class IsotonicRegression(Hull):
     # ------------------------------------------------------------------ changing
 
     cdef bint refuses(self, double score, double s, double w) noexcept nogil:
-        """Return whether a sample is not to be learned (NaN fails every comparison)."""
+        """Return whether a sample is refused (NaN fails every comparison)."""
         return not (
             can_be_learned(score, w)
             and self.lowest <= s <= self.highest
@@ -189,7 +189,7 @@ cdef class IsotonicRegression(Hull):
         return DONE
 
     cdef int unlearn_sample(self, double score, double s, double w) except -1 nogil:
-        """Take one sample back; UNKNOWN, and no change, where it cannot have been learned."""
+        """Remove one sample; return UNKNOWN, unchanged, if it cannot have been learned."""
         cdef Slot *slot
         cdef Sample sample
         cdef int64_t at = -1
@@ -214,7 +214,7 @@ cdef class IsotonicRegression(Hull):
         return DONE
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
-        """Return whether a sample can be among those of a slot: whether a rest is possible."""
+        """Return whether a slot can contain a sample: whether the remaining sums are possible."""
         cdef double w = slot.weight - sample.weight, s = slot.sum - sample.sum
         cdef double slack = same_within(sample.weight + slot.weight)
         cdef double slack_s = same_within(fabs(sample.sum) + fabs(slot.sum)) + slack
@@ -229,7 +229,7 @@ cdef class IsotonicRegression(Hull):
     cdef int remove(self, const Sample *sample) except -1 nogil:
         cdef Place place
         cdef Slot *slot
-        if sample.weight == 0.0:  # it was taken back, or has vanished, before
+        if sample.weight == 0.0:  # it was removed before, or its weight had become 0
             return 0
         self.n_samples -= 1
         if not self.locate(sample.score, &place):
@@ -242,14 +242,14 @@ cdef class IsotonicRegression(Hull):
         slot.n -= 1
         if is_cancelled(slot.weight, sample.weight):
             self.renew(slot, sample.weight)
-        # A difference of rounded sums may lie outside what labels of this weight can add up to.
+        # A difference of rounded sums may lie outside the range of sums for this weight.
         slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
         return self.fold_place(&place)
 
     cdef void renew(self, Slot *slot, double w) noexcept nogil:
         """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
 
-        A window still knows the samples that are left. Without one there is at least some weight.
+        With a window, the remaining samples are in the queue. Without one, some weight is left.
         """
         cdef int64_t i
         cdef Sample at
@@ -264,7 +264,7 @@ cdef class IsotonicRegression(Hull):
             slot.weight = w * 2.0**-53
 
     cdef void finish(self) noexcept nogil:
-        """Bring nodes and the prior's clip up to date."""
+        """Update the nodes and the interval to which the prior clips."""
         cdef double prior = self.prior * self.growth
         cdef double low, high
         cdef Sums block
@@ -283,7 +283,7 @@ cdef class IsotonicRegression(Hull):
             self.floor = (block.sum + low + high) / (block.weight + 2.0 * prior)
             self.ceiling = self.floor
             self.floor_end, self.ceiling_start = INFINITY, -INFINITY
-        # Off the ends whatever the rounding, so that log loss is finite.
+        # Strictly inside the ends in spite of rounding, so that log loss is finite.
         self.floor = min(max(self.floor, self.lowest_value), self.highest_value)
         self.ceiling = min(max(self.ceiling, self.lowest_value), self.highest_value)
 
@@ -295,7 +295,7 @@ cdef class IsotonicRegression(Hull):
     cdef int make_place(self) except -1 nogil:
         """Merge an eighth of the scores, or at least one, with their nearest neighbours.
 
-        Where memory runs out, nothing has changed.
+        If memory runs out, nothing has changed.
         """
         cdef int64_t n = self.n_scores, n_pairs, i
         cdef Sample sample
@@ -311,7 +311,7 @@ cdef class IsotonicRegression(Hull):
             n = merge_pairs(slots, n, pairs, n_pairs)
             self.rebuild(slots, n)
             self.n_merged += n_pairs
-            # Samples that wait in the window to be forgotten move with their scores.
+            # Samples in the queue of the window move with their scores.
             for i in range(self.queue_size):
                 sample = self.queued(i)
                 rename(&sample, pairs, n_pairs)
@@ -328,9 +328,9 @@ cdef class IsotonicRegression(Hull):
         """Return the means at ``score`` if a sample of the lowest or highest label were learned.
 
         That is the Venn-Abers pair of a score (Vovk, Petej & Fedorova, *Large-Scale Probabilistic
-        Predictors With and Without Guarantees of Validity*, NIPS 2015). The sample is put in and
-        taken out again, in three updates after which all sums are bit for bit what they were; a
-        full chunk may have been split.
+        Predictors With and Without Guarantees of Validity*, NIPS 2015). The sample is added and
+        removed in three updates. Then all sums are the same as before to the last bit, but a full
+        chunk may have been split.
         """
         cdef double growth, w, low, high
         cdef double before_w = 0.0, before_s = 0.0, p0, p1
@@ -383,9 +383,9 @@ cdef class IsotonicRegression(Hull):
         const int64_t[::1] counts,
         const double[:, ::1] queue,
     ):
-        """Hold the first samples at once; return False where they are not the first.
+        """Add the first samples in one step; return False if there are samples already.
 
-        The scores ascend. The ``queue`` has a row (score, weight, sum) a sample.
+        The scores ascend. The ``queue`` has a row (score, weight, sum) for each sample.
         """
         cdef Py_ssize_t i
         with self.lock:
@@ -410,7 +410,7 @@ cdef class IsotonicRegression(Hull):
         double growth,
         int64_t n_merged,
     ):
-        """Learn what `samples` of another one returned; of too many scores, some are merged."""
+        """Learn what `samples` of another object returned; if there are too many scores, merge."""
         with self.lock:
             self.check_whole()
             self.absorb_slots(scores, sums, counts, self.growth / growth)
@@ -498,9 +498,9 @@ cdef class IsotonicRegression(Hull):
         }
 
     def restore(self, dict numbers, dict arrays):
-        """Take over what `state` returned; return False where bridges can't have such ends.
+        """Set the state to what `state` returned; return False if ends of bridges are impossible.
 
-        All else must have been checked. Only for an object that has learned nothing.
+        The rest must have been checked. Only for an object that has learned nothing.
         """
         cdef const double[:, ::1] edges = arrays["edges"], bridges = arrays["bridges"]
         cdef const int64_t[::1] lengths = arrays["lengths"]
@@ -528,7 +528,7 @@ cdef class IsotonicRegression(Hull):
         return True
 
     def walk(self, bint anchored):
-        """Return the blocks in order, between which numbers means lie, and the growth.
+        """Return the blocks in order, the range of the means, and the growth.
 
         A block is a row (first score, last score, W, S, center). If ``anchored``, the prior's
         weight is in W and S of the outermost blocks, whose outer ends are then infinite; else
@@ -594,7 +594,7 @@ cdef class IsotonicRegression(Hull):
 
 
 cdef class IsotonicExpert(Expert):
-    """A regression of labels 0 and 1 as a hedge asks and teaches it."""
+    """A regression of labels 0 and 1 as the expert of a hedge."""
 
     def __cinit__(self, IsotonicRegression regression not None):
         self.regression = regression
@@ -617,7 +617,7 @@ cdef class IsotonicExpert(Expert):
 cdef struct Pair:
     double gap  # half the distance: the distance itself may overflow
     int64_t left  # row of the left score
-    double gone  # the score that leaves, and the one that takes it in
+    double gone  # the score that is removed, and the one that gets its samples
     double stays
 
 
@@ -641,7 +641,7 @@ cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) no
     """Find neighbours to merge, the nearest first, and write them in score order.
 
     Return how many there are, ``most`` at most. No score is in two pairs, and the heavier score of
-    a pair stays.
+    a pair is kept.
     """
     cdef int64_t n_pairs = 0, i
     cdef Pair *pair
@@ -695,7 +695,7 @@ cdef int64_t merge_pairs(
 
 
 cdef void rename(Sample *sample, const Pair *pairs, int64_t n_pairs) noexcept nogil:
-    """Move a queued sample whose score has gone to the one that took it in."""
+    """Move a queued sample whose score was merged to the score that was kept."""
     cdef int64_t low = 0, high = n_pairs, middle
     while low < high:
         middle = (low + high) // 2

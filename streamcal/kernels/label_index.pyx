@@ -1,7 +1,7 @@
-"""Samples of ordinal labels in the order of their scores, as a stream brings and takes them.
+"""Samples of ordinal labels in score order, which a stream adds and removes.
 
-A score index whose slots know how much each of the labels 0 to K - 1 weighs there. With K = 3, and
-the samples (score .4, label 1), (.6, 2), (.6, 0) and (.9, 2) of weight 1::
+A score index whose slots hold the weight of each label 0 to K - 1 at the score. With K = 3 and the
+samples (score .4, label 1), (.6, 2), (.6, 0) and (.9, 2) of weight 1::
 
     score     .4        .6        .9
     weight    1         2         1
@@ -9,15 +9,15 @@ the samples (score .4, label 1), (.6, 2), (.6, 0) and (.9, 2) of weight 1::
                          |
     mixture 0            '--> weights 1 0 1 | losses
 
-Most scores have samples of one label alone; then the field ``sum`` is that label. Where labels
-differ it names a *mixture*: a row with the weight of each label and, behind these, their weighted
-sum of loss rows. What a loss row is, and what is folded up the tree, a subclass says: least prefix
-sums (`streamcal.kernels.prefix_extrema`) or least costs between any two labels
-(`streamcal.kernels.min_plus`). Both tell the last score below each boundary; the threshold lies
-between that score and the next one, which is looked up here.
+Most scores have samples of one label only; then the field ``sum`` is that label. If labels differ,
+it is the number of a *mixture*: a row with the weight of each label, followed by their weighted sum
+of loss rows. A subclass defines the loss rows and the summaries in the tree: least prefix sums
+(`streamcal.kernels.prefix_extrema`) or least costs between any two labels
+(`streamcal.kernels.min_plus`). Both give the last score below each boundary. The threshold is the
+midpoint between that score and the next one, which this module finds.
 
-Growth of weights, the window and what happens when memory runs out are those of
-`streamcal.kernels.score_index`. Bad input is refused before anything changes.
+`streamcal.kernels.score_index` explains the growth of weights, the window, and the behaviour when
+memory runs out. Bad input is refused before anything changes.
 """
 
 from libc.math cimport INFINITY, NAN, floor
@@ -52,11 +52,11 @@ cdef class LabelIndex(ScoreIndex):
     Parameters
     ----------
     costs : ndarray of shape (n_labels, n_labels)
-        What each answer (column) to each label (row) costs.
+        The cost of each prediction (column) for each label (row).
     window : int
         How many samples to keep; 0 means all.
     rate : float
-        What the weight of a sample grows by from one to the next.
+        The factor from the weight of a sample to that of the next one.
     """
 
     def __cinit__(self, const double[:, ::1] costs, int64_t window, double rate):
@@ -107,13 +107,13 @@ cdef class LabelIndex(ScoreIndex):
     # ------------------------------------------------------------------ what a subclass defines
 
     cdef void summarise(self, Chunk *chunk) noexcept nogil:
-        """Renew the summary of a chunk."""
+        """Update the summary of a chunk."""
 
     cdef void find_ends(self, double *ends) noexcept nogil:
-        """Write the last score below each boundary; minus infinity where that is below all."""
+        """Write the last score below each boundary, minus infinity if there is none."""
 
     cdef int label_of(self, double score) noexcept nogil:
-        """Return the label of a score, -1 where the boundaries are not sorted."""
+        """Return the label of a score, -1 if the boundaries are not sorted."""
         return -1
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
@@ -129,7 +129,7 @@ cdef class LabelIndex(ScoreIndex):
             return self.learn_sample(score, label, w)
 
     def unlearn(self, double score, double label, double w):
-        """Take a sample back; return False where it cannot have been learned."""
+        """Remove a sample; return False if it cannot have been learned."""
         with self.lock:
             return self.unlearn_sample(score, label, w)
 
@@ -151,9 +151,9 @@ cdef class LabelIndex(ScoreIndex):
             return self.label_of(score) if self.n_scores > 0 else None
 
     def answer(self, bint with_risk):
-        """Return how many scores there are, the thresholds, and what they cost (else NaN).
+        """Return the number of scores, the thresholds, and with ``risk`` their cost, else NaN.
 
-        The thresholds are None where the boundaries alone are not sorted. O(n) with the risk, else
+        The thresholds are None if the boundaries are not sorted. O(n) with the risk, else
         O(K log n).
         """
         thresholds = np.empty(self.n_labels - 1)
@@ -173,14 +173,14 @@ cdef class LabelIndex(ScoreIndex):
             return self.n_changes, self.growth, held["scores"], held["weights"]
 
     def table(self):
-        """Return what each answer (row) to each label (column) costs."""
+        """Return the cost of each prediction (row) for each label (column)."""
         cdef Py_ssize_t n = self.n_labels
         return np.ascontiguousarray(np.asarray(<double[:n, :n]> self.costs).T)
 
     # ------------------------------------------------------------------ mixtures
 
     cdef const double *losses_of(self, const Slot *slot, double *w) noexcept nogil:
-        """Return the loss row of a slot, and set what it is to be multiplied by."""
+        """Return the loss row of a slot, and set the factor by which it must be multiplied."""
         if is_mixed(slot):
             w[0] = 1.0
             return self.weights_of(slot) + self.n_labels
@@ -188,11 +188,11 @@ cdef class LabelIndex(ScoreIndex):
         return &self.losses[<size_t> slot.sum * self.width]
 
     cdef double *weights_of(self, const Slot *slot) noexcept nogil:
-        """Return the weights of a mixed slot's labels; the losses follow behind."""
+        """Return the weights of the labels of a mixed slot; the losses follow them."""
         return &self.mixtures[2 * self.n_labels * mixture_of(slot)]
 
     cdef int reserve_mixture(self) except -1 nogil:
-        """See to it that a mixture is idle."""
+        """Make sure that there is an unused mixture."""
         cdef int64_t n = self.n_mixtures, i
         cdef int64_t more = max(2, n // 2)
         cdef double *mixtures
@@ -216,7 +216,7 @@ cdef class LabelIndex(ScoreIndex):
         return 0
 
     cdef double *mix(self, Slot *slot) noexcept nogil:
-        """Give a slot of one label an idle mixture; return the weights."""
+        """Give a slot of one label an unused mixture; return the weights."""
         cdef int label = <int> slot.sum
         cdef double *weights
         self.n_idle -= 1
@@ -231,7 +231,7 @@ cdef class LabelIndex(ScoreIndex):
         self.n_idle += 1
 
     cdef void sum_losses(self, double *weights) noexcept nogil:
-        """Renew the losses behind the weights of a mixture."""
+        """Update the losses after the weights of a mixture."""
         cdef int width = self.width, y, k
         cdef double *sums = weights + self.n_labels
         cdef const double *row = self.losses
@@ -243,7 +243,7 @@ cdef class LabelIndex(ScoreIndex):
             row += width
 
     cdef void settle_mixture(self, Slot *slot) noexcept nogil:
-        """Make a slot what the weights of its mixture say: of one label, or still mixed."""
+        """Set a slot by the weights of its mixture: to one label, or still mixed."""
         cdef double *weights = self.weights_of(slot)
         cdef int n = 0, label = 0, y
         slot.weight = 0.0
@@ -261,7 +261,7 @@ cdef class LabelIndex(ScoreIndex):
     # ------------------------------------------------------------------ changing
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
-        """Return whether a sample is not to be learned (NaN fails every comparison)."""
+        """Return whether a sample is refused (NaN fails every comparison)."""
         return not (
             can_be_learned(score, w)
             and 0.0 <= label < self.n_labels
@@ -275,7 +275,7 @@ cdef class LabelIndex(ScoreIndex):
         self.changing = False
 
     cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
-        """Learn one sample, and forget the one that leaves the window; False if it is refused."""
+        """Learn one sample and drop the one that leaves the window; False if it is refused."""
         if self.refuses(score, label, w):
             return False
         self.start_change()
@@ -291,7 +291,7 @@ cdef class LabelIndex(ScoreIndex):
         return True
 
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
-        """Take one sample back; False, and no change, where it cannot have been learned."""
+        """Remove one sample; return False, unchanged, if it cannot have been learned."""
         cdef Slot *slot
         cdef Sample sample
         cdef int64_t at = -1
@@ -313,7 +313,7 @@ cdef class LabelIndex(ScoreIndex):
         return True
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
-        """Return whether a sample can be among those of a slot."""
+        """Return whether a slot can contain a sample."""
         cdef double held = slot.weight, slack = same_within(slot.weight)
         if is_mixed(slot):
             held = self.weights_of(slot)[<int> sample.sum]
@@ -343,7 +343,7 @@ cdef class LabelIndex(ScoreIndex):
 
     cdef int remove(self, const Sample *sample) except -1 nogil:
         cdef Place place
-        if sample.weight == 0.0:  # it was taken back, or has vanished, before
+        if sample.weight == 0.0:  # it was removed before, or its weight had become 0
             return 0
         self.n_samples -= 1
         if not self.locate(sample.score, &place):
@@ -357,7 +357,7 @@ cdef class LabelIndex(ScoreIndex):
         return self.fold_place(&place)
 
     cdef void take(self, Slot *slot, const Sample *sample) noexcept nogil:
-        """Take a weight from a slot that keeps other samples."""
+        """Subtract a weight from a slot that has other samples."""
         cdef double *of_label = NULL
         cdef Sample at
         cdef int64_t i
@@ -368,7 +368,7 @@ cdef class LabelIndex(ScoreIndex):
             of_label = &self.weights_of(slot)[<int> sample.sum]
             of_label[0] -= sample.weight
             left = min(left, of_label[0])
-        # Nearly all was taken, so digits were lost. A window still knows the samples that are left.
+        # Nearly all was removed, so digits were lost. The queue has the samples of a window.
         if self.window > 0 and is_cancelled(left, sample.weight):
             slot.weight = 0.0
             if of_label != NULL:
@@ -402,7 +402,7 @@ cdef class LabelIndex(ScoreIndex):
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil:
         sample.weight *= factor
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ reading
 
     cdef bint find_thresholds(self, double *out) noexcept nogil:
         """Write the thresholds; return whether they are sorted, so optimal. O(K log n)."""

@@ -11,9 +11,9 @@ Two chunks of one score each, zero-one loss, K = 2, and labels 1 and 0::
     left   0: 1  0      right   0: 0  0      both   0: 1  1
            1:    0              1:    1             1:    1
 
-Whoever answers 0 first and 1 then, c = 0 or 1, is wrong once: T[0, 1] = min(1 + 0, 0 + 1) = 1. An
-update costs O(K^3 log n). Boundaries are traced down from the root: the c that gives T[a, b] parts
-those in the left half from those in the right.
+Predicting 0 first and 1 next, with c = 0 or 1, has one error: T[0, 1] = min(1 + 0, 0 + 1) = 1. An
+update costs O(K^3 log n). Boundaries are traced down from the root: the c that gives T[a, b]
+separates those in the left half from those in the right.
 """
 
 from libc.math cimport INFINITY
@@ -32,7 +32,7 @@ cdef inline double *table_of(Node *node) noexcept nogil:
 
 
 cdef inline int at(int n_labels, int a, int b) noexcept nogil:
-    """Return where T[a, b] is in a table."""
+    """Return the index of T[a, b] in a table."""
     return a * n_labels - a * (a - 1) // 2 + b - a
 
 
@@ -87,9 +87,9 @@ cdef class MinPlus(LabelIndex):
     cdef void trace(self, Node *node, int a, int b, double *ends) noexcept nogil:
         """Write the last score below each of the boundaries from ``a`` to ``b - 1``.
 
-        They end among the scores of a node, or right before these. Of labels that cost the same the
-        highest is taken, here and in `trace_chunk`: of all best answers one is at least as high as
-        the others at every score, and it does not depend on the shape of the tree.
+        They are among the scores of a node, or right before these. Of labels with equal cost the
+        highest is chosen, here and in `trace_chunk`: one of the best labellings is at least as high
+        as the others at every score, and it does not depend on the shape of the tree.
         """
         cdef const double *left
         cdef const double *right
@@ -109,9 +109,9 @@ cdef class MinPlus(LabelIndex):
         self.trace(node.child[RIGHT], best, b, ends)
 
     cdef void trace_chunk(self, Chunk *chunk, int a, int b, double *ends) noexcept nogil:
-        """Do so for a chunk: solve it, and go back.
+        """Do the same for a chunk by dynamic programming.
 
-        Bit k of ``stays[i]`` says that slot i labelled k best follows one labelled k as well.
+        Bit k of ``stays[i]``: if slot i has the label k, the slot before it has k, too.
         """
         cdef unsigned char stays[SLOTS + 1]
         cdef double total[MOST_LABELS]

@@ -7,7 +7,7 @@ from streamcal.kernels.expert cimport Expert
 cdef struct Newton:
     double theta[3]
     double curvature[3][3]
-    double n_learned
+    double n_samples
     double gamma
     double prior
     double fade
@@ -34,5 +34,5 @@ cdef class Temperature:
 
 cdef inline double sigmoid(double z) noexcept nogil:
     """Return 1 / (1 + exp(-z)) in the open interval (0, 1)."""
-    # sigmoid(±34) is the last value that a float still tells from 0 and 1.
+    # Beyond ±34 a float can't represent the difference from 0 and 1.
     return 1.0 / (1.0 + exp(-min(max(z, -34.0), 34.0)))

@@ -17,7 +17,7 @@ class Beta(Expert):
 
 class Temperature:
     exponent: float
-    n_learned: float
+    n_samples: float
     def __init__(
         self, gamma: float, prior: float, limit: float, clip: float, fade: float
     ) -> None: ...

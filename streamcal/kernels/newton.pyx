@@ -5,8 +5,8 @@ curvature A, and θ goes against the gradient in the metric of A::
 
     A ← A + w · g gᵀ,    θ ← θ − A⁻¹ · w · g / γ
 
-A begins at prior · I; what was added to that fades by ``fade`` a sample, so that old samples lose
-their hold. Then θ is clipped to its range. Gradients are those of log loss:
+A starts at prior · I. The added terms are multiplied by ``fade`` at each sample, so that old
+samples lose their influence. Then θ is clipped to its range. Gradients are those of log loss:
 
     beta          sigmoid(a · ln p − b · ln(1 − p) + c)    g = (answer − label) · (ln p, −ln(1−p), 1)
     temperature   p_k ** θ, divided by their sum           g = Σ answer_k · ln p_k − ln p_label
@@ -23,9 +23,9 @@ from streamcal.kernels.expert import restored
 
 
 cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
-    """Begin with parameters of 1 and the curvature of the prior."""
+    """Set the parameters to 1 and the curvature to that of the prior."""
     cdef int i, j
-    newton.gamma, newton.prior, newton.fade, newton.n_learned = gamma, prior, fade, 0.0
+    newton.gamma, newton.prior, newton.fade, newton.n_samples = gamma, prior, fade, 0.0
     for i in range(3):
         newton.theta[i] = 1.0
         for j in range(3):
@@ -43,7 +43,7 @@ cdef void step(Newton *newton, int d, const double *gradient, double w) noexcept
             base = prior if i == j else 0.0
             newton.curvature[i][j] = base + newton.fade * (newton.curvature[i][j] - base)
             newton.curvature[i][j] += w * gradient[i] * gradient[j]
-    # A = L Lᵀ; rounding may not push a pivot below the prior, which is its least value.
+    # A = L Lᵀ; a pivot is at least the prior, also after rounding.
     for i in range(d):
         for j in range(i + 1):
             rest = newton.curvature[i][j]
@@ -61,7 +61,7 @@ cdef void step(Newton *newton, int d, const double *gradient, double w) noexcept
         x[i] /= lower[i][i]
     for i in range(d):
         newton.theta[i] -= x[i]
-    newton.n_learned += 1.0
+    newton.n_samples += 1.0
 
 
 cdef state_of(const Newton *newton, int d):
@@ -69,17 +69,17 @@ cdef state_of(const Newton *newton, int d):
     cdef int i, j
     numbers = [newton.theta[i] for i in range(d)]
     numbers += [newton.curvature[i][j] for i in range(d) for j in range(d)]
-    return np.array([*numbers, newton.n_learned])
+    return np.array([*numbers, newton.n_samples])
 
 
 cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
-    """Take over what `state_of` returned."""
+    """Set the state to what `state_of` returned."""
     cdef int i, j
     for i in range(d):
         newton.theta[i] = numbers[i]
         for j in range(d):
             newton.curvature[i][j] = numbers[d + d * i + j]
-    newton.n_learned = numbers[d + d * d]
+    newton.n_samples = numbers[d + d * d]
     return 0
 
 
@@ -106,7 +106,7 @@ cdef class Beta(Expert):
             return (state_of(&self.newton, 3),)
 
     def restore(self, numbers):
-        """Take over what `state` returned."""
+        """Set the state to what `state` returned."""
         take_over(&self.newton, 3, numbers)
 
     def __reduce__(self):
@@ -124,7 +124,7 @@ cdef class Beta(Expert):
 
     cdef double answer(self, double score) noexcept nogil:
         cdef double x[3]
-        if self.newton.n_learned == 0.0:
+        if self.newton.n_samples == 0.0:
             return score
         self.features(score, x)
         return self.value(x)
@@ -139,7 +139,7 @@ cdef class Beta(Expert):
         for i in range(3):
             x[i] = error * x[i]
         step(&self.newton, 3, x, w)
-        for i in range(3):  # non-decreasing, and nowhere beyond what a float can tell
+        for i in range(3):  # the map must not decrease, and its parameters are bounded
             least = 0.0 if i < 2 else -self.limit
             self.newton.theta[i] = min(max(self.newton.theta[i], least), self.limit)
         return 0
@@ -162,9 +162,9 @@ cdef class Temperature:
         return self.newton.theta[0]
 
     @property
-    def n_learned(self):
+    def n_samples(self):
         """How many samples were learned."""
-        return self.newton.n_learned
+        return self.newton.n_samples
 
     def predict(self, const double[::1] raw, double[::1] out):
         """Write the probabilities proportional to raw ** θ."""
@@ -181,7 +181,7 @@ cdef class Temperature:
             out[k] /= total
 
     def learn(self, const double[::1] raw, Py_ssize_t y, double w):
-        """Take one step of θ towards the label in place ``y``."""
+        """Take one step of θ towards the label at position ``y``."""
         cdef double top = -INFINITY, mean = 0.0, total = 0.0, z, e, gradient
         cdef double *theta = self.newton.theta
         cdef Py_ssize_t k
@@ -203,7 +203,7 @@ cdef class Temperature:
             return (state_of(&self.newton, 1),)
 
     def restore(self, numbers):
-        """Take over what `state` returned."""
+        """Set the state to what `state` returned."""
         take_over(&self.newton, 1, numbers)
 
     def __reduce__(self):

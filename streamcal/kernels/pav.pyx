@@ -11,12 +11,12 @@ before that, until means increase:
     … 93            32 | 93
     … 37            32 | 65
     … 96            32 | 65 | 96
-    … 8             32 | 58.5          8 and 96 make 52, which takes 65 with it
+    … 8             32 | 58.5          8 and 96 make 52, 52 and 65 make 58.5
 
 A `Stack` holds such blocks. The last of them is the *open sample*: all samples that have the
-greatest score so far. It is pooled only when a greater score comes or somebody looks. Without this
-a tie would not be exact: samples with equal scores are one sample before anything is pooled, and
-one that comes late may undo the pooling of those before it.
+greatest score so far. It is pooled when a greater score arrives or the blocks are read. Otherwise
+ties would not be exact: samples with equal scores are one sample before any pooling, so a later
+sample with the same score may undo the pooling of the earlier ones.
 
 Sums are pooled, not means: with integer weights and statistics they are exact below 2^53. Means are
 compared as rounded quotients, so the means of neighbours always increase strictly. Where sums are
@@ -76,13 +76,13 @@ cdef inline void add(Block *block, double weight, double sum, double moment) noe
 
 
 cdef inline void add_before(Block *block, const Block *before) noexcept nogil:
-    """Take in the block before."""
+    """Merge a block with the one before it."""
     add(block, before.weight, before.sum, before.moment)
     block.lower = before.lower
 
 
 cdef inline double center_of(const Block *block) noexcept nogil:
-    """Return the weighted mean score of a block, inside it whatever the rounding."""
+    """Return the weighted mean score of a block, clipped to the block's scores."""
     cdef double center = block.moment / block.weight
     if not isfinite(center):  # the moment overflowed
         center = 0.5 * block.lower + 0.5 * block.upper
@@ -91,7 +91,7 @@ cdef inline double center_of(const Block *block) noexcept nogil:
 
 @cython.final
 cdef class Stack:
-    """Blocks in score order with strictly increasing means, above them the open sample.
+    """Blocks in score order with strictly increasing means, and the open sample after them.
 
     Each method may be called from any thread. A method that refuses samples returns False and has
     changed nothing.
@@ -110,7 +110,7 @@ cdef class Stack:
     def of(const double[::1] x, const double[::1] w, const double[::1] s):
         """Return the stack of sorted samples; None if they are not.
 
-        Without ``w`` weights are 1. Sums may overflow, which `describe` tells.
+        Without ``w`` weights are 1. Sums may overflow; `describe` returns whether they did.
         """
         cdef Stack stack = Stack()
         cdef int order
@@ -156,7 +156,7 @@ cdef class Stack:
     def push(self, double x, double w, double s):
         """Add a sample (score, weight, weighted statistic); amortised O(1).
 
-        False if its score is below the open one's, or the sums overflow.
+        Return False if its score is below that of the open sample, or the sums overflow.
         """
         with self.lock:
             if not self.can_take(x, self.total_weight + w, self.magnitude + fabs(s)):
@@ -171,7 +171,7 @@ cdef class Stack:
     def extend(self, const double[::1] x, const double[::1] w, const double[::1] s):
         """Add samples as `push` does, all or none; O(n_samples). Without ``w`` weights are 1.
 
-        False if a score is below the one before, or the sums overflow.
+        Return False if a score is below the one before, or the sums overflow.
         """
         cdef double weight, magnitude
         cdef bint good
@@ -186,7 +186,7 @@ cdef class Stack:
             order = order_of(x)
             good = order != UNSORTED and (len(x) == 0 or self.can_take(x[0], weight, magnitude))
             if good:
-                self.make_room(len(x))  # what follows cannot fail half-way
+                self.make_room(len(x))  # the statements below cannot fail
                 self.take(x, w, s, order)
                 self.total_weight, self.magnitude = weight, magnitude
                 self.check()
@@ -195,8 +195,8 @@ cdef class Stack:
     def find(self, double x, bint centered):
         """Return (x0, mean at x0, x1, mean at x1) of the gap around ``x``, the open sample pooled.
 
-        Where there is no gap, x0 = x1 = x. Centered, blocks shrink to their centers. O(log n_blocks)
-        beyond the blocks that the open sample is pooled with. None where there are no samples.
+        Where there is no gap, x0 = x1 = x. Centered, blocks shrink to their centers. Takes
+        O(log n_blocks) in addition to the pooling of the open sample. None if there are no samples.
         """
         cdef Py_ssize_t row, end, middle, last
         cdef Block top, block, other
@@ -257,9 +257,9 @@ cdef class Stack:
         return array
 
     def state(self):
-        """Return (rows, Σ w, Σ w · |statistic|), which is all that there is.
+        """Return the state: (rows, Σ w, Σ w · |statistic|).
 
-        A row is what `closed` says and the mean; the last one is the open sample.
+        A row has the columns of `closed` and the mean; the last one is the open sample.
         """
         cdef double[:, ::1] out
         with self.lock:
@@ -271,7 +271,7 @@ cdef class Stack:
 
     @property
     def last(self):
-        """The score of the open sample, -inf where there is none."""
+        """The score of the open sample, -inf if there is none."""
         with self.lock:
             return self.blocks[self.size - 1].upper if self.size else -INFINITY
 
@@ -289,7 +289,7 @@ cdef class Stack:
         return Stack.restore, self.state()
 
     cdef bint can_take(self, double x, double weight, double magnitude) noexcept nogil:
-        """Return whether a score is not below the open one's, and totals are finite."""
+        """Return whether a score is not below that of the open sample, and totals are finite."""
         if self.size and x < self.blocks[self.size - 1].upper:
             return False
         return weight + magnitude < INFINITY
@@ -304,13 +304,13 @@ cdef class Stack:
         return 0
 
     cdef int make_room(self, Py_ssize_t n) except -1 nogil:
-        """Get room for ``n`` more blocks."""
+        """Allocate room for ``n`` more blocks."""
         if self.size + n > self.room:
             self.resize(max(self.size + n, 2 * self.room))
         return 0
 
     cdef int resize(self, Py_ssize_t room) except -1 nogil:
-        """Have room for as many blocks, no more."""
+        """Allocate room for exactly this many blocks."""
         cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
         if blocks == NULL:
             raise MemoryError
@@ -318,13 +318,13 @@ cdef class Stack:
         return 0
 
     cdef void give_back(self, Py_ssize_t room) noexcept nogil:
-        """Have room for as many blocks, no more, if the memory can be moved."""
+        """Reduce the room to exactly this many blocks, if memory can be reallocated."""
         cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
         if blocks != NULL:
             self.blocks, self.room = <Block *> blocks, max(room, 1)
 
     cdef Block top(self, Py_ssize_t *row) noexcept nogil:
-        """Return the block that the open sample is in once it is pooled, and its row; -1 if empty."""
+        """Return the block of the open sample after pooling, and its row; -1 if empty."""
         cdef Block block
         row[0] = self.size - 1
         if not self.size:
@@ -344,13 +344,13 @@ cdef class Stack:
         self.size = row + 1
 
     cdef void push_sample(self, double x, double w, double s) noexcept nogil:
-        """Add a sample that may be taken; there is room for it."""
+        """Add a sample that has been checked; there is room for it."""
         cdef Block block = self.open_with(x, w, s)
         self.blocks[self.size] = block
         self.size += 1
 
     cdef Block open_with(self, double x, double w, double s) noexcept nogil:
-        """Return the next open sample; that on the stack is taken out if it joins, else pooled."""
+        """Return the next open sample; the present one is merged into it or pooled."""
         cdef Block block = block_of(x, w, s)
         cdef Block *top
         if self.size and self.blocks[self.size - 1].upper == x:
@@ -368,7 +368,7 @@ cdef class Stack:
         const double[::1] s,
         int order,
     ) except -1 nogil:
-        """Add samples that may be taken, of a known order."""
+        """Add samples that have been checked, in a known order."""
         cdef Py_ssize_t n = len(x)
         cdef double one = 1.0
         cdef const double *weights = &one
@@ -397,11 +397,11 @@ cdef class Stack:
     ) except -1 nogil:
         """Add samples whose scores increase strictly; without ``step`` all have the first weight.
 
-        The block in the making stays in registers and takes in what follows while that does not
-        rise above its mean. Only then it looks back (Busing, *Monotone Regression: A Simple and
-        Fast O(n) PAVA Implementation*, Journal of Statistical Software 2022). To look ahead a
-        product does, which is cheaper than a quotient: should it take a rise for none, the two
-        means are equal up to rounding.
+        The current block stays in registers and absorbs the next samples as long as they are not
+        above its mean. Then it is compared with the blocks before (Busing, *Monotone Regression: A
+        Simple and Fast O(n) PAVA Implementation*, Journal of Statistical Software 2022). The next
+        samples are compared by a product, which is cheaper than a quotient; if its rounding hides
+        an increase, the two means are equal up to rounding.
         """
         self.make_room(1)
         cdef Block block = self.open_with(x[0], w[0], s[0])
@@ -437,7 +437,7 @@ cdef class Stack:
 cdef int check_lengths(
     const double[::1] x, const double[::1] w, const double[::1] s
 ) except -1:
-    """Raise unless there are as many statistics, and weights if any, as scores."""
+    """Raise unless statistics, and weights if any, have the length of the scores."""
     if len(s) != len(x) or (w is not None and len(w) != len(x)):
         raise ValueError(f"statistics and weights must be as many as the {len(x)} scores")
     return 0
@@ -446,9 +446,9 @@ cdef int check_lengths(
 cdef Py_ssize_t join_ties(
     const double *x, const double *w, bint step, const double *s, Py_ssize_t n, double *runs
 ) noexcept nogil:
-    """Make one sample of each run of equal scores; return how many there are.
+    """Merge each run of equal scores into one sample; return how many there are.
 
-    In ``runs`` stand scores, weights and sums, with room for all samples each. Without ``step`` all
+    ``runs`` gets scores, weights and sums, with room for all samples each. Without ``step`` all
     samples have the first weight.
     """
     cdef double *scores = runs
@@ -467,14 +467,14 @@ cdef Py_ssize_t join_ties(
 
 
 cdef inline Block edges(Block block, bint centered) noexcept nogil:
-    """Return a block, shrunk to its center if so wanted."""
+    """Return a block, with ``centered`` shrunk to its center."""
     if centered:
         block.lower = block.upper = center_of(&block)
     return block
 
 
 cpdef int order_of(const double[::1] x) noexcept nogil:
-    """Return INCREASING (strictly), SORTED (with ties) or UNSORTED; also that if not all finite."""
+    """Return INCREASING (strictly), SORTED (with ties), or UNSORTED (also if not finite)."""
     cdef Py_ssize_t i, n = len(x)
     if n and not (isfinite(x[0]) and isfinite(x[n - 1])):
         return UNSORTED
@@ -507,8 +507,8 @@ def in_order(const double[::1] lower, const double[::1] upper, const double[::1]
 cpdef double between(double x, double x0, double v0, double x1, double v1) noexcept nogil:
     """Interpolate between (x0, v0) and (x1, v1), x0 < x < x1 and v0 <= v1, monotonically.
 
-    An infinite end is infinitely far: the other end has its value. Of two values one of which is
-    infinite, the finite one holds.
+    If one end is infinite, the value is that of the other end. If one value is infinite, the value
+    is the finite one.
     """
     cdef double t, width = x1 - x0, rise = v1 - v0
     if v0 == v1 or x1 == INFINITY or v1 == INFINITY:
@@ -546,8 +546,8 @@ def evaluate(
 ):
     """Evaluate steps ``left[i] <= x <= right[i]`` and the gaps between them; O(log n_steps) each.
 
-    Gaps are linear, or have the value of the step before. Outside, the first and the last value
-    hold; NaN stays NaN.
+    Gaps are linear, or have the value of the step before. Outside, the value is the first or the
+    last one; NaN stays NaN.
     """
     cdef Py_ssize_t i, j, n, half, last = len(left) - 1
     cdef double at

@@ -12,7 +12,7 @@ cdef class Platt(Expert):
     cdef double aa  # the curvature, a symmetric matrix
     cdef double ab
     cdef double bb
-    cdef double n_learned
+    cdef double n_samples
     cdef double gamma
     cdef double prior
     cdef double limit

@@ -1,9 +1,9 @@
 """Online Platt scaling: two parameters, their curvature, and the bins of calibeating.
 
-The curvature Σ w · gradient · gradientᵀ + prior · I is a symmetric matrix [aa ab; ab bb]; what was
-added to the prior fades by ``fade`` a sample. Each sample takes one step of Newton's, and where
-that leaves the disc of the parameters, the nearest point of the disc in the metric of the
-curvature (Gupta & Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
+The curvature Σ w · gradient · gradientᵀ + prior · I is a symmetric matrix [aa ab; ab bb]; the sum
+is multiplied by ``fade`` at each sample. Each sample takes one Newton step. If that leaves the disc
+of the parameters, it ends at the nearest point of the disc in the metric of the curvature (Gupta &
+Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
 from libc.math cimport hypot, log
@@ -52,12 +52,12 @@ cdef class Platt(Expert):
             for i in range(self.n_bins):
                 bins[0, i], bins[1, i] = self.bins[i].weight, self.bins[i].sum
             theta, curvature = [self.slope, self.intercept], [self.aa, self.ab, self.ab, self.bb]
-            return np.array([*theta, *curvature, self.n_learned]), bins
+            return np.array([*theta, *curvature, self.n_samples]), bins
 
     def restore(self, numbers, bins):
-        """Take over what `state` returned."""
+        """Set the state to what `state` returned."""
         cdef int i
-        self.slope, self.intercept, self.aa, self.ab, _, self.bb, self.n_learned = numbers
+        self.slope, self.intercept, self.aa, self.ab, _, self.bb, self.n_samples = numbers
         for i in range(self.n_bins):
             self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
 
@@ -71,13 +71,13 @@ cdef class Platt(Expert):
     cdef double answer(self, double score) noexcept nogil:
         cdef double q
         cdef Bin *bin
-        if self.n_learned == 0.0:
+        if self.n_samples == 0.0:
             return score
         q = sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
         if self.n_bins == 0:
             return q
         bin = self.bin_of(q)
-        # Below 1 whatever the rounding, so that log loss is finite.
+        # Below 1 in spite of rounding, so that log loss is finite.
         return min((bin.sum + q) / (bin.weight + 1.0), LARGEST_ANSWER)
 
     cdef int teach(self, double score, double y, double w) except -1 nogil:
@@ -97,18 +97,18 @@ cdef class Platt(Expert):
         self.aa = self.prior + self.fade * (self.aa - self.prior) + curvature * s * s
         self.ab = self.fade * self.ab + curvature * s
         self.bb = self.prior + self.fade * (self.bb - self.prior) + curvature
-        # det A ≥ prior · (trace A − prior); rounding may say less where one score dominates.
+        # det A ≥ prior · (trace A − prior), also after rounding where one score dominates.
         det = max(
             self.aa * self.bb - self.ab * self.ab,
             self.prior * (self.aa + self.bb - self.prior),
         )
-        # Newton's direction is A⁻¹ · (s, 1), up to the factor that comes with the weighted error.
+        # Newton's direction is A⁻¹ · (s, 1), times the weighted error.
         size = w * error / (self.gamma * det)
         self.slope -= size * (self.bb * s - self.ab)
         self.intercept -= size * (self.aa - self.ab * s)
         if self.slope * self.slope + self.intercept * self.intercept > self.limit * self.limit:
             move_inside(&self.slope, &self.intercept, self.aa, self.ab, self.bb, det, self.limit)
-        self.n_learned += 1.0
+        self.n_samples += 1.0
         return 0
 
 
@@ -116,7 +116,7 @@ def project(double a, double b, double aa, double ab, double bb, double det, dou
     """Return the point of the disc that is nearest to (a, b) in the metric of A = [aa ab; ab bb].
 
     It is (A + λI)⁻¹ A (a, b) for the λ > 0 that puts it on the circle; its norm falls in λ. The
-    determinant of A is given, since rounding may make 0 of it.
+    determinant of A is an argument, since one computed here could be rounded to 0.
     """
     move_inside(&a, &b, aa, ab, bb, det, radius)
     return a, b
@@ -126,7 +126,7 @@ cdef void move_inside(
     double *a, double *b, double aa, double ab, double bb, double det, double radius
 ) noexcept nogil:
     """Replace (a, b) by what `project` returns."""
-    # In units in which neither a heavy sample's curvature nor a long step overflows.
+    # Scaled, so that neither the curvature of a heavy sample nor a long step overflows.
     cdef double unit = max(aa, bb), far = hypot(a[0], b[0])
     cdef double u, v, x, y, shrink, low = 0.0, high, middle
     cdef int i
@@ -142,7 +142,7 @@ cdef void move_inside(
         else:
             high = middle
     solve(u, v, aa, ab, bb, det, high, &x, &y)
-    shrink = far * min(1.0, radius / hypot(x, y))  # where rounding has put it outside
+    shrink = far * min(1.0, radius / hypot(x, y))  # inside in spite of rounding
     a[0], b[0] = shrink * x, shrink * y
 
 

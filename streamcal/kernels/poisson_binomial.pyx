@@ -1,7 +1,7 @@
-"""Laws of a number of positives, and expectations under them, on windows.
+"""Distributions of a number of positives (*laws*), and expectations under them, on windows.
 
-The number of positives among independent labels with probabilities p_1..p_m has the coefficients of
-Π(p_i z + 1 - p_i) for its law. One label more costs one pass over the law; with .5, .5 and .9:
+The law of the number of positives among independent labels with probabilities p_1..p_m is given by
+the coefficients of Π(p_i z + 1 - p_i). Adding a label takes one pass over it; with .5, .5 and .9:
 
     count     0     1     2     3
               1
@@ -9,8 +9,8 @@ The number of positives among independent labels with probabilities p_1..p_m has
     .5      .25    .5   .25
     .9     .025  .275  .475  .225
 
-All but a few standard deviations around the mean holds next to nothing, so end slots below ``tau``
-are dropped; what was dropped is summed up and returned, and that sum is the certificate.
+There is almost no mass further than a few standard deviations from the mean, so end slots below
+``tau`` are dropped. The dropped mass is summed and returned; it is the certificate of the error.
 
 A law is a pair (offset, mass): ``mass[j]`` is the probability of the count ``offset + j``. Laws are
 a triple (offset, rows, bounds): a law in each row, all from the same offset, of which the slots
@@ -34,7 +34,7 @@ cdef struct Law:
 
 cdef struct Window:
     int64_t low, high
-    double lost  # what slots that are no longer in use have held
+    double lost  # the mass of dropped slots
 
 
 # ---------------------------------------------------------------------------- laws
@@ -63,7 +63,7 @@ cdef void add_label_to(
 
 
 cdef void trim(double *law, Window *window, double tau) noexcept nogil:
-    """Take the end slots below ``tau`` out of use."""
+    """Drop the end slots below ``tau``."""
     cdef double lost = 0.0
     while window.low < window.high and law[window.low] < tau:
         lost += law[window.low]

@@ -1,8 +1,8 @@
 """Optimal thresholds of a stream: extrema of prefix sums folded up the tree of a score index.
 
-The K - 1 boundaries are looked at one by one. Boundary k best stands behind the scores whose
-differences loss(k, y) - loss(k + 1, y), times weight, have the least sum from the first score on.
-Here that is boundary 0 by absolute error, and four samples of weight 1 in two chunks::
+The K - 1 boundaries are solved one by one. The best place for boundary k is after the prefix of
+scores with the least sum of weight times loss(k, y) - loss(k + 1, y). This example has boundary 0,
+absolute error, and four samples of weight 1 in two chunks::
 
                       sum -2, least -2 at .8
                      /                      \\
@@ -12,13 +12,13 @@ Here that is boundary 0 by absolute error, and four samples of weight 1 in two c
      difference   -1   1       difference   -1  -1
 
 A summary is the sum, the least sum of the prefixes of at least one score, and the score that this
-prefix ends with. Neighbours combine: the least prefix of both is that of the left one or, where
-that is less, the left sum and the least prefix of the right one. An update costs O(K log n).
-Scores, not ranks, say where a prefix ends, so an insertion leaves all other summaries alone.
+prefix ends with. Neighbours combine: the least prefix of both is that of the left one or, if it is
+less, the left sum plus the least prefix of the right one. An update costs O(K log n). The end of a
+prefix is a score, not a rank, so an insertion does not change the other summaries.
 
-With a convex loss the boundaries come out sorted and are optimal (Yamasaki & Tanaka, *Parallel
+With a convex loss the boundaries are sorted and optimal (Yamasaki & Tanaka, *Parallel
 Algorithm for Optimal Threshold Labeling of Ordinal Regression Methods*, Theorem 2); with any other
-that is so when they happen to be sorted (Theorem 1). A chunk is summed up over four slots at once,
+they are optimal if they are sorted (Theorem 1). A chunk is summed up over four slots at once,
 as in `streamcal.kernels.thresholds`.
 """
 
@@ -81,7 +81,7 @@ cdef inline double *summary_of(Node *node) noexcept nogil:
 
 
 cdef class PrefixExtrema(LabelIndex):
-    """Labels by score, and where each boundary alone is best. See `LabelIndex` for parameters."""
+    """Labels by score, and the best place of each boundary; parameters as in `LabelIndex`."""
 
     def __cinit__(self, costs, window, rate):
         cdef int n_labels = self.n_labels, n = n_labels - 1, y, k
@@ -126,7 +126,7 @@ cdef class PrefixExtrema(LabelIndex):
         combine_extrema(self.width, left, summary_of(node.child[RIGHT]), summary_of(node))
 
     cdef double end_of(self, int k) noexcept nogil:
-        """Return the last score below boundary ``k``; minus infinity where that is below all."""
+        """Return the last score below boundary ``k``, minus infinity if there is none."""
         cdef int n = self.width
         cdef double *summary = summary_of(self.root)
         return summary[2 * n + k] if summary[n + k] < 0.0 else -INFINITY

@@ -1,16 +1,16 @@
 """Algorithm 2 of Natarajan et al., corrected: a ratio of linear forms of the counts in O(n²).
 
-With the k likeliest labelled 1, the denominator is α + c V + e (n - k - V), where α collects what
-is known of it once U is, and V counts the positives among the rest. b(k, α) = E 1/(α + c V + e
+With the k likeliest labelled 1, the denominator is α + c V + e (n - k - V), where α is determined
+by U, and V counts the positives among the rest. b(k, α) = E 1/(α + c V + e
 (n-k-V)) obeys b(k - 1, α) = η_k b(k, α + c) + (1 - η_k) b(k, α + e), and for integer coefficients
 the values of α lie on a grid:
 
     k = n      1/α on all of the grid
-    k = n - 1  η_n of what stands c further up, 1 - η_n of what stands e further up
-    …          until k = 0, over a shorter part of the grid each time
+    k = n - 1  η_n times the entry c steps on, plus 1 - η_n times the entry e steps on
+    …          until k = 0, on a shorter part of the grid each time
 
-Coefficients by cell of the confusion table are never negative, so neither is an index; the grid
-starts at 0, which the printed range leaves out.
+Coefficients by cell of the confusion table are never negative, so neither is an index. The grid
+starts at 0, which is missing from the range in the paper.
 """
 
 cimport cython
@@ -25,7 +25,7 @@ cdef class Reciprocals:
 
     The denominator is ``shift`` + (``den`` · counts) / ``scale`` with integers ``den``, the
     numerator ``carried`` + ``num`` · counts; both have a coefficient for tp, fp, fn and tn. 0/0
-    counts as 0, but what is folded into the constant is the caller's to take off.
+    counts as 0; if a part of the numerator was moved to the constant, the caller corrects for 0/0.
     """
 
     cdef const double[::1] p
@@ -47,7 +47,7 @@ cdef class Reciprocals:
         below = shift + np.arange(int(max(den)) * self.k + 1) / scale
         self.grid = np.divide(1.0, below, out=np.zeros(len(below)), where=below > 0.0)
         # V's part of the numerator is a multiple of the denominator: (num_fn - num_tn) V =
-        # fold * (denominator - the rest of it). Where the denominator knows no V, its mean is
+        # fold * (denominator - the rest of it). If the denominator has no V, its mean is
         # enough.
         if self.den[2] != self.den[3]:
             self.fold = scale * (self.num[2] - self.num[3]) / (self.den[2] - self.den[3])
@@ -89,7 +89,7 @@ cdef class Reciprocals:
         return total + self.fold
 
     cdef void step_down(self) noexcept nogil:
-        """Go on from k to k - 1."""
+        """Step from k to k - 1."""
         cdef double eta = self.p[self.k - 1], left = 1.0 - self.p[self.k - 1]
         cdef int64_t fn = self.den[2], tn = self.den[3], i
         self.mean += eta

@@ -1,18 +1,18 @@
-"""What rounding leaves out of sums that terms enter and leave.
+"""Rounding errors of sums to which terms are added and from which they are removed.
 
-A window adds the weight of each new sample to a sum and takes that of the oldest one away again. In
-floats alone digits are lost for good: a 1 vanishes beside 1e30, and is still missing when 1e30 has
-left. So what rounding leaves out of a sum is kept aside, as floats that share no bits (Shewchuk,
+A window adds the weight of each new sample to a sum and subtracts that of the oldest one. With
+floats alone digits are lost: 1e30 + 1 is rounded to 1e30, and after 1e30 is subtracted the 1 is
+missing. So the rounding error of a sum is stored, as floats that share no bits (Shewchuk,
 *Adaptive Precision Floating-Point Arithmetic*, Discrete & Computational Geometry 18, 1997):
 
-                  sum     left out
-    add 1e30      1e30
-    add 1         1e30    1
-    add 1e-20     1e30    1e-20, 1
-    take 1e30     1       1e-20
+                     sum     remainder
+    add 1e30         1e30
+    add 1            1e30    1
+    add 1e-20        1e30    1e-20, 1
+    subtract 1e30    1       1e-20
 
-Most sums are exact and have nothing left out. So remainders do not stand with the sums but in a
-hash table, by the score that a sum belongs to and by ``which`` of the sums of that score it is.
+Most sums are exact and have no remainder. So remainders are not stored beside the sums but in a
+hash table. The key of a sum is its score and ``which`` of the sums of this score it is.
 """
 
 from libc.math cimport fabs
@@ -35,7 +35,7 @@ cdef class Remainders:
     # ------------------------------------------------------------------ sums
 
     cdef int add(self, double score, int which, double *sum, double x) except -1 nogil:
-        """Add ``x`` to a sum, rounded as floats are; what that leaves out is kept."""
+        """Add ``x`` to a sum, rounded as floats are; store the rounding error."""
         cdef double total = sum[0] + x
         cdef double lost = two_sum_error(sum[0], x, total)
         if lost != 0.0:
@@ -44,9 +44,9 @@ cdef class Remainders:
         return 0
 
     cdef int take(self, double score, int which, double *sum, double x) except -1 nogil:
-        """Take ``x`` from a sum; what is left is that of the terms left, rounded once.
+        """Subtract ``x`` from a sum; the result is the exact sum of the other terms, rounded once.
 
-        It is not less than 0, as sums of weights are.
+        It is at least 0, as a sum of weights must be.
         """
         cdef Remainder *at = self.find(score, which)
         cdef double rest
@@ -65,7 +65,7 @@ cdef class Remainders:
         return 0
 
     cdef int leave_out(self, double score, int which, double x) except -1 nogil:
-        """Add ``x`` to what is left out of a sum."""
+        """Add ``x`` to the remainder of a sum."""
         cdef Remainder *at = self.find(score, which)
         if at == NULL:
             at = self.open(score, which)
@@ -76,7 +76,7 @@ cdef class Remainders:
         return 0
 
     cdef void forget(self, double score, int which) noexcept nogil:
-        """Drop what is left out of a sum."""
+        """Drop the remainder of a sum."""
         cdef Remainder *at = self.find(score, which)
         if at != NULL:
             self.close(at)
@@ -84,7 +84,7 @@ cdef class Remainders:
     # ------------------------------------------------------------------ the table
 
     cdef Remainder *find(self, double score, int which) noexcept nogil:
-        """Return the remainder of a sum, NULL where nothing is left out of it."""
+        """Return the remainder of a sum, NULL if there is none."""
         cdef Remainder *at
         if self.size == 0:
             return NULL
@@ -92,7 +92,7 @@ cdef class Remainders:
         return at if at.parts != NULL else NULL
 
     cdef Remainder *place(self, double score, int which) noexcept nogil:
-        """Return where in the table, which has a free place, a sum stands or would stand."""
+        """Return the place of a sum in the table, or the free place where it would be stored."""
         cdef int64_t i = home(score, which, self.room)
         while self.table[i].parts != NULL and (
             self.table[i].score != score or self.table[i].which != which
@@ -116,7 +116,7 @@ cdef class Remainders:
         return at
 
     cdef void close(self, Remainder *at) noexcept nogil:
-        """Free a place; those behind it that would be found no longer move up."""
+        """Free a place; move up the entries after it that would not be found any more."""
         cdef int64_t hole = at - self.table, i = hole, wanted, last = self.room - 1
         free(at.parts)
         self.size -= 1
@@ -131,7 +131,7 @@ cdef class Remainders:
         memset(&self.table[hole], 0, sizeof(Remainder))
 
     cdef int set_room(self, int64_t room) except -1 nogil:
-        """Give the table so many places, a power of two and more than are taken."""
+        """Set the number of places, a power of two and more than are used."""
         cdef Remainder *before = self.table
         cdef int64_t n = self.room, i
         cdef Remainder *table = <Remainder *> calloc(room, sizeof(Remainder))
@@ -145,7 +145,7 @@ cdef class Remainders:
         return 0
 
     cdef int fit(self) except -1 nogil:
-        """Shrink the table to what is in it."""
+        """Shrink the table to the number of its entries."""
         cdef int64_t room = FIRST_ROOM
         while room < 2 * (self.size + 1):
             room *= 2
@@ -156,7 +156,7 @@ cdef class Remainders:
         return 0
 
     cdef void clear(self) noexcept nogil:
-        """Have nothing left out of any sum."""
+        """Remove all remainders."""
         cdef int64_t i
         for i in range(self.room):
             free(self.table[i].parts)
@@ -165,7 +165,7 @@ cdef class Remainders:
         self.size = self.room = 0
 
     cdef size_t bytes_taken(self) noexcept nogil:
-        """Return how many bytes the table and all its parts take."""
+        """Return the bytes of memory of the table and of all parts."""
         cdef size_t n = self.room * sizeof(Remainder)
         cdef int64_t i
         for i in range(self.room):
@@ -174,7 +174,7 @@ cdef class Remainders:
 
 
 cdef inline int64_t home(double score, int which, int64_t room) noexcept nogil:
-    """Return where in a table a sum stands if nothing is in the way."""
+    """Return the place of a sum in a table without collisions."""
     cdef uint64_t bits
     score += 0.0  # -0 is the same score as 0
     memcpy(&bits, &score, sizeof(bits))
@@ -183,13 +183,13 @@ cdef inline int64_t home(double score, int which, int64_t room) noexcept nogil:
 
 
 cdef inline double two_sum_error(double a, double b, double total) noexcept nogil:
-    """Return what is missing of a + b in ``total``, its rounded sum (Knuth)."""
+    """Return the rounding error of ``total``, the rounded a + b (Knuth)."""
     cdef double part = total - a
     return (a - (total - part)) + (b - part)
 
 
 cdef int reserve(Remainder *at, int room) except -1 nogil:
-    """Make sure that there is room for so many parts."""
+    """Make sure that there is room for this many parts."""
     cdef double *parts
     if room > at.room:
         parts = <double *> realloc(at.parts, 2 * room * sizeof(double))
@@ -233,7 +233,7 @@ cdef double rounded(const Remainder *at) noexcept nogil:
         lost = at.parts[i] - (total - before)
         if lost != 0.0:
             break
-    # Half-way cases go by what comes below.
+    # In a half-way case the lower parts decide.
     if i > 0 and (
         (lost < 0.0 and at.parts[i - 1] < 0.0) or (lost > 0.0 and at.parts[i - 1] > 0.0)
     ):

@@ -1,41 +1,41 @@
 """An ordered index of distinct scores: chunks of sorted slots under a weight-balanced tree.
 
-A stream brings scores in any order and takes them back in any order. Every structure that this
-library keeps exact on such a stream is a summary, folded up a balanced tree over the scores in
-order. This file keeps the order, the memory, the window and the growth of weights, and writes and
-reads them. It knows nothing of summaries; `streamcal.kernels.hull` folds the staircase. Five scores
-in two chunks:
+A stream adds and removes scores in any order. Every structure that this library keeps exact on such
+a stream is a summary, combined up a balanced tree over the sorted scores (*folded*). This module
+has the order, the memory, the window and the growth of weights, and writes and reads them. The
+summaries are those of subclasses; `streamcal.kernels.hull` folds the staircase. Five scores in two
+chunks:
 
                   node (key .6)
                  /             \\
       chunk .1 .4 .5   <-->   chunk .6 .9
 
-*Slots.* A distinct score takes one slot: the score, two sums of the owner, such as the weights and
-the weighted labels of what was learned at it, and the number of its samples. The number decides
-when a slot is empty, because a sum of floats from which everything was taken back need not be 0.
+*Slots.* Each distinct score has one slot: the score, two sums of the subclass, such as the weights
+and the weighted labels of its samples, and the number of its samples. A slot is empty if this
+number is 0: because of rounding, a sum of floats need not be 0 after all terms are subtracted.
 
-*Chunks.* Up to `SLOTS` slots lie side by side in a chunk, sorted. A full chunk first evens out with
-a neighbour that has room, and splits in two otherwise. An empty chunk leaves the tree, a sparse one
-joins a neighbour.
+*Chunks.* A chunk is a sorted array of up to `SLOTS` slots. A full chunk moves slots to a neighbour
+that has room; if there is none, it splits in two. An empty chunk is removed from the tree, a sparse
+one is merged with a neighbour.
 
 *Tree.* Chunks are the leaves of a binary tree that rotations keep in balance (Adams 1993,
 "Efficient sets: a balancing act": no child outweighs its sibling more than `DELTA` times, weights
-counted in leaves). Scores at or above a node's key live on its right. A chunk is a node without
+counted in leaves). Scores at or above a node's key are on its right. A chunk is a node without
 children.
 
-*Summaries.* The owner asks for room behind each node and each chunk (`node_bytes`, `chunk_bytes`)
-and fills it in `fold_chunk` and `fold_node`. A change folds its chunk and marks all ancestors as
+*Summaries.* A subclass reserves bytes after each node and each chunk (`node_bytes`, `chunk_bytes`)
+and writes them in `fold_chunk` and `fold_node`. A change folds its chunk and marks all ancestors as
 dirty; `fold_dirty` folds dirty nodes, children first.
 
-*Growth.* Forgetting by a half-life makes no old sample lighter. Each sample enters with its weight
-times ``growth``, which grows by ``rate`` a sample; owners depend on ratios of weights alone. When
-growth has become large, all weights are scaled down by a power of two.
+*Growth.* A half-life does not change the weights of old samples. Each sample is added with its
+weight times ``growth``, which is multiplied by ``rate`` at each sample; only ratios of weights
+matter. When growth has become large, all weights are scaled down by a power of two.
 
-*Window.* A queue of samples. When it is longer than the window, the oldest is taken out.
+*Window.* A queue of samples. When it is longer than the window, the oldest sample is removed.
 
 *Memory.* Nodes, chunks and slots are allocated one by one, so that an index of few scores is small.
-Each function allocates what it needs before it changes anything. Should memory run out in the
-middle of a change all the same, the index refuses all further use.
+Each function allocates its memory before it changes anything. If memory runs out in the middle of
+a change nevertheless, the index refuses all further use.
 """
 
 from libc.math cimport INFINITY, fabs, frexp, ldexp
@@ -55,7 +55,7 @@ cdef enum:
     ROOM_STEP = 4  # slots that a chunk grows by
     SPARSE = SLOTS // 4  # a chunk of fewer slots is joined to a neighbour,
     JOINED = SLOTS * 5 // 8  # if both together fill no more than this
-    CROWDED = SLOTS * 3 // 4  # a neighbour with more slots relieves no full chunk
+    CROWDED = SLOTS * 3 // 4  # a neighbour with more slots gets none from a full chunk
     FILL = 96  # slots of a chunk in an index that is built at once
     FIRST_QUEUE = 8
     LARGE = 2000  # chunks of an index that outgrows the cache
@@ -123,28 +123,28 @@ cdef class ScoreIndex:
     # ------------------------------------------------------------------ what a subclass defines
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
-        """Renew the summary of a chunk in which only the slot of ``score`` has changed.
+        """Update the summary of a chunk in which only the slot of ``score`` has changed.
 
-        With a score of minus infinity all of it has.
+        If ``score`` is minus infinity, any slot may have changed.
         """
         return 0
 
     cdef void fold_node(self, Node *node) noexcept nogil:
-        """Renew the summary of a node from those of its children."""
+        """Update the summary of a node from those of its children."""
 
     cdef void release_summary(self, Chunk *chunk) noexcept nogil:
-        """Free what the summary of a chunk holds outside of it."""
+        """Free the memory of the summary of a chunk that is outside of the chunk."""
 
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil:
-        """Return how many bytes the summary of a chunk holds outside of it."""
+        """Return the bytes of the summary of a chunk that are outside of the chunk."""
         return 0
 
     cdef int remove(self, const Sample *sample) except -1 nogil:
-        """Take a sample from the slot of its score."""
+        """Remove a sample from the slot of its score."""
         return 0
 
     cdef bint scale_slot(self, Slot *slot, double factor) noexcept nogil:
-        """Multiply the sums of a slot by a power of two; return whether anything is left of it."""
+        """Multiply the sums of a slot by a power of two; return False if they become 0."""
         slot.weight *= factor
         slot.sum *= factor
         return not has_vanished(slot.weight)
@@ -155,7 +155,7 @@ cdef class ScoreIndex:
         sample.sum *= factor
 
     cdef bint vanishes(self, const Sample *sample) noexcept nogil:
-        """Return whether nothing is left of a queued sample, which is then cancelled."""
+        """Return whether the weight of a queued sample has become 0; it is then cancelled."""
         return has_vanished(sample.weight)
 
     cdef tuple settings(self):
@@ -167,7 +167,7 @@ cdef class ScoreIndex:
         return {"growth": self.growth}
 
     cdef dict slots(self):
-        """Return what the slots hold: arrays in the order of scores, by name."""
+        """Return the content of the slots: arrays in score order, by name."""
         scores, sums = np.empty(self.n_scores), np.empty((2, self.n_scores))
         counts = np.empty(self.n_scores, np.int64)
         cdef double[::1] x = scores
@@ -185,23 +185,23 @@ cdef class ScoreIndex:
         return {"scores": scores, "sums": sums, "counts": counts}
 
     cdef int read_sums(self, dict arrays, Slot *slots) except -1:
-        """Give slots, which are 0, the sums that `slots` wrote."""
+        """Set the sums of slots, which are 0, to those that `slots` returned."""
         cdef const double[:, ::1] sums = arrays["sums"]
         cdef Py_ssize_t i
         for i in range(sums.shape[1]):
             slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
         return 0
 
-    # ------------------------------------------------------------------ out and in
+    # ------------------------------------------------------------------ reading and writing
 
     def state(self):
-        """Return all that `restore` takes: numbers and arrays by name."""
+        """Return the state for `restore`: numbers and arrays by name."""
         with self.lock:
             self.check_whole()
             return self.numbers(), self.arrays()
 
     def restore(self, dict numbers, dict arrays):
-        """Take over what `state` returned, which must have been checked.
+        """Set the state to what `state` returned, which must have been checked.
 
         Only for an object that has learned nothing.
         """
@@ -229,7 +229,7 @@ cdef class ScoreIndex:
         return {**self.slots(), "shape": shape, "keys": keys, "queue": queue}
 
     cdef int restore_slots(self, dict arrays, bint fold) except -1:
-        """Hold the slots, the tree and the queue that `arrays` wrote; ``fold`` them as well."""
+        """Replace slots, tree and queue by those that `arrays` returned; also ``fold`` them."""
         cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
         cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
         cdef const double[:, ::1] queue = arrays["queue"]
@@ -253,19 +253,19 @@ cdef class ScoreIndex:
     # ------------------------------------------------------------------ changes, growth, window
 
     cdef int check_whole(self) except -1 nogil:
-        """Raise where memory ran out in the middle of a change."""
+        """Raise if memory ran out in the middle of a change."""
         if self.changing:
             return out_of_memory()
         return 0
 
     cdef int start_change(self) except -1 nogil:
-        """Note that a change begins which can't be undone half-way."""
+        """Note the start of a change that can't be undone half-way."""
         self.check_whole()
         self.changing = True
         return 0
 
     cdef int limit_growth(self) except -1 nogil:
-        """Scale down where there is no room for the growth of one more sample, to 1 at least."""
+        """Scale down if growth has no room for one more sample; it is at least 1 afterwards."""
         cdef double growth = self.growth * self.rate
         cdef int exponent = 0
         if growth > self.largest_growth:
@@ -276,7 +276,7 @@ cdef class ScoreIndex:
     cdef int scale_down(self, double factor) except -1 nogil:
         """Multiply all weights by a power of two, exactly, and drop slots that have vanished.
 
-        Where memory runs out, no slot has changed.
+        If memory runs out, no slot has changed.
         """
         cdef int64_t n = self.n_scores, kept = 0, n_samples = 0, i
         cdef Sample sample
@@ -307,7 +307,7 @@ cdef class ScoreIndex:
         return 0
 
     cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil:
-        """Take queued samples of which nothing will be left from the counts of their slots.
+        """Subtract queued samples whose weight will become 0 from the counts of their slots.
 
         A slot without any other sample is left with the weight 0.
         """
@@ -332,7 +332,7 @@ cdef class ScoreIndex:
                 slots[low].weight = 0.0
 
     cdef int forget_oldest(self) except -1 nogil:
-        """Take out the oldest sample where there are more than the window holds."""
+        """Remove the oldest sample if there are more than the window holds."""
         cdef Sample oldest
         if self.window == 0 or self.queue_size <= self.window:
             return 0
@@ -360,7 +360,7 @@ cdef class ScoreIndex:
         return 0
 
     cdef Sample pop(self) noexcept nogil:
-        """Take the oldest sample from the queue."""
+        """Remove the oldest sample from the queue and return it."""
         cdef Sample oldest = self.queued(0)
         self.queue_start += 1
         if self.queue_start == self.queue_room:
@@ -402,13 +402,13 @@ cdef class ScoreIndex:
         return -1
 
     cdef void cancel_queued(self, int64_t i) noexcept nogil:
-        """Mark a sample that was taken back, or has vanished, before it leaves the window."""
+        """Cancel a queued sample that was removed, or whose weight has become 0."""
         cdef Sample sample = self.queued(i)
         sample.weight = 0.0
         self.set_queued(i, &sample)
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
-        """Move the queue to so many places, wide ones or short ones, which its samples fit."""
+        """Move the queue to memory with this many places, wide or short; its samples fit."""
         cdef void *queue = malloc(room * sample_bytes(wide))
         cdef Sample sample
         cdef int64_t i
@@ -432,10 +432,10 @@ cdef class ScoreIndex:
         return <Chunk *> node
 
     cdef void fetch(self, const double *scores, int64_t n) noexcept nogil:
-        """Have the next scores' chunks, and the nodes above, fetched into the cache at once.
+        """Prefetch the chunks of the next scores, and the nodes above, into the cache.
 
         In a large index each step down to a chunk waits for memory. Here all scores, up to `AHEAD`,
-        take a step before the first one takes its next, so that they wait together.
+        go down one step before the first one goes down the next, so that the waits overlap.
         """
         cdef Node *at[AHEAD]
         cdef Chunk *chunk
@@ -458,15 +458,15 @@ cdef class ScoreIndex:
             self.fetch_summary(chunk)
 
     cdef void fetch_summary(self, Chunk *chunk) noexcept nogil:
-        """Have what the summary of a chunk holds outside of it fetched into the cache."""
+        """Prefetch the memory of the summary of a chunk that is outside of the chunk."""
 
     cdef Slot *find(self, double score) noexcept nogil:
-        """Return the slot of a score, NULL where it has none."""
+        """Return the slot of a score, NULL if it has none."""
         cdef Place place
         return place.slot if self.locate(score, &place) else NULL
 
     cdef bint locate(self, double score, Place *place) noexcept nogil:
-        """Set the place of a score; return False where it has no slot."""
+        """Set the place of a score; return False if it has no slot."""
         cdef Chunk *chunk = self.find_chunk(score)
         cdef int i = find_slot(chunk, score)
         place.chunk, place.slot, place.other = chunk, &chunk.slots[i], NULL
@@ -487,7 +487,7 @@ cdef class ScoreIndex:
         return self.fold_place(&place)
 
     cdef int open(self, double score, Place *place) except -1 nogil:
-        """Set the place of a score, with a new and empty slot where it has none; O(log n)."""
+        """Set the place of a score, with a new and empty slot if it has none; O(log n)."""
         cdef Chunk *chunk
         cdef Chunk *neighbour
         cdef int i
@@ -512,7 +512,7 @@ cdef class ScoreIndex:
         return 0
 
     cdef int close(self, Place *place) except -1 nogil:
-        """Take out the slot of a place, and fold what has changed; O(log n)."""
+        """Remove the slot of a place, and fold the changes; O(log n)."""
         cdef Chunk *chunk = place.chunk
         cdef Chunk *left
         cdef int i = <int> (place.slot - chunk.slots)
@@ -532,7 +532,7 @@ cdef class ScoreIndex:
         return self.fold_chunk(chunk, score)
 
     cdef int fold_place(self, const Place *place) except -1 nogil:
-        """Fold what has changed at a place, and mark its ancestors."""
+        """Fold the change at a place, and mark its ancestors."""
         if place.other == NULL:
             self.mark(&place.chunk.node)
             return self.fold_chunk(place.chunk, place.slot.score)
@@ -591,16 +591,16 @@ cdef class ScoreIndex:
     # ------------------------------------------------------------------ chunks
 
     cdef int set_room(self, Chunk *chunk, int room) except -1 nogil:
-        """Give a chunk room for so many slots, or somewhat more."""
+        """Allocate room for this many slots in a chunk, or somewhat more."""
         if reserve(chunk, room) < 0:
             return out_of_memory()
         return 0
 
     cdef Chunk *relieve(self, Chunk *chunk, int slot, double score) except NULL nogil:
-        """Make room in a full chunk, or beside it, for ``score``, which would enter at ``slot``.
+        """Make room for ``score`` at ``slot`` of a full chunk, or in a neighbour.
 
-        Return the neighbour whose slots changed as well. A run of ascending or descending scores
-        starts a fresh chunk at its end instead of leaving half-full ones behind.
+        Return the neighbour whose slots changed, too. A run of ascending or descending scores
+        starts a new chunk at its end, so that it does not leave half-full chunks.
         """
         cdef Chunk *before = chunk.previous
         cdef Chunk *after = chunk.next
@@ -619,7 +619,7 @@ cdef class ScoreIndex:
         return after
 
     cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil:
-        """Move the slots from ``slot`` on into a new chunk behind ``chunk``; return that."""
+        """Move the slots from ``slot`` on to a new chunk after ``chunk``; return the new chunk."""
         cdef int n = chunk.size - slot
         cdef Chunk *new = self.add_leaf(chunk, n + 1, chunk.slots[slot].score)
         self.move_slots(chunk, new, n)
@@ -659,7 +659,7 @@ cdef class ScoreIndex:
     # ------------------------------------------------------------------ tree
 
     cdef Chunk *add_leaf(self, Chunk *chunk, int room, double key) except NULL nogil:
-        """Add an empty chunk right behind another; scores from ``key`` on belong to it.
+        """Add an empty chunk right after another; scores from ``key`` on belong to it.
 
             parent             parent
                |                  |
@@ -711,7 +711,7 @@ cdef class ScoreIndex:
         self.rebalance(parent)
 
     cdef void replace_child(self, Node *parent, Node *old, Node *new) noexcept nogil:
-        """Put ``new`` where ``parent`` (the index itself when NULL) had the child ``old``."""
+        """Replace the child ``old`` of ``parent`` (NULL: of the index) by ``new``."""
         new.parent = parent
         if parent == NULL:
             self.root = new
@@ -770,7 +770,7 @@ cdef class ScoreIndex:
             chunk = chunk.next
 
     cdef int rebuild(self, const Slot *slots, int64_t n) except -1 nogil:
-        """Hold these slots, sorted by score, instead, in a balanced tree; O(n)."""
+        """Replace the content by these slots, sorted by score, in a balanced tree; O(n)."""
         cdef int64_t n_chunks = max(1, (n + FILL - 1) // FILL)
         cdef int64_t *shape = <int64_t *> malloc(2 * n_chunks * sizeof(int64_t))
         cdef double *keys = <double *> malloc(n_chunks * sizeof(double))
@@ -789,9 +789,9 @@ cdef class ScoreIndex:
     cdef int replace(
         self, const int64_t *shape, const double *keys, const Slot *slots, bint fold
     ) except -1 nogil:
-        """Hold these slots instead, in the tree of `copy_tree`; ``fold`` them as well.
+        """Replace the content by these slots, in the tree of `copy_tree`; also ``fold`` them.
 
-        Where memory runs out, nothing has changed.
+        If memory runs out, nothing has changed.
         """
         cdef Content held = self.set_aside()
         cdef bint done = False
@@ -807,7 +807,7 @@ cdef class ScoreIndex:
     cdef int build(
         self, const int64_t *shape, const double *keys, const Slot *slots
     ) except -1 nogil:
-        """Make chunks of these slots, and of them the tree of `copy_tree`; there is none yet."""
+        """Make chunks of these slots, and the tree of `copy_tree` over them; there is none yet."""
         cdef Chunk *chunk
         cdef Node *spare = NULL
         cdef int64_t n_open = 1, i = 0  # subtrees that are still to come
@@ -829,7 +829,7 @@ cdef class ScoreIndex:
         return 0
 
     cdef Content set_aside(self) noexcept nogil:
-        """Take out the tree and all chunks, and return them."""
+        """Detach the tree and all chunks, and return them."""
         cdef Content held = Content(
             root=self.root,
             first=self.first,
@@ -841,13 +841,13 @@ cdef class ScoreIndex:
         return held
 
     cdef void put_back(self, Content held) noexcept nogil:
-        """Hold what `set_aside` returned."""
+        """Set tree and chunks to what `set_aside` returned."""
         self.root = held.root
         self.first, self.last = held.first, held.last
         self.n_scores, self.n_chunks = held.n_scores, held.n_chunks
 
     cdef void conclude(self, Content held, bint done) noexcept nogil:
-        """Free what was set aside if its successor is ``done``, else put it back."""
+        """Free the detached tree if its successor is ``done``, else restore it."""
         cdef Content stays = self.set_aside()
         if not done:
             held, stays = stays, held
@@ -858,7 +858,7 @@ cdef class ScoreIndex:
     # ------------------------------------------------------------------ memory
 
     cdef Chunk *make_chunk(self, int room) except NULL nogil:
-        """Return a new chunk with room for so many slots; it is in no tree yet."""
+        """Return a new chunk with room for this many slots; it is in no tree yet."""
         cdef Chunk *chunk = <Chunk *> calloc(1, self.chunk_bytes)
         if chunk == NULL or reserve(chunk, room) < 0:
             free(chunk)
@@ -882,7 +882,7 @@ cdef class ScoreIndex:
         return 0
 
     cdef void append(self, Chunk *chunk) noexcept nogil:
-        """Put a chunk behind the last one; the tree is the caller's."""
+        """Append a chunk after the last one; the caller puts it into the tree."""
         chunk.previous = self.last
         if self.last == NULL:
             self.first = chunk
@@ -917,7 +917,7 @@ cdef int out_of_memory() except -1 with gil:
 cdef int check_lengths(
     const double[::1] scores, const double[::1] labels, const double[::1] w
 ) except -1:
-    """Raise unless there are as many labels and weights as scores."""
+    """Raise unless scores, labels and weights have the same length."""
     if not scores.shape[0] == labels.shape[0] == w.shape[0]:
         raise ValueError(
             "scores, labels and weights must be as many,"
@@ -947,7 +947,7 @@ cdef inline void put(void *queue, bint wide, int64_t i, const Sample *sample) no
 
 
 cdef int reserve(Chunk *chunk, int room) noexcept nogil:
-    """Give a chunk room for so many slots, or somewhat more; -1 where there is no memory for it."""
+    """Allocate room for this many slots in a chunk, or somewhat more; -1 without memory."""
     cdef Slot *slots
     room = (room + ROOM_STEP - 1) // ROOM_STEP * ROOM_STEP
     if room != chunk.room and room > 0:
@@ -960,7 +960,7 @@ cdef int reserve(Chunk *chunk, int room) noexcept nogil:
 
 
 cdef Chunk *left_of_sparse(Chunk *chunk) noexcept nogil:
-    """Return the left one of two chunks to be joined, NULL where ``chunk`` is to stay alone."""
+    """Return the left one of two chunks to be merged, NULL if ``chunk`` stays as it is."""
     if chunk.size >= SPARSE:
         return NULL
     if chunk.previous != NULL and chunk.previous.size + chunk.size <= JOINED:
@@ -973,7 +973,7 @@ cdef Chunk *left_of_sparse(Chunk *chunk) noexcept nogil:
 cdef void set_key_between(Chunk *left, double key) noexcept nogil:
     """Set the key that separates a chunk from the next one.
 
-    It is in the lowest ancestor of both: the first one that the chunk lies to the left of.
+    It is in the lowest common ancestor: the first one that has the chunk on its left.
     """
     cdef Node *child = &left.node
     cdef Node *node = child.parent
@@ -1002,7 +1002,7 @@ cdef inline Node *take(Node **spare) noexcept nogil:
 
 
 cdef inline void adopt(Node *node, Node *left, Node *right) noexcept nogil:
-    """Give a node its first children."""
+    """Set the first children of a node."""
     node.child[LEFT], node.child[RIGHT] = left, right
     left.parent = right.parent = node
     node.leaves = left.leaves + right.leaves
@@ -1052,7 +1052,7 @@ cdef void write_balanced(
 cdef Node *grown(
     const int64_t **shape, const double **keys, Chunk **next, Node **spare
 ) noexcept nogil:
-    """Return the tree of `copy_tree`, made of the next chunks and of spare nodes."""
+    """Return the tree of `copy_tree`, made of the next chunks and unused nodes."""
     cdef Chunk *chunk = next[0]
     cdef Node *node
     cdef Node *left
@@ -1103,7 +1103,7 @@ cdef int check_node(Node *node, double low, double high) except -1:
 
 
 cdef Chunk *next_leaf(Node *root, Chunk *chunk) noexcept nogil:
-    """Return the leaf behind a chunk in the tree, the first one behind NULL."""
+    """Return the leaf after a chunk in the tree; for NULL the first one."""
     cdef Node *node = root
     if chunk != NULL:
         node = &chunk.node

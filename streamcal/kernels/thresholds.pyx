@@ -1,34 +1,33 @@
 """Optimal ordinal thresholds over labels in score order: four ways to cut a row of samples.
 
-The scores themselves are gone here: what counts is the row of labels (0 to K - 1) in the order of
-their scores, and where it may be cut. A *cut* is a position from 0 (before the first sample) to N
-(behind the last); boundary k, of K - 1, has the labels up to k before it and those above k behind::
+These functions do not use scores, but only the row of labels (0 to K - 1) in score order, and where
+it may be cut. A *cut* is a position from 0 (before the first sample) to N (after the last).
+Boundary k of the K - 1 boundaries separates the predictions up to k from those above k::
 
     labels        0   0   1   0   2   1   2
     cuts        0   1   2   3   4   5   6   7
                         |       |
        boundary 0 at 2 -'       '- boundary 1 at 4
 
-Samples. ``labels`` (uint16) and ``w``. A weight's sign says whether the row may be cut behind the
-sample: not where it is negative, because the next sample has the same score. An empty ``w`` stands
-for weights of 1 and cuts everywhere. Samples of one score come in descending order of labels, which
-`longest` relies on.
+Samples are given by ``labels`` (uint16) and ``w``. A negative weight means that the row can't be
+cut after the sample, because the next one has the same score. An empty ``w`` means weights of 1 and
+cuts everywhere. Samples of one score are in descending order of labels, as `longest` requires.
 
-Differences. Moving boundary k behind a sample of label y changes the cost by
+Differences. Moving boundary k to after a sample of label y changes the cost by
 ``differences[y, k] = loss(k, y) - loss(k + 1, y)``, so the best place of one boundary, seen alone,
 is the least prefix sum of these (Yamasaki & Tanaka, Algorithm 3). With absolute error, boundary 0
-of the row above has the prefix sums -1 -2 -1 -2 -1 0 1, and the first of the least ones is taken.
-Sums are taken over four samples at once, prefixes first, so that the running sum waits for one
-addition only; blocks of `BLOCK` keep the least prefix alone, and only the block that has it is
-walked again to find where.
+of the row above has the prefix sums -1 -2 -1 -2 -1 0 1; of several least ones the first is taken.
+Four samples are summed at once, prefixes first, so that the running sum needs one addition for
+them. For each block of `BLOCK` samples only the least prefix is stored; a second pass over the best
+block finds its end.
 
 `summarise` is that for many boundaries and one block of samples: (sum, least prefix, its cut), an
 associative summary that blocks, processes and machines can combine (their Appendix A). `divide`
 finds the boundaries one after the other, each between its neighbours that are known: O(N log K).
 `dynamic` is their Algorithm 2 for any loss, with one bit for each cell to trace back. `longest`
-keeps prefix maxima of what can be right, for the zero-one loss.
+keeps prefix maxima of the weight of correct labels, for the zero-one loss.
 
-Nothing here is kept between calls. All functions release the GIL.
+No function keeps state between calls, and all release the GIL.
 """
 
 from libc.math cimport INFINITY, fabs
@@ -99,7 +98,7 @@ cdef struct Row:
 
 
 cdef Row row_of(const uint16_t[::1] labels, const double[::1] w):
-    """Return samples as pointers, NULL where there are none."""
+    """Return samples as pointers, NULL for an empty array."""
     cdef Row row
     row.n = labels.shape[0]
     row.labels = &labels[0] if row.n else NULL
@@ -112,7 +111,7 @@ cdef inline double weight(const Row *row, Py_ssize_t i) noexcept nogil:
 
 
 cdef inline double closed(const Row *row, Py_ssize_t i) noexcept nogil:
-    """Return what a cut behind a sample costs: 0, or infinity where it is not allowed."""
+    """Return 0 if a cut after a sample is allowed, else infinity."""
     return INFINITY if row.w != NULL and row.w[i] < 0.0 else 0.0
 
 
@@ -264,7 +263,7 @@ def divide(
     const double[:, ::1] differences,
     int64_t[::1] cuts,
 ):
-    """Find the cuts for a convex loss: the middle boundary, then those before and behind it.
+    """Find the cuts for a convex loss: the middle boundary, then those before and after it.
 
     ``differences`` has a row for each boundary here.
     """
@@ -301,8 +300,8 @@ def dynamic(
 ):
     """Find the cuts for any loss, whose cost of answer k is ``costs[y, k]``; O(N K).
 
-    The least cost of the samples so far with the last one labelled k, for each k; bit k of row i of
-    ``stays`` (N + 1 rows) says that a sample i labelled k best follows one labelled k as well.
+    For each k the least cost of the samples so far is kept, if the last one has the label k. Bit k
+    of row i of ``stays`` (N + 1 rows): if sample i has the label k, the best label before it is k.
     """
     cdef Row row = row_of(labels, w)
     cdef Py_ssize_t n_labels = costs.shape[1], n_words = stays.shape[1], i, k
@@ -360,11 +359,11 @@ cdef void stay(
 def longest(
     const uint16_t[::1] labels, const double[::1] w, uint16_t[::1] reach, int64_t[::1] cuts
 ):
-    """Find the cuts that label most weight right: the heaviest non-decreasing run of labels.
+    """Find the cuts with the most correct weight: the heaviest non-decreasing subsequence.
 
-    ``right[k]`` is the most weight that can be right so far with labels up to k. A sample of label
-    y raises it at y and above as far as it is the better choice, up to but not including
-    ``reach[i]``. Usually that is a few labels.
+    ``right[k]`` is the greatest correct weight so far with labels up to k. A sample of label y can
+    increase it for y and some labels above, up to but not including ``reach[i]``. Usually these are
+    a few labels.
     """
     cdef Row row = row_of(labels, w)
     cdef Py_ssize_t n_labels = cuts.shape[0] + 1, i, k, cut
@@ -400,7 +399,7 @@ def risk(
     const double[:, ::1] costs,
     const int64_t[::1] cuts,
 ):
-    """Return the summed cost of the answers that cuts give; the cost of answer k is costs[y, k]."""
+    """Return the summed cost of the labels by given cuts; predicting k costs costs[y, k]."""
     cdef Row row = row_of(labels, w)
     cdef Py_ssize_t first = 0, stop, i, k
     cdef double total = 0.0

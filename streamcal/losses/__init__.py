@@ -151,7 +151,7 @@ def get_mean(loss: str | Loss) -> MeanLoss:
     Raises
     ------
     TypeError
-        If it is not a `MeanLoss`; the message says what takes it.
+        If it is not a `MeanLoss`; the message names what accepts it.
 
     Examples
     --------

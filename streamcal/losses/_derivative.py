@@ -100,6 +100,6 @@ def pointwise(loss: Loss) -> Callable[[Any, Any], Any]:
     except (jax.errors.JAXTypeError, TypeError) as error:
         raise TypeError(
             f"`loss` must be a scalar function of two scalars that JAX can trace, got {loss!r};"
-            f" JAX says: {str(error).splitlines()[0]}"
+            f" JAX reports: {str(error).splitlines()[0]}"
         ) from error
     return slope

@@ -42,6 +42,7 @@ from streamcal._validation import (
     as_score,
     check_label,
     check_window,
+    growth_per_sample,
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
@@ -107,7 +108,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
     @property
     def n_samples(self) -> int:
         """Number of samples learned."""
-        return self._cusum.n_seen
+        return self._cusum.n_samples
 
     @property
     def rank_loss(self) -> float:
@@ -232,9 +233,9 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
             **sums,
         }
 
-    def _check_ring(self, recent: NDArray[np.float64], n_labels: int, n_seen: int) -> None:
+    def _check_ring(self, recent: NDArray[np.float64], n_labels: int, n_samples: int) -> None:
         """Raise unless these can be the last samples: margins, rank and weight of each."""
-        require(len(recent) == min(n_seen, self.window), "the ring must hold the last samples")
+        require(len(recent) == min(n_samples, self.window), "the ring must hold the last samples")
         ranks, w = recent[:, -2:].T
         require(np.isin(ranks, np.arange(n_labels)).all(), "the ring must hold ranks")
         require(((w >= SMALLEST) & (w <= LARGEST)).all(), "the ring must hold weights")
@@ -249,7 +250,7 @@ def _growth_of(averaging: str | float | None) -> float:
             f"`averaging` must be None, 'uniform' or a half-life of at least {SHORTEST_HALF_LIFE},"
             f" got {averaging!r}"
         )
-    return float(2.0 ** (1.0 / averaging))
+    return growth_per_sample(averaging)
 
 
 def _check_labels(labels: Any) -> list[ClfTarget]:

@@ -16,6 +16,7 @@ from streamcal._validation import (
     check_half_life,
     check_same_length,
     check_window,
+    growth_per_sample,
 )
 from streamcal.calibration._slots import check_held, read_index
 from streamcal.isotonic._sums import MOST_WEIGHT
@@ -121,7 +122,7 @@ class StreamingThresholds(Stateful, Cloned):
         self._index = kind(
             costs=np.ascontiguousarray(self._loss.table(n_labels).T),
             window=window or 0,
-            rate=2.0 ** (1.0 / half_life) if half_life else 1.0,
+            rate=growth_per_sample(half_life),
         )
         # The last solution from scratch, and the number of changes before it.
         self._last_solve: tuple[int, _Optimum] | None = None

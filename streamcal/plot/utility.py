@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 _CURVE, _CHOSEN = COLORS[:2]
-_MAX_POINTS = 2_000  # more points of a curve can't be told apart
+_MAX_POINTS = 2_000  # more points of a curve are not visible
 
 
 class UtilityCurveDisplay:

@@ -18,7 +18,7 @@ Column: TypeAlias = Any
 
 
 class TableError(ValueError):
-    """A table that can't be read; the message says why and where, in one line."""
+    """A table that can't be read; the message has reason and position, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Chunk:
     rows : ndarray of shape (n_rows,)
         The numbers of the rows that could be read. Rows of data count from 1, malformed ones too.
     columns : mapping of str to Column
-        The columns that were asked for, each with ``n_rows`` values.
+        The requested columns, each with ``n_rows`` values.
     faults : list of Fault
         The rows that could not be read, in order.
     body : object

@@ -121,7 +121,7 @@ class CsvReader(Reader):
         )
 
     def _add_malformed(self, row: Any) -> str:
-        """Note a malformed row; return whether pyarrow goes on."""
+        """Note a malformed row; return whether pyarrow continues."""
         self._n_rows += 1
         self._sentinel_row = row.number if row.text == self._sentinel else -1
         self._malformed.append((row.number, row.actual_columns))

@@ -26,7 +26,7 @@ def check_classifier(classifier: Any) -> None:
         raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}")
     if isinstance(final, ActiveLearningClassifier):
         raise TypeError(
-            "`classifier` must answer with probabilities alone; calibrate the model inside"
+            "`classifier` must predict probabilities only; calibrate the model inside"
             f" {name_of(final)} instead"
         )
     if type(final).predict_proba_one is base.Classifier.predict_proba_one:

@@ -1,8 +1,8 @@
 """How the probabilities of a classifier are calibrated: binary, one-vs-rest or jointly.
 
-`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. The labels that its
-model knows may change with each sample, so it calls ``for_labels`` each time; there `OneVsRest`
-hands samples with the labels False and True to `Binary`.
+`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. The model's
+labels may change with each sample, so the wrapper calls ``for_labels`` each time. For the labels
+False and True, `OneVsRest` returns a `Binary` strategy.
 
 Throughout, ``raw`` are the model's probabilities of one sample by label. ``columns`` are those of a
 batch: an array of shape ``(n_samples,)`` for each label.
@@ -46,6 +46,10 @@ class Strategy(ABC):
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         """Return calibrated probabilities under the same labels in the same order."""
 
+    def check_probabilities(self, raw: Raw) -> None:
+        """Raise unless `learn_one` accepts these probabilities."""
+        check_range(raw)
+
     @abstractmethod
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
@@ -75,13 +79,8 @@ class OwningStrategy(Strategy):
         """Return the strategy for predictions with these labels."""
         return self
 
-    def for_learning(self, raw: Raw) -> Strategy:
-        """Return the strategy for an answer; raise unless what it is to learn lies in [0, 1]."""
-        check_range(raw)
-        return self.for_labels(raw)
-
     def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
-        """Raise unless the calibrators, now or in an earlier state, have made these tickets."""
+        """Raise unless these calibrators have made the tickets, now or in an earlier state."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -93,13 +92,13 @@ class OwningStrategy(Strategy):
 
     @abstractmethod
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        """Take over a state that `freeze` returned, or raise."""
+        """Restore a state that `freeze` returned, or raise."""
 
 
 class LabelCalibrators:
     """Calibrators of single labels, cloned from a prototype when a label is first learned.
 
-    ``label_of_column`` belongs to the wrapper: which label is meant by a column name of a frame.
+    ``label_of_column`` maps column names of data frames to labels; the wrapper owns it.
     """
 
     def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
@@ -131,7 +130,7 @@ class LabelCalibrators:
         calibrator.learn_many(columns[label], hits, weights)
 
     def _add(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Calibrator:
-        """Return a new calibrator for a label of a model that knows ``known``."""
+        """Return a new calibrator for a label; ``known`` are all labels of the model."""
         self._label_of_column.update((str(each), each) for each in known)
         calibrator = self.by_label[label] = self.prototype.clone()
         return calibrator
@@ -162,11 +161,15 @@ class Binary(Strategy):
             calibrated[False] = 1.0 - p
         return calibrated
 
+    def check_probabilities(self, raw: Raw) -> None:
+        if not LEAST <= raw[True] <= MOST:  # the probability of False is not learned
+            check_range(raw)
+
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is None or tickets:
             self._calibrators.learn_one(True, raw, y, w, tickets)
-        else:  # the usual case costs no further call
+        else:  # the usual case, without another call
             calibrator.learn_one(raw[True], 1.0 if y == 1 else 0.0, w)  # True is 1
 
     def make_tickets(self, raw: Raw) -> dict[ClfTarget, Ticket]:
@@ -200,11 +203,6 @@ class OneVsRest(OwningStrategy):
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         return self._binary if len(raw) == 2 and True in raw and False in raw else self
-
-    def for_learning(self, raw: Raw) -> Strategy:
-        if len(raw) == 2 and True in raw and False in raw and LEAST <= raw[True] <= MOST:
-            return self._binary
-        return super().for_learning(raw)
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         if not raw:

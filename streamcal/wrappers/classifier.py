@@ -59,8 +59,8 @@ class CalibratedClassifier(
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
         a mixture that is nearly as good as the best of several calibrators.
     drift_detector : river drift detector, optional
-        Cloned. It gets the squared error of each served answer, (1/2) Σ (hit − p)² over the labels,
-        in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
+        Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
+        labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
     on_drift : {"shrink", "reset", "none"}
         What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
         200 samples again, with "reset" they start with none, and with "none" the old ones go on.
@@ -80,12 +80,12 @@ class CalibratedClassifier(
     The calibrator always gets a sample's weight ``w``. The model gets it, and every other keyword
     argument, if its ``learn_one`` (or ``learn_many``) accepts the argument.
 
-    If labels come late, the model has changed by then, and its answer now is not the answer that
-    the user saw. Call `serve_one` instead of `predict_proba_one`, and pass all of its answer as
-    ``served`` together with the label. Where that is not possible, as in
-    ``evaluate.progressive_val_score(…, delay=48)``, tell the hedge how late labels are:
+    If labels are delayed, the model has changed when a label arrives, and its current prediction
+    differs from the served one. Call `serve_one` instead of `predict_proba_one`, and pass its whole
+    result as ``served`` with the label. If that is not possible, as in
+    ``evaluate.progressive_val_score(…, delay=48)``, declare the delay:
     ``CalibratedClassifier(model, HedgedCalibrator(delay=48))``. Within
-    ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that is asked twice
+    ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
     learns twice.
 
     Examples
@@ -119,7 +119,7 @@ class CalibratedClassifier(
         self.drift_detector = drift_detector
         self.on_drift = on_drift
 
-        # Frames of most libraries have text for column names: the labels that these stand for.
+        # Most libraries of data frames only have strings as column names; this maps them to labels.
         self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
         self._strategy: OwningStrategy
         if isinstance(calibrator, JointCalibrator):
@@ -147,7 +147,7 @@ class CalibratedClassifier(
         label_of_column = {name: as_name(unpack(label), "names") for name, label in pairs}
         y_name = as_name(fields["y_name"], "y_name", none=True)
         self._strategy.thaw(fields, arrays)
-        self._label_of_column.clear()  # and not a new dict: the strategy holds this one
+        self._label_of_column.clear()  # in place: the strategy shares this dict
         self._label_of_column.update(label_of_column)
         self._y_name = y_name
 
@@ -194,8 +194,8 @@ class CalibratedClassifier(
         w : float
             Weight of the sample, from 1e-60 to 1e60.
         served : Served, or mapping from label to probability, optional
-            What `serve_one` answered for ``x``, or what the *model* (not this wrapper) answered.
-            Without it the model is asked again.
+            The result of `serve_one` for ``x``, or the prediction of the *model* (not of this
+            wrapper). Without it the model predicts ``x`` again.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -207,23 +207,22 @@ class CalibratedClassifier(
             the model nor a calibrator has learned anything then.
         """
         check_label(y)
+        w = 1.0 if w == 1.0 else as_weight(w)
         shown = tickets = None
-        if served is not None:
-            raw, shown, tickets = self._read_served(served)
-        elif kwargs:
-            raw = self._call("predict_proba_one", x, **kwargs)
+        if served is None:
+            raw = self._predict_raw(x, kwargs)
         else:
-            raw = self.classifier.predict_proba_one(x)
-        strategy = self._strategy.for_learning(raw)
+            raw, shown, tickets = self._read_served(served)
+        strategy = self._strategy.for_labels(raw)
+        strategy.check_probabilities(raw)
 
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
-            w = as_weight(w)
             self._call("learn_one", x, y, **kwargs, w=w)
 
         if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], shown):
-            tickets = None  # of calibrators that are gone
+            tickets = None  # the calibrators that made them were replaced
         strategy.learn_one(raw, y, w, tickets)
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
@@ -251,7 +250,7 @@ class CalibratedClassifier(
         return Served(strategy.predict_one(raw), dict(raw), tickets, self.n_alarms)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
-        """Return the calibrated probability of each label that the model knows.
+        """Return the calibrated probability of each label of the model.
 
         Parameters
         ----------
@@ -263,9 +262,9 @@ class CalibratedClassifier(
         Returns
         -------
         dict
-            Probabilities in [0, 1] that sum to 1; empty while the model knows no label.
+            Probabilities in [0, 1] that sum to 1; empty while the model has no label.
         """
-        raw = self._predict_raw(x, kwargs) if kwargs else self.classifier.predict_proba_one(x)
+        raw = self._predict_raw(x, kwargs)
         return self._strategy.for_labels(raw).predict_one(raw)
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
@@ -274,7 +273,7 @@ class CalibratedClassifier(
         Parameters
         ----------
         raw : mapping from label to probability
-            An answer of the model's own ``predict_proba_one``.
+            A result of the model's own ``predict_proba_one``.
 
         Returns
         -------
@@ -294,6 +293,8 @@ class CalibratedClassifier(
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
+        if not kwargs:
+            return self.classifier.predict_proba_one(x)
         raw: Raw = self._call("predict_proba_one", x, **kwargs)
         return raw
 
@@ -316,8 +317,9 @@ class CalibratedClassifier(
     ) -> bool:
         """Update the drift detector; after an alarm replace the calibrators.
 
-        ``shown`` is what was served for the only sample. Without it, it is what would be served
-        now. Return whether the calibrators were replaced.
+        The detector gets the error of ``shown``, the served probabilities of the only sample.
+        Without ``shown`` it gets the errors of the current calibrated probabilities. Return whether
+        the calibrators were replaced.
         """
         samples = list(samples)
         alarm = monitor.update([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
@@ -345,14 +347,14 @@ class CalibratedClassifier(
         Parameters
         ----------
         X : data frame of shape (n_samples, n_features)
-            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+            Of any eager library that narwhals supports: pandas, polars, pyarrow, …
         y : series of shape (n_samples,)
             The labels.
         w : float, series or array of shape (n_samples,)
             Weights, from 1e-60 to 1e60.
         served : data frame, or mapping from label to array, of shape (n_samples,) each
-            What the model answered for ``X`` when it was served, from its ``predict_proba_many``.
-            Without it the model is asked again.
+            The predictions of the model for ``X`` when it was served, from its
+            ``predict_proba_many``. Without it the model predicts ``X`` again.
         **kwargs
             For the model, if its ``learn_many`` accepts them.
 
@@ -387,7 +389,7 @@ class CalibratedClassifier(
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
 
         The columns are the labels, named as by the model's own ``predict_proba_many``. While the
-        model knows no label, the frame is empty.
+        model has no label, the frame is empty.
         """
         answer = self._predict_raw_many(X, kwargs)
         raw = self._columns_by_label(answer)
@@ -397,7 +399,7 @@ class CalibratedClassifier(
         return to_native_frame(dict(zip(frame.columns, values, strict=True)), like=frame)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
-        """Return the most probable label of each row, None while the model knows none."""
+        """Return the most probable label of each row, None while the model has none."""
         frame = into_frame(X)
         raw = self._columns_by_label(self._predict_raw_many(X, kwargs))
         winners: list[ClfTarget | None] = [None] * len(frame)

@@ -109,8 +109,8 @@ class CalibratedRegressor(
         w : float
             Weight of the sample, from 1e-60 to 1e60.
         served : float, optional
-            What the *model* (not this wrapper) predicted for ``x`` when it was served. Without it
-            the model is asked again.
+            The prediction of the *model* (not of this wrapper) for ``x`` when it was served.
+            Without it the model predicts ``x`` again.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -177,14 +177,14 @@ class CalibratedRegressor(
         Parameters
         ----------
         X : data frame of shape (n_samples, n_features)
-            Of any eager library that narwhals knows: pandas, polars, pyarrow, …
+            Of any eager library that narwhals supports: pandas, polars, pyarrow, …
         y : series of shape (n_samples,)
             The labels.
         w : float, series or array of shape (n_samples,)
             Weights, from 1e-60 to 1e60.
         served : series or array of shape (n_samples,)
-            What the model predicted for ``X`` when it was served. Without it the model is asked
-            again.
+            The predictions of the model for ``X`` when it was served. Without it the model predicts
+            ``X`` again.
         **kwargs
             For the model, if its ``learn_many`` accepts them.
 

@@ -3,9 +3,9 @@
 The idea is explained in `streamcal.kernels.threshold_decomposition`. Here there is no list of
 cells: every sample has the bounds of its own value, and a cell is a run of samples with the same
 bounds. Running sums and running maxima within cells are associative scans, so a round is a few
-passes over all samples without a loop, and the host takes no part between rounds.
+passes over all samples without a loop, and nothing runs on the host between rounds.
 
-Arrays are padded to powers of two, so that a window that grows is not compiled again at each size.
+Arrays are padded to powers of two, so that few sizes are compiled while a window grows.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Array = Any
 
 
 class Device:
-    """The rounds of a problem on JAX's default device; guesses are not used."""
+    """The rounds of a problem on JAX's default device; a start map is not used."""
 
     def __init__(self, problem: Problem):
         self._problem = problem
@@ -122,7 +122,7 @@ def _program(loss: losses.Loss) -> Callable[..., Any]:
 
 
 def _is_open(low: Array, high: Array, rules: Array) -> Array:
-    """Return where bounds are too far apart, and a double lies between them."""
+    """Return which bounds are too far apart and not adjacent floats."""
     middle = _midpoint(low, high)
     half = 0.5 * high - 0.5 * low
     tolerance, relative = rules
@@ -140,7 +140,7 @@ def _split_cells(low: Array, high: Array, slopes: Array, ends: Array) -> tuple[A
     edge = jnp.ones(1, jnp.bool_)
     first, last = jnp.r_[edge, differs], jnp.r_[differs, edge]
     total = _scan(jnp.add, slopes, first)
-    # The greatest sum up to here, and from here on, where a cell may be cut.
+    # The greatest sum up to each place where a cell may be cut, and from there on.
     sums = jnp.where(ends, total, -jnp.inf)
     until = jnp.maximum(_scan(jnp.maximum, sums, first), 0.0)
     since = _scan(jnp.maximum, sums, last, reverse=True)
@@ -161,7 +161,7 @@ def _midpoint(low: Array, high: Array) -> Array:
 def _scan(
     combine: Callable[[Array, Array], Array], x: Array, fresh: Array, *, reverse: bool = False
 ) -> Array:
-    """Return running combinations that begin again wherever ``fresh`` is true."""
+    """Return running combinations that restart wherever ``fresh`` is true."""
 
     def join(before: Any, after: Any) -> Any:
         (begun, left), (begins, right) = before, after

@@ -40,9 +40,9 @@ def anytime_isotonic(
     """Return the non-decreasing map of scores that minimises a convex loss, and bounds on it.
 
     Samples with equal scores have one value. A solve ends after ``rounds``, at the half-width
-    ``tol``, at the ``deadline``, or where doubles end, whichever comes first. If none of these is
-    given it ends at a half-width of 1e-9 of the range, or of the value itself where the range is
-    infinite. O(n_samples) a round.
+    ``tol``, at the ``deadline``, or when bounds are adjacent floats, whichever comes first. If none
+    of these is given, it ends at a half-width of 1e-9 of the range, or of the value itself if the
+    range is infinite. Each round is O(n_samples).
 
     Parameters
     ----------
@@ -55,23 +55,24 @@ def anytime_isotonic(
     loss : str or Loss
         What to minimise. JAX must be able to differentiate it.
     offset : array_like of shape (n_samples,), optional
-        What is added to the map's value before the loss is taken: l(z + offset, y). The loss must
-        be defined for all values.
+        Added to the map's value in the loss: l(z + offset, y). The loss must be defined for all
+        values.
     lower, upper : float, optional
-        The range of the values; the best map within it is found. By default it is that of the
-        labels if the loss is least where value and label agree, else that of the loss. Ends that
-        are infinite are found by probes of 0, ±1, ±2, ±4, …
+        The range of the values; the result is the best map in this range. By default it is the
+        range of the labels if the loss is least where value and label agree, else that of the loss.
+        Infinite ends are replaced by a search over 0, ±1, ±2, ±4, …
     rounds : int, optional
-        How many rounds to run at most.
+        The greatest number of rounds.
     tol : float, optional
         The half-width at which to stop, in units of the value; positive.
     deadline : float, optional
-        Seconds from now after which no round but the first is begun; positive.
+        Seconds from now after which no round is started, except for the first; positive.
     start : Staircase, optional
-        A map that should be close, such as that of most of these samples. Values are then sought
-        near its own, in fewer rounds; bounds are as certain as without it. It is improved and
-        verified first: four evaluations or more, also beyond a deadline, which are not counted as
-        rounds. It is not used on a device, for quantiles or where the range is infinite.
+        A warm start: a map that should be close, such as that of most of these samples. The search
+        starts near its values and needs fewer rounds; the bounds are certified as without it. It is
+        improved and verified first, by four evaluations or more, which are not counted as rounds
+        and may exceed a deadline. It is not used on a device, for quantiles, or if the range is
+        infinite.
     interpolation, outside : str
         See `Staircase`.
     backend : {"auto", "host", "device"}
@@ -80,7 +81,7 @@ def anytime_isotonic(
     Returns
     -------
     staircase : AnytimeStaircase
-        Blocks that are not told apart yet are one.
+        Blocks whose bounds are still equal are one block.
 
     Raises
     ------
@@ -92,8 +93,9 @@ def anytime_isotonic(
 
     Notes
     -----
-    If several maps are best, the one found depends on the derivative JAX chooses; for `Pinball` and
-    `Absolute` it is that of their ``ties``, and weights balance that do so up to a share of 1e-12.
+    If several maps are best, the result depends on the derivative that JAX chooses; for `Pinball`
+    and `Absolute` it is defined by their ``ties``. Sums of weights that differ by a share of 1e-12
+    count as equal there.
 
     Examples
     --------
@@ -132,8 +134,8 @@ def anytime_isotonic_refinements(
 ) -> Iterator[AnytimeStaircase]:
     """Yield the map of `anytime_isotonic` after each round, so that the caller can stop early.
 
-    The first is what is known before any round; the last, if the caller gets there, is exact up to
-    the last double. Parameters and errors are those of `anytime_isotonic`.
+    The first map has the bounds before any round; the last one, if the caller continues that far,
+    is exact up to adjacent floats. Parameters and errors are those of `anytime_isotonic`.
 
     Examples
     --------
@@ -158,7 +160,7 @@ def anytime_isotonic_refinements(
 
 @dataclass(frozen=True)
 class _Limits:
-    """When to stop: after so many rounds, at a half-width (None: the default), at a moment."""
+    """When to stop: a number of rounds, a half-width (None: the default), a point in time."""
 
     rounds: int | None
     tol: float | None
@@ -202,7 +204,7 @@ def _make_backend(name: str, problem: Problem) -> Backend:
 
 
 class _Solve:
-    """A backend at work, and when it is to stop."""
+    """A running backend, and its limits."""
 
     def __init__(
         self, problem: Problem, backend: str, limits: _Limits, interpolation: str, outside: str

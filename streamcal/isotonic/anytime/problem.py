@@ -65,7 +65,7 @@ def make_problem(
 ) -> Problem:
     """Check the arguments of `anytime_isotonic`, sort the samples, and find the range of values.
 
-    ``tol=0`` goes on for as long as doubles tell values apart; None means ``DEFAULT_TOL``.
+    With ``tol=0`` a solve continues until bounds are adjacent floats; None means ``DEFAULT_TOL``.
     """
     found = losses.get(loss)
     if start is not None and not isinstance(start, Staircase):
@@ -125,7 +125,7 @@ def _check_samples(
 def _find_range(
     loss: losses.Loss, minimizers: Floats, lower: float | None, upper: float | None
 ) -> tuple[float, float]:
-    """Return the range of the values: the one that is asked for, or what is known of the loss."""
+    """Return the range of the values: the given one, or that of the labels or of the loss."""
     low, high = loss.z_range.low, loss.z_range.high
     for name, value in (("lower", lower), ("upper", upper)):
         if value is not None and not low <= as_number(value, name) <= high:
@@ -143,7 +143,7 @@ def _find_range(
         low, high = float(minimizers.min()), float(minimizers.max())
     low = low if lower is None else float(lower)
     high = high if upper is None else float(upper)
-    if low > high:  # all labels lie beyond the one bound that was given
+    if low > high:  # all labels are beyond the only given bound
         low = high = low if lower is not None else high
     return low, high
 

@@ -11,8 +11,8 @@ from streamcal.kernels import threshold_decomposition as kernels
 class Quantiles:
     """The rounds of a problem whose loss is `Pinball` or `Absolute`.
 
-    The best values are labels, so the last round finds them exactly. A half-width is not looked at:
-    rounds go on until no cell is open.
+    The best values are labels, so the last round finds them exactly. There is no half-width: rounds
+    continue until no cell is open.
     """
 
     def __init__(self, problem: Problem):
