@@ -389,3 +389,25 @@ def test_missing_compiler_is_reported(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"streamcal: a C compiler was not found; {APT}\n"
     assert not (tmp_path / ".venv").exists()
+
+
+def test_a_wheel_holds_what_belongs_to_the_package(tmp_path):
+    package = ["__init__.py", "py.typed", "report/page.html", "kernels/pav.pyi"]
+    others = [
+        "__pycache__/__init__.cpython-313.pyc",
+        "kernels/__pycache__/of-a-cache.py",
+        "kernels/pav.cpython-313-x86_64-linux-gnu.so",
+        "kernels/pav.pyx",
+        "notes",
+        "scratch.txt",
+    ]
+    for name in package + others:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    command = [sys.executable, ROOT / "not_installed.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == others
+    build = (PACKAGE / "meson.build").read_text(encoding="utf-8")
+    assert "files('../not_installed.py')" in build
+    assert re.findall("exclude_files: (.*),", build) == ["not_installed"]
