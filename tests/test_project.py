@@ -23,7 +23,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_clone", "_exact_sum", "_lazy", "_log_loss", "_pool", "_routing", "_validation", "_worker"},
+    {
+        *("_clone", "_exact_sum", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
+        *("_validation", "_worker"),
+    },
     {"losses"},
     {"kernels"},
     {"_json", "_state"},
@@ -247,6 +250,27 @@ def test_every_package_of_the_gates_has_a_version_that_is_known_to_work():
     lines = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
     known = {name(line) for line in lines if "==" in line}
     assert {name(line) for line in needed} - {project["name"]} <= known
+
+
+def test_no_extra_brings_a_second_compiler():
+    for path in (ROOT / "pyproject.toml", ROOT / ".ci" / "constraints.txt"):
+        assert not re.search("numba|llvmlite", path.read_text(encoding="utf-8"))
+    # The benchmarks' peers that need one are skipped without it.
+    done = output_of(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'asv_bench')!r})\n"
+        "sys.modules['numba'] = None\n"
+        "from benchmarks import bench_staircase, bench_thresholds\n"
+        "for skipped in (\n"
+        "    lambda: bench_staircase.Window().setup('block-local', 500, 'bernoulli'),\n"
+        "    lambda: bench_thresholds.Table1.time_dp_as_printed.setup(26),\n"
+        "):\n"
+        "    try: skipped()\n"
+        "    except NotImplementedError as error: print(error)\n"
+        "bench_staircase.Window().setup('refit', 500, 'bernoulli')\n"
+        "bench_thresholds.Table1.n = 1_000\n"
+        "bench_thresholds.Table1().setup(26)\n"
+    )
+    assert done == ["numba is not installed"] * 2
 
 
 def test_dependencies_are_those_that_are_imported():

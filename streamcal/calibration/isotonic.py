@@ -240,7 +240,7 @@ class IsotonicCalibrator(Calibrator):
         >>> calibrator.samples()
         (array([0.3, 0.4]), array([1., 2.]), array([1., 1.]))
         """
-        scores, sums, _, growth = self._regression.samples()
+        scores, sums, _, growth, _ = self._regression.samples()
         weights, totals = sums / growth
         return scores, weights, totals
 
@@ -360,10 +360,12 @@ class IsotonicCalibrator(Calibrator):
         ValueError
             If nothing has been learned.
         """
-        return self._make_staircase(anchored=True)
+        blocks, bounds, growth, _, _ = self._regression.walk(anchored=True)
+        return self._make_staircase(blocks, bounds, growth)
 
-    def _make_staircase(self, anchored: bool) -> Staircase:
-        blocks, bounds, growth = self._regression.walk(anchored)
+    def _make_staircase(
+        self, blocks: NDArray[np.float64], bounds: tuple[float, float], growth: float
+    ) -> Staircase:
         if not len(blocks):
             raise ValueError("`staircase` needs at least one learned sample, got none")
         lower, upper, weights, sums, centers = blocks.T
@@ -376,9 +378,10 @@ class IsotonicCalibrator(Calibrator):
 
         With a half-life its values may differ from the calibrator's in the last digit.
         """
-        if not self.n_scores:
+        blocks, bounds, growth, n_samples, _ = self._regression.walk(anchored=True)
+        if not len(blocks):
             return super().snapshot()
-        return Snapshot(self.staircase().__call__, self.n_samples)
+        return Snapshot(self._make_staircase(blocks, bounds, growth).__call__, n_samples)
 
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
@@ -401,8 +404,9 @@ class IsotonicCalibrator(Calibrator):
         """
         if not isinstance(self._loss, losses.Log):
             raise ValueError(f"`corp` needs the log loss, got {self._loss}")
-        stairs = self._make_staircase(anchored=False)
-        scores, (weights, hits), _, _ = self._regression.samples()
+        blocks, bounds, growth, _, slots = self._regression.walk(anchored=False, with_slots=True)
+        stairs = self._make_staircase(blocks, bounds, growth)
+        scores, (weights, hits) = slots["scores"], slots["sums"]
         if scores[0] < 0.0 or scores[-1] > 1.0:
             raise ValueError(f"`corp` needs scores in [0, 1], got {scores[0]} to {scores[-1]}")
         with np.errstate(invalid="ignore"):  # 0 samples x infinite loss are no loss
@@ -444,8 +448,7 @@ class IsotonicCalibrator(Calibrator):
             raise ValueError(
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
-        scores, sums, counts, growth = other._regression.samples()
-        self._regression.absorb(scores, sums, counts, growth, other.n_merged)
+        self._regression.absorb(*other._regression.samples())
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)
