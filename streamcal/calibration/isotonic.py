@@ -272,9 +272,11 @@ class IsotonicCalibrator(Calibrator):
         return self._predict(as_vector(scores, "scores"))
 
     def _predict(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.n_scores and self.interpolation == "centered":
-            values: NDArray[np.float64] = self.staircase()(scores)
-            return values
+        if self.interpolation == "centered":
+            blocks, bounds, growth, _, _ = self._regression.walk(anchored=True)
+            if len(blocks):
+                values: NDArray[np.float64] = self._make_staircase(blocks, bounds, growth)(scores)
+                return values
         brackets = np.empty((len(scores), 3))
         self._regression.bracket_many(scores, self._step, brackets)
         return self._interpolate(scores, brackets)

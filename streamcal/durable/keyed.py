@@ -55,6 +55,8 @@ class KeyedCalibrator(Locked):
     Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
     are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is not a key.
 
+    Threads may share it: each call is atomic, and the others wait.
+
     Predicting changes nothing that is learned; it may evict a calibrator.
 
     If others save to the store under the same keys, their states are read when a key is next used.
@@ -274,9 +276,10 @@ class KeyedCalibrator(Locked):
             self._cache.revert()
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context manager that makes other threads wait for its end.
+        """Return a context manager inside which other threads wait to use these calibrators.
 
-        Where `Store.locked` is needed too, enter this one first, as all calls here do.
+        Hold it from `states` to `saved`. Enter `Store.locked` inside it, never the other way round:
+        all calls here take the two locks in this order.
         """
         return self._mutex
 
