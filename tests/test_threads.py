@@ -433,7 +433,7 @@ def test_a_snapshot_of_a_staircase_is_of_one_instant() -> None:
     calibrator.learn_one(0.5, 1.0)
 
     def look() -> None:
-        snapshot = calibrator.snapshot()
+        snapshot: Any = calibrator.snapshot()
         assert snapshot._predict.__self__.weights.sum() == snapshot.n_samples
 
     while_learning(calibrator, look)
@@ -461,7 +461,7 @@ def test_parts_of_the_loss_are_of_one_instant() -> None:
 
 def test_a_merge_takes_another_calibrator_as_it_is_at_one_instant() -> None:
     """Scores are all different, so each that is learned is there or has been merged."""
-    other, finished = IsotonicCalibrator(max_scores=8), []
+    other, finished = IsotonicCalibrator(max_scores=8), list[int]()
     scores = np.random.default_rng(1).permutation(80_000).reshape(N_THREADS, 200, 50)
 
     def work(number: int) -> None:
@@ -514,8 +514,8 @@ def test_batches_of_a_hedge_do_not_mix(delay: int | None) -> None:
             hedged.learn_one(0.9, 1.0)
 
     together(learn)
-    (recorder,) = hedged._calibrators
-    lengths = {score: [] for score in recorder.learned}
+    recorder: Any = hedged._calibrators[0]
+    lengths: dict[float, list[int]] = {score: [] for score in recorder.learned}
     for score, run in groupby(recorder.learned):
         lengths[score].append(len(list(run)))
     assert all(n % 50 == 0 for score in lengths if score != 0.9 for n in lengths[score])
@@ -582,8 +582,8 @@ def test_top_labels_count_each_sample_once() -> None:
                 assert TopLabelCalibrator.from_bytes(twin.to_bytes()).to_bytes() == twin.to_bytes()
 
     together(work)
-    learned = [each.n_samples for each in calibrator._calibrators.values()]
-    assert sum(learned) == N_THREADS * 100
+    calibrators: Any = calibrator._calibrators.values()
+    assert sum(each.n_samples for each in calibrators) == N_THREADS * 100
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
