@@ -133,7 +133,7 @@ def answers(loss, rounds, inputs):
 
 
 @pytest.mark.parametrize("which", range(len(RECORDED)), ids=lambda k: RECORDED[k].name)
-def test_answers_are_those_of_the_last_revision_on_numba(which):
+def test_answers_are_as_recorded(which):
     with np.load(Path(__file__).parent / "recorded" / "anytime.npz") as recorded:
         for at in range(len(recorded.files) // 3):
             of, rounds = recorded[f"case{at}"].tolist()

@@ -23,7 +23,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_clone", "_exact_sum", "_lazy", "_log_loss", "_pool", "_routing", "_validation", "_worker"},
+    {
+        *("_clone", "_exact_sum", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
+        *("_validation", "_worker"),
+    },
     {"losses"},
     {"kernels"},
     {"_json", "_state"},
@@ -249,6 +252,27 @@ def test_every_package_of_the_gates_has_a_version_that_is_known_to_work():
     assert {name(line) for line in needed} - {project["name"]} <= known
 
 
+def test_no_extra_brings_a_second_compiler():
+    for path in (ROOT / "pyproject.toml", ROOT / ".ci" / "constraints.txt"):
+        assert not re.search("numba|llvmlite", path.read_text(encoding="utf-8"))
+    # The benchmarks' peers that need one are skipped without it.
+    done = output_of(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'asv_bench')!r})\n"
+        "sys.modules['numba'] = None\n"
+        "from benchmarks import bench_staircase, bench_thresholds\n"
+        "for skipped in (\n"
+        "    lambda: bench_staircase.Window().setup('block-local', 500, 'bernoulli'),\n"
+        "    lambda: bench_thresholds.Table1.time_dp_as_printed.setup(26),\n"
+        "):\n"
+        "    try: skipped()\n"
+        "    except NotImplementedError as error: print(error)\n"
+        "bench_staircase.Window().setup('refit', 500, 'bernoulli')\n"
+        "bench_thresholds.Table1.n = 1_000\n"
+        "bench_thresholds.Table1().setup(26)\n"
+    )
+    assert done == ["numba is not installed"] * 2
+
+
 def test_dependencies_are_those_that_are_imported():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -389,3 +413,25 @@ def test_missing_compiler_is_reported(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"streamcal: a C compiler was not found; {APT}\n"
     assert not (tmp_path / ".venv").exists()
+
+
+def test_a_wheel_holds_what_belongs_to_the_package(tmp_path):
+    package = ["__init__.py", "py.typed", "report/page.html", "kernels/pav.pyi"]
+    others = [
+        "__pycache__/__init__.cpython-313.pyc",
+        "kernels/__pycache__/of-a-cache.py",
+        "kernels/pav.cpython-313-x86_64-linux-gnu.so",
+        "kernels/pav.pyx",
+        "notes",
+        "scratch.txt",
+    ]
+    for name in package + others:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    command = [sys.executable, ROOT / "not_installed.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == others
+    build = (PACKAGE / "meson.build").read_text(encoding="utf-8")
+    assert "files('../not_installed.py')" in build
+    assert re.findall("exclude_files: (.*),", build) == ["not_installed"]

@@ -1,8 +1,12 @@
 """Many threads on one object: each call happens as a whole, in some order."""
 
+import copy
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +19,19 @@ from streamcal import (
     EUMThreshold,
     HedgedCalibrator,
     HistogramCalibrator,
+    IdentityCalibrator,
     IsotonicCalibrator,
+    KeyedCalibrator,
+    PAVStack,
     PlattCalibrator,
     StreamingThresholds,
     TemperatureCalibrator,
+    TopLabelCalibrator,
     VennAbersCalibrator,
+    losses,
 )
 from streamcal.decision import Metric
+from streamcal.durable import Store
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests.invariants import Structure
 
@@ -361,3 +371,233 @@ def test_a_window_that_is_solved_anew_holds_the_last_of_all_samples() -> None:
     assert sorted(zip(scores, labels, strict=True)) == sorted(zip(*expected, strict=True))
     calibrator.solve()
     assert calibrator.half_width == 0.0
+
+
+# Copies and answers of one instant ---------------------------------------------------------------
+
+
+def while_learning(learner: Any, look: Callable[[], None]) -> None:
+    """Look again and again while other threads learn, one by one and many at once."""
+
+    def work(number: int) -> None:
+        if number:
+            use(learner, number)
+        else:
+            for _ in range(100):
+                look()
+
+    together(work)
+
+
+def of_bytes(calibrator: Any) -> Any:
+    return type(calibrator).from_bytes(calibrator.to_bytes())
+
+
+def of_pickle(calibrator: Any) -> Any:
+    return pickle.loads(pickle.dumps(calibrator))
+
+
+def of_snapshot(calibrator: Any) -> Any:
+    snapshot = calibrator.snapshot()
+    twin = snapshot._predict._function.__self__
+    assert snapshot.n_samples == twin.n_samples
+    return twin
+
+
+COPIES = [copy.deepcopy, of_pickle, of_bytes, of_snapshot]
+
+
+@pytest.mark.parametrize("twin_of", COPIES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("delay", [None, 5])
+def test_a_copy_of_a_hedge_is_of_one_instant(twin_of: Any, delay: int | None) -> None:
+    calibrators = [IsotonicCalibrator(), HistogramCalibrator(), IsotonicCalibrator("log")]
+    hedged = HedgedCalibrator(calibrators, delay=delay)
+
+    def look() -> None:
+        twin = twin_of(hedged)
+        first, _, last = twin._calibrators
+        assert twin.n_samples == first.n_samples == last.n_samples
+        twin.learn_one(0.5, 1.0)  # it learns as a whole, too
+        assert twin.n_samples == twin._calibrators[0].n_samples
+        if delay:
+            learned = twin._delayed[0].n_samples
+            assert learned == twin._delayed[2].n_samples == max(0, twin.n_samples - delay)
+            assert len(twin._waiting) == min(twin.n_samples, delay)
+
+    while_learning(hedged, look)
+    assert hedged.n_samples == (N_THREADS - 1) * N_CALLS
+
+
+def test_a_snapshot_of_a_staircase_is_of_one_instant() -> None:
+    calibrator = IsotonicCalibrator(prior=0.0)
+    calibrator.learn_one(0.5, 1.0)
+
+    def look() -> None:
+        snapshot: Any = calibrator.snapshot()
+        assert snapshot._predict.__self__.weights.sum() == snapshot.n_samples
+
+    while_learning(calibrator, look)
+
+
+class Meddler(losses.Log):
+    """A loss that calls a function whenever a staircase is made of blocks."""
+
+    meddle: Callable[[], None] = staticmethod(lambda: None)
+
+    def link(self, mean: Any) -> Any:
+        self.meddle()
+        return super().link(mean)
+
+
+def test_parts_of_the_loss_are_of_one_instant() -> None:
+    loss = Meddler()
+    calibrator = IsotonicCalibrator(loss)
+    calibrator.learn_many([0.9, 0.5, 0.4], [1.0, 0.0, 1.0])
+    before = calibrator.corp()
+    loss.meddle = lambda: calibrator.learn_one(0.8, 0.0)
+    assert calibrator.corp() == before
+    assert calibrator.corp() != before
+
+
+def test_a_merge_takes_another_calibrator_as_it_is_at_one_instant() -> None:
+    """Scores are all different, so each that is learned is there or has been merged."""
+    other, finished = IsotonicCalibrator(max_scores=8), list[int]()
+    scores = np.random.default_rng(1).permutation(80_000).reshape(N_THREADS, 200, 50)
+
+    def work(number: int) -> None:
+        while number == 0 and len(finished) < N_THREADS - 1:
+            calibrator = IsotonicCalibrator()
+            calibrator.merge(other)
+            assert calibrator.n_scores + calibrator.n_merged == calibrator.n_samples
+        if number:
+            for part in scores[number]:
+                other.learn_many(part, np.zeros(50))
+            finished.append(number)
+
+    together(work)
+
+
+def test_a_batch_of_a_hedge_is_one_call() -> None:
+    n, done, seen = 200_000, threading.Event(), set()
+    hedged = HedgedCalibrator([IdentityCalibrator(), PlattCalibrator()])
+
+    def learn() -> None:
+        hedged.learn_many(np.full(n, 0.5), np.arange(n) % 2)
+        done.set()
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    while not done.is_set():
+        seen |= {hedged.n_samples, hedged.serve_one(0.5)[1].n_samples}
+    thread.join()
+    assert seen <= {0, n}
+
+
+class Recorder(IdentityCalibrator):
+    """Keeps the scores that it has learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.learned: list[float] = []
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        self.learned.append(score)
+
+
+@pytest.mark.parametrize("delay", [None, 3])
+def test_batches_of_a_hedge_do_not_mix(delay: int | None) -> None:
+    hedged = HedgedCalibrator([Recorder()], delay=delay)
+
+    def learn(number: int) -> None:
+        for _ in range(3):
+            hedged.learn_many(np.full(50, number / 10), np.ones(50))
+            hedged.learn_one(0.9, 1.0)
+
+    together(learn)
+    recorder: Any = hedged._calibrators[0]
+    lengths: dict[float, list[int]] = {score: [] for score in recorder.learned}
+    for score, run in groupby(recorder.learned):
+        lengths[score].append(len(list(run)))
+    assert all(n % 50 == 0 for score in lengths if score != 0.9 for n in lengths[score])
+    assert sum(lengths[0.9]) == 3 * N_THREADS
+
+
+# Classes of several parts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_keys", [None, 3])
+def test_calibrators_by_key_learn_each_sample_once(max_keys: int | None) -> None:
+    keyed = KeyedCalibrator(IsotonicCalibrator(), max_keys=max_keys)
+
+    def work(number: int) -> None:
+        scores, labels = (column[:100] for column in batch(number))
+        keys = [f"k{i % 7}" for i in range(100)]
+        if number % 2:
+            keyed.learn_many(keys, scores, labels)
+        for key, score, label in zip(keys, scores.tolist(), labels.tolist(), strict=True):
+            if not number % 2:
+                keyed.learn_one(key, score, label)
+            assert 0.0 <= keyed.predict_one(key, score) <= 1.0
+        assert set(keyed) == set(keys)
+        assert len(keyed) == 7
+        assert keyed.memory_usage > 0
+        twin = copy.deepcopy(keyed)
+        assert len(twin) == 7
+
+    together(work)
+    assert max_keys is None or keyed.n_live == max_keys
+    learned = [keyed.snapshot(key).n_samples for key in keyed]
+    assert sum(learned) == N_THREADS * 100
+
+
+def test_what_is_learned_during_a_save_is_saved_by_the_next(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(IsotonicCalibrator(), max_keys=3, store=store)
+
+        def work(number: int) -> None:
+            scores, labels = batch(number)
+            for i, (score, label) in enumerate(zip(scores[:60], labels[:60], strict=True)):
+                keyed.learn_one(i % 7, score, label)
+                assert i % 7 in keyed
+                if i % 10 == number:
+                    keyed.save()
+
+        together(work)
+        keyed.save()
+    with Store(tmp_path / "run.db", read_only=True) as store:
+        states = store.load().states
+        assert sum(calibrator.n_samples for calibrator in states.values()) == N_THREADS * 60
+
+
+def test_top_labels_count_each_sample_once() -> None:
+    calibrator = TopLabelCalibrator(IsotonicCalibrator())
+
+    def work(number: int) -> None:
+        for i in range(100):
+            raw = {f"label {i % 30}": 0.7, "other": 0.3}
+            calibrator.learn_one(raw, "other")
+            assert sum(calibrator.predict_one(raw).values()) == pytest.approx(1.0)
+            if i == 10 * number:
+                twin = copy.deepcopy(calibrator)
+                assert TopLabelCalibrator.from_bytes(twin.to_bytes()).to_bytes() == twin.to_bytes()
+
+    together(work)
+    calibrators: Any = calibrator._calibrators.values()
+    assert sum(each.n_samples for each in calibrators) == N_THREADS * 100
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_a_stack_takes_each_sample_once(loss: str) -> None:
+    stack = PAVStack(loss)
+
+    def work(number: int) -> None:
+        for i in range(40):
+            stack.push(1.0, float((i * number) % 7))
+            assert 0.0 <= stack.predict_one(1.0) <= 6.0
+            assert len(stack) == 1
+        stack.push_many(np.ones(40), np.arange(40) % 7)
+        for twin in (copy.deepcopy(stack), of_bytes(stack), of_pickle(stack)):
+            assert twin.staircase().weights.sum() <= N_THREADS * 80
+
+    together(work)
+    assert stack.staircase().weights.sum() == N_THREADS * 80

@@ -2,7 +2,8 @@
 
 A class has ``params``, ``param_names`` and ``setup``. A benchmark and its peer (scipy, river, the
 bare model) are in one class, so that their ratio comes from one run on one machine.
-Peers on numba compile in ``setup``. A benchmark whose call changes its subject sets ``number = 1``.
+Peers on numba compile in ``setup``; they are skipped where it is not installed. A benchmark whose
+call changes its subject sets ``number = 1``.
 Import the timed functions in ``setup``, too: an older revision in `make bench-compare` may lack one
 of them, and then only that benchmark fails.
 
@@ -10,6 +11,5 @@ of them, and then only that benchmark fails.
 processes are forks of one that has imported the usual modules.
 """
 
-import numba  # noqa: F401  (the forks have it loaded)
-import scipy.optimize  # noqa: F401  (the same)
+import scipy.optimize  # noqa: F401  (the forks have it loaded)
 from river import linear_model, preprocessing, utils  # noqa: F401  (the same)

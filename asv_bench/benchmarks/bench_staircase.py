@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.compiled import skip_without_numba
 from benchmarks.sizes import size, sizes
 
 STEPS = 2_000
@@ -52,6 +53,8 @@ class Window:
 
         from .peers import BlockLocal, Refit
 
+        if method == "block-local":
+            skip_without_numba()
         self.steps = {"refit": max(3, 200_000 // window)}.get(method, STEPS)
         self.steps = min(self.steps, STEPS)
         if method == "block-local" and window == 1_000_000:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.compiled import skip_without_numba
 from benchmarks.sizes import size
 
 
@@ -30,13 +31,16 @@ class Table1:
         self.losses = np.empty((self.n, n_labels))
         self.before = np.empty((self.n, n_labels), np.int32)
         self.cuts = np.empty(n_labels - 1, np.int64)
-        self.time_dp_as_printed(n_labels)
+        if self.printed is not None:
+            self.time_dp_as_printed(n_labels)
 
     def _find(self, method: str) -> Any:
         return self.find_cuts(self.samples, self.table, method)
 
     def time_dp_as_printed(self, n_labels: int) -> None:
         self.printed(self.samples.labels, self.costs, self.losses, self.before, self.cuts)
+
+    time_dp_as_printed.setup = skip_without_numba  # type: ignore[attr-defined]
 
     def time_numpy_io(self, n_labels: int) -> None:
         self.numpy(self.samples.labels, self.table)

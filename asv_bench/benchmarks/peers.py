@@ -2,9 +2,10 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 from scipy.optimize import isotonic_regression
+
+from benchmarks.compiled import compiled
 
 
 class Refit:
@@ -28,7 +29,7 @@ class Refit:
         return float(fitted[np.searchsorted(self.scores, score)])
 
 
-@numba.njit(cache=True)
+@compiled
 def _pool(x, s, starts, sums, n_blocks, b, first, stop):
     """Fit samples ``first`` to ``stop`` anew in the place of block ``b``; return the blocks."""
     fresh = np.empty(stop - first + 1, np.int64)
@@ -55,7 +56,7 @@ def _pool(x, s, starts, sums, n_blocks, b, first, stop):
     return n_blocks + n - 1, n
 
 
-@numba.njit(cache=True)
+@compiled
 def _repair(x, s, n, starts, sums, n_blocks, at, change):
     """Insert (change = 1) or remove (-1) sample ``at``, whose arrays are moved already."""
     b = max(np.searchsorted(starts[:n_blocks], at, side="right") - 1, 0)
@@ -84,7 +85,7 @@ def _repair(x, s, n, starts, sums, n_blocks, at, change):
     return n_blocks
 
 
-@numba.njit(cache=True)
+@compiled
 def _step(x, s, n, starts, sums, n_blocks, old, score, label):
     """Forget the sample at ``old``, learn a new one, and return the value at its score."""
     at = np.searchsorted(x[:n], old)

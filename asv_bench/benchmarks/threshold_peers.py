@@ -2,8 +2,9 @@
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from benchmarks.compiled import compiled
 
 
 def samples(n: int, n_labels: int, seed: int = 1) -> tuple[Any, Any]:
@@ -23,7 +24,7 @@ def numpy_independent(labels: Any, table: Any) -> Any:
     return np.where(best < 0.0, cuts + 1, 0)
 
 
-@numba.njit(cache=True)
+@compiled
 def printed_dp(labels, costs, losses, before, cuts):
     """Algorithm 2 as printed: a loss matrix, a table of risks and one of predecessors."""
     n, n_labels = losses.shape

@@ -7,7 +7,6 @@ within a deadline if there is one, or in its own process, so that no sample wait
 """
 
 import contextlib
-import threading
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
     as_number,
@@ -41,7 +41,7 @@ _EARLY = 4  # while the window fills, it is solved again when it has grown by on
 _BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
 
 
-class AnytimeCalibrator(Calibrator):
+class AnytimeCalibrator(Locked, Calibrator):
     """Isotonic calibration of the last samples for any convex loss, solved every so many samples.
 
     Use it for medians, quantiles, expectiles, robust losses and your own. For a loss whose
@@ -124,7 +124,6 @@ class AnytimeCalibrator(Calibrator):
         self._lookup: tuple[NDArray[np.float64], ...] = ()
         solve = partial(_solve_window, self._loss, interpolation, tol, deadline)
         self._worker = Worker(solve) if background else None
-        self._mutex = threading.RLock()  # guards samples and map
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -207,9 +206,9 @@ class AnytimeCalibrator(Calibrator):
         """
         if not self._n_learned:
             raise ValueError("`solve` needs at least one learned sample, got none")
-        self._due = self._count_to_next_solve()
         settings = self._loss, self.interpolation, self.tol, self.deadline
         with self._mutex:
+            self._due = self._count_to_next_solve()
             window = self._samples[: self.n_samples]
             self._serve_map(_solve_window(*settings, window, self._staircase))
             return self.staircase()
@@ -224,15 +223,6 @@ class AnytimeCalibrator(Calibrator):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._mutex:
-            state = {**self.__dict__, "_samples": self._samples.copy()}
-        del state["_mutex"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _mutex=threading.RLock())
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:

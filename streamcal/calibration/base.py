@@ -68,8 +68,8 @@ class Calibrator(Stateful, Cloned, ABC):
 
         By default this copies the whole state; a calibrator whose map is a staircase copies that.
         """
-        predict = OneAtATime(copy.deepcopy(self).predict_many)
-        return Snapshot(predict, getattr(self, "n_samples", None))
+        twin = copy.deepcopy(self)
+        return Snapshot(OneAtATime(twin.predict_many), getattr(twin, "n_samples", None))
 
     def _compiled(self) -> Expert | None:
         """Return the compiled object that learns and predicts as this calibrator does, if any."""

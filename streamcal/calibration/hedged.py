@@ -16,14 +16,15 @@ prediction differs from the served one; `HedgedCalibrator` describes both ways t
 """
 
 import inspect
-import threading
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
     Fields,
@@ -50,7 +51,6 @@ from streamcal.calibration.probability import (
 )
 from streamcal.kernels.hedge import Hedge
 
-_BATCH = 65_536  # samples whose predictions are in memory at once
 _MEMORY = 1_000.0  # tickets over which the delay is averaged
 
 
@@ -69,7 +69,7 @@ class Ticket(NamedTuple):
     answers: tuple[float, ...]
 
 
-class HedgedCalibrator(ProbabilityCalibrator):
+class HedgedCalibrator(Locked, ProbabilityCalibrator):
     """Mix calibrators by their likelihood; nearly as good as the best of them on any stream.
 
     Parameters
@@ -149,6 +149,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     'IsotonicCalibrator(window=10000)'
     """
 
+    _not_copied = ("_mutex", "_hedge")  # a hedge is made of the copies
+
     def __init__(
         self,
         calibrators: Sequence[Calibrator] | None = None,
@@ -179,7 +181,6 @@ class HedgedCalibrator(ProbabilityCalibrator):
         # they repeat the served predictions; and the samples that they have not learned yet.
         self._delayed = [prototype.clone() for prototype in prototypes] if delay else []
         self._waiting: deque[tuple[float, float, float]] = deque()
-        self._mutex = threading.RLock()  # guards the attributes above
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
@@ -190,19 +191,24 @@ class HedgedCalibrator(ProbabilityCalibrator):
         experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
+        copy_parts = partial(super()._copy_state, memo)
         with self._mutex:
-            state = {**vars(self), "_waiting": self._waiting.copy()}
-        del state["_mutex"]
-        return state
+            learned, state = self._hedge.state(copy_parts)
+        return {**state, "_learned": learned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _mutex=threading.RLock())
+        learned = state.pop("_learned")
+        super().__setstate__(state)
+        self._set_calibrators(self._calibrators)
+        self._hedge.restore(*learned)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         calibrators = [*self._calibrators, *self._delayed]
         with self._mutex:
-            (n_samples, log_odds, weights, mixed), states = self._hedge.state(calibrators)
+            (n_samples, log_odds, weights, mixed), states = self._hedge.state(
+                lambda: [calibrator.to_bytes() for calibrator in calibrators]
+            )
             n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
         fields = {"n_samples": n_samples, "n_served": n_served, "mean_delay": mean_delay}
         arrays = {
@@ -308,11 +314,9 @@ class HedgedCalibrator(ProbabilityCalibrator):
             If an argument is out of range; nothing is learned.
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
-        if served is None and not self._delayed:
-            self._hedge.learn(*sample, self._learning_rate)
-            return
         with self._mutex:
-            answers = self._served_answers(sample[0], served)
+            immediate = served is None and not self._delayed
+            answers = None if immediate else self._served_answers(sample[0], served)
             self._hedge.learn(*sample, self._learning_rate, answers)
             if self._delayed:
                 self._teach_delayed(sample)
@@ -401,7 +405,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops unless there is a ``delay``."""
         if self._delayed:
-            super().learn_many(scores, y, w)
+            with self._mutex:
+                super().learn_many(scores, y, w)
         else:
             self.predict_learn_many(scores, y, w)
 
@@ -409,17 +414,11 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops unless there is a ``delay``."""
-        if self._delayed:
-            return super().predict_learn_many(scores, y, w)
         samples = self._check_samples(scores, y, w)
-        predictions = np.empty(len(samples[0]))
-        for start in range(0, len(predictions), _BATCH):
-            part = slice(start, start + _BATCH)
-            p, labels, weights = (column[part] for column in samples)
-            predictions[part] = self._hedge.run(
-                self._calibrators, p, labels, weights, self._learning_rate
-            )
-        return predictions
+        with self._mutex:
+            if self._delayed:
+                return super().predict_learn_many(*samples)
+            return self._hedge.run(self._calibrators, *samples, self._learning_rate)
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the

@@ -242,7 +242,7 @@ class IsotonicCalibrator(Calibrator):
         >>> calibrator.samples()
         (array([0.3, 0.4]), array([1., 2.]), array([1., 1.]))
         """
-        scores, sums, _, growth = self._regression.samples()
+        scores, sums, _, growth, _ = self._regression.samples()
         weights, totals = sums / growth
         return scores, weights, totals
 
@@ -274,9 +274,11 @@ class IsotonicCalibrator(Calibrator):
         return self._predict(as_vector(scores, "scores"))
 
     def _predict(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.n_scores and self.interpolation == "centered":
-            values: NDArray[np.float64] = self.staircase()(scores)
-            return values
+        if self.interpolation == "centered":
+            blocks, bounds, growth, _, _ = self._regression.walk(anchored=True)
+            if len(blocks):
+                values: NDArray[np.float64] = self._make_staircase(blocks, bounds, growth)(scores)
+                return values
         brackets = np.empty((len(scores), 3))
         self._regression.bracket_many(scores, self._step, brackets)
         return self._interpolate(scores, brackets)
@@ -362,10 +364,12 @@ class IsotonicCalibrator(Calibrator):
         ValueError
             If nothing has been learned.
         """
-        return self._make_staircase(anchored=True)
+        blocks, bounds, growth, _, _ = self._regression.walk(anchored=True)
+        return self._make_staircase(blocks, bounds, growth)
 
-    def _make_staircase(self, anchored: bool) -> Staircase:
-        blocks, bounds, growth = self._regression.walk(anchored)
+    def _make_staircase(
+        self, blocks: NDArray[np.float64], bounds: tuple[float, float], growth: float
+    ) -> Staircase:
         if not len(blocks):
             raise ValueError("`staircase` needs at least one learned sample, got none")
         lower, upper, weights, sums, centers = blocks.T
@@ -378,9 +382,10 @@ class IsotonicCalibrator(Calibrator):
 
         With a half-life its values may differ from the calibrator's in the last digit.
         """
-        if not self.n_scores:
+        blocks, bounds, growth, n_samples, _ = self._regression.walk(anchored=True)
+        if not len(blocks):
             return super().snapshot()
-        return Snapshot(self.staircase().__call__, self.n_samples)
+        return Snapshot(self._make_staircase(blocks, bounds, growth).__call__, n_samples)
 
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
@@ -403,8 +408,9 @@ class IsotonicCalibrator(Calibrator):
         """
         if not isinstance(self._loss, losses.Log):
             raise ValueError(f"`corp` needs the log loss, got {self._loss}")
-        stairs = self._make_staircase(anchored=False)
-        scores, (weights, hits), _, _ = self._regression.samples()
+        blocks, bounds, growth, _, slots = self._regression.walk(anchored=False, with_slots=True)
+        stairs = self._make_staircase(blocks, bounds, growth)
+        scores, (weights, hits) = slots["scores"], slots["sums"]
         if scores[0] < 0.0 or scores[-1] > 1.0:
             raise ValueError(f"`corp` needs scores in [0, 1], got {scores[0]} to {scores[-1]}")
         with np.errstate(invalid="ignore"):  # 0 samples x infinite loss are no loss
@@ -447,8 +453,8 @@ class IsotonicCalibrator(Calibrator):
             raise ValueError(
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
-        scores, sums, counts, growth = other._regression.samples()
-        if not self._regression.absorb(scores, sums, counts, growth, other.n_merged):
+        scores, sums, counts, growth, n_merged = other._regression.samples()
+        if not self._regression.absorb(scores, sums, counts, growth, n_merged):
             raise ValueError(
                 f"`other` must leave at most 2**53 samples in all, got {counts.sum()}"
                 f" besides {self.n_samples}"

@@ -13,8 +13,7 @@ from streamcal._validation import as_score, as_vector
 class Snapshot:
     """An immutable copy of a calibrator's map; any number of threads may use it.
 
-    Call `Calibrator.snapshot` in the thread that teaches the calibrator; assign the result to a
-    variable that other threads read.
+    Call `Calibrator.snapshot` in any thread; assign the result to a variable that others read.
 
     Attributes
     ----------

@@ -12,6 +12,7 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
+from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
 from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator, check_binary
@@ -19,7 +20,7 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 
 
-class TopLabelCalibrator(JointCalibrator):
+class TopLabelCalibrator(Locked, JointCalibrator):
     """Calibrate the probability of the model's most probable label.
 
     The calibrated value of that label may fall below another's.
@@ -70,9 +71,10 @@ class TopLabelCalibrator(JointCalibrator):
         check_label(y)
         if checked:
             top = max(checked, key=checked.__getitem__)
-            if top not in self._calibrators:
-                self._calibrators[top] = self._prototype.clone()
-            self._calibrators[top].learn_one(checked[top], float(top == y), weight)
+            with self._mutex:
+                if top not in self._calibrators:
+                    self._calibrators[top] = self._prototype.clone()
+                self._calibrators[top].learn_one(checked[top], float(top == y), weight)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change."""
@@ -92,8 +94,9 @@ class TopLabelCalibrator(JointCalibrator):
         return shares
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
-        labels = [pack(label) for label in self._calibrators]
+        with self._mutex:
+            states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
+            labels = [pack(label) for label in self._calibrators]
         return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:

@@ -188,7 +188,7 @@ class _Loop:
 
     def commit(self) -> None:
         """Save states and offset, with the sink's token; raise if somebody else has saved."""
-        with self.pace, self.store.locked():
+        with self.pace, self.keyed.locked(), self.store.locked():
             if self.store.offset not in (self.committed, self.offset):
                 raise StoreError(
                     f"{self.store.path} was at offset {self.committed} and is at"

@@ -1,11 +1,13 @@
 """One calibrator per key, for any number of keys."""
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_same_length, check_window
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
@@ -17,7 +19,7 @@ from streamcal.durable.store import Store
 Vector = NDArray[np.float64]
 
 
-class KeyedCalibrator:
+class KeyedCalibrator(Locked):
     """A calibrator for each key, made when the first sample of the key is learned.
 
     Parameters
@@ -52,6 +54,8 @@ class KeyedCalibrator:
     -----
     Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
     are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is not a key.
+
+    Threads may share it: each call is atomic, and the others wait.
 
     Predicting changes nothing that is learned; it may evict a calibrator.
 
@@ -99,14 +103,17 @@ class KeyedCalibrator:
 
     def __len__(self) -> int:
         """Return the number of keys that have a calibrator; with a store all keys are read."""
-        return len(self._cache)
+        with self._mutex:
+            return len(self._cache)
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys, those of the store included."""
-        return iter(self._cache)
+        with self._mutex:
+            return iter(list(self._cache))
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._cache
+        with self._mutex:
+            return key in self._cache
 
     @property
     def n_live(self) -> int:
@@ -121,20 +128,23 @@ class KeyedCalibrator:
     @property
     def memory_usage(self) -> int:
         """Bytes of memory of the calibrators, without those in the store; O(n_live)."""
-        return self._cache.memory_usage
+        with self._mutex:
+            return self._cache.memory_usage
 
     # Samples -------------------------------------------------------------------------------------
 
     def predict_one(self, key: Hashable, score: float) -> float:
         """Return the calibrated value of a score; for a new key, that of a new calibrator."""
-        return self._find_or_fresh(key).predict_one(score)
+        with self._mutex:
+            return self._find_or_fresh(key).predict_one(score)
 
     def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
         """Return `predict_one`, and the ticket that a `HedgedCalibrator` takes with the label."""
-        calibrator = self._find_or_fresh(key)
-        if isinstance(calibrator, HedgedCalibrator):
-            return calibrator.serve_one(score)
-        return calibrator.predict_one(score), None
+        with self._mutex:
+            calibrator = self._find_or_fresh(key)
+            if isinstance(calibrator, HedgedCalibrator):
+                return calibrator.serve_one(score)
+            return calibrator.predict_one(score), None
 
     def learn_one(
         self, key: Hashable, score: float, y: float, w: float = 1.0, *, served: Ticket | None = None
@@ -146,16 +156,17 @@ class KeyedCalibrator:
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        calibrator = self._find_or_make(key)
-        try:
-            if served is not None and isinstance(calibrator, HedgedCalibrator):
-                calibrator.learn_one(score, y, w, served=served)
-            else:
-                calibrator.learn_one(score, y, w)
-            self._cache.changed(key, calibrator)
-        except BaseException:
-            self._cache.changed_in_part(key)
-            raise
+        with self._mutex:
+            calibrator = self._find_or_make(key)
+            try:
+                if served is not None and isinstance(calibrator, HedgedCalibrator):
+                    calibrator.learn_one(score, y, w, served=served)
+                else:
+                    calibrator.learn_one(score, y, w)
+                self._cache.changed(key, calibrator)
+            except BaseException:
+                self._cache.changed_in_part(key)
+                raise
 
     def learn_many(
         self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -204,20 +215,26 @@ class KeyedCalibrator:
     def predict_learn_groups(self, groups: Groups, scores: Vector, y: Vector, w: Vector) -> Vector:
         """Predict and learn samples as `check` returns them."""
         values = np.empty(len(scores))
-        for key, at in groups.items():
-            calibrator = self._find_or_make(key)
-            try:
-                values[at] = predict_learn_known(calibrator, scores[at], y[at], w[at])
-                if not np.isnan(y[at]).all():
-                    self._cache.changed(key, calibrator)
-            except BaseException:
-                self._cache.changed_in_part(key)
-                raise
+        with self._mutex:
+            for key, at in groups.items():
+                values[at] = self._predict_learn_key(key, scores[at], y[at], w[at])
+        return values
+
+    def _predict_learn_key(self, key: Hashable, scores: Vector, y: Vector, w: Vector) -> Vector:
+        calibrator = self._find_or_make(key)
+        try:
+            values = predict_learn_known(calibrator, scores, y, w)
+            if not np.isnan(y).all():
+                self._cache.changed(key, calibrator)
+        except BaseException:
+            self._cache.changed_in_part(key)
+            raise
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
         """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`."""
-        return self._find_or_fresh(key).snapshot()
+        with self._mutex:
+            return self._find_or_fresh(key).snapshot()
 
     def _find_or_fresh(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one that must not learn."""
@@ -242,18 +259,29 @@ class KeyedCalibrator:
         StoreError
             If others have saved states of the same keys in the meantime.
         """
-        return self._cache.unsaved_states()
+        with self._mutex:
+            return self._cache.unsaved_states()
 
     def saved(self) -> None:
         """Mark all `states` as saved; compressed calibrators leave memory."""
-        self._cache.saved()
+        with self._mutex:
+            self._cache.saved()
 
     def revert(self) -> None:
         """Forget what has been learned since the last `save`; without a store, everything.
 
         States that have changed in the store are read again.
         """
-        self._cache.revert()
+        with self._mutex:
+            self._cache.revert()
+
+    def locked(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context manager inside which other threads wait to use these calibrators.
+
+        Hold it from `states` to `saved`. Enter `Store.locked` inside it, never the other way round:
+        all calls here take the two locks in this order.
+        """
+        return self._mutex
 
     def save(self, offset: int | None = None) -> None:
         """Write what has been learned and the offset to the store, in one transaction.
@@ -268,7 +296,7 @@ class KeyedCalibrator:
         """
         if self.store is None:
             raise ValueError("`store` must be given to save to, got None")
-        with self.store.locked():
+        with self._mutex, self.store.locked():
             self.store.save(self.states(), offset)
             self.saved()
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import losses
+from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import as_weights
 from streamcal.isotonic.staircase import Staircase, describe_blocks
@@ -35,11 +36,13 @@ Starts = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
 
-class ConvexBlocks:
+class ConvexBlocks(Locked):
     """All samples in score order, and the blocks that they are pooled into.
 
     The input has been checked, except for the order of the scores and the size of the sums.
     """
+
+    _not_copied = ("_mutex", "_samples", "_stairs")
 
     def __init__(self, loss: losses.Loss) -> None:
         self.last = -math.inf  # the last score
@@ -56,15 +59,17 @@ class ConvexBlocks:
 
         It is pooled when a greater score arrives.
         """
-        return score >= self.last and self._add_in_order(np.array([[score], [y], [w]]))
+        with self._mutex:
+            return score >= self.last and self._add_in_order(np.array([[score], [y], [w]]))
 
     def add_many(self, scores: Vector, y: Vector, w: Vector | None) -> bool:
         """Add samples in order; return False, unchanged, if one is late or sums overflow."""
         if not len(scores):
             return True
-        in_order = pav.order_of(scores) != pav.UNSORTED and scores[0] >= self.last
         weights = np.ones(len(scores)) if w is None else w
-        return bool(in_order) and self._add_in_order(np.array([scores, y, weights]))
+        with self._mutex:
+            in_order = pav.order_of(scores) != pav.UNSORTED and scores[0] >= self.last
+            return bool(in_order) and self._add_in_order(np.array([scores, y, weights]))
 
     def predict(self, score: float, interpolation: str) -> float | None:
         """Return the value at a score, or None without any sample."""
@@ -79,17 +84,19 @@ class ConvexBlocks:
     def __len__(self) -> int:
         return len(self._fit()) if self._size else 0
 
-    def __getstate__(self) -> dict[str, Any]:
-        samples = self._samples[:, : self._size].copy()
-        return {**self.__dict__, "_samples": samples, "_stairs": None}
+    def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
+        with self._mutex:
+            samples = self._samples[:, : self._size].copy()
+            return {**super()._copy_state(memo), "_samples": samples, "_stairs": None}
 
     def freeze(self) -> tuple[Fields, Arrays]:
         """Return the state: fields, and arrays by name."""
-        return {"open": self._open}, {
-            "samples": self._samples[:, : self._size],
-            "starts": np.array(self._pooled.starts, np.int64),
-            "values": np.array(self._pooled.values, np.float64),
-        }
+        with self._mutex:
+            return {"open": self._open}, {
+                "samples": self._samples[:, : self._size],
+                "starts": np.array(self._pooled.starts, np.int64),
+                "values": np.array(self._pooled.values, np.float64),
+            }
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Restore what `freeze` returned; raise ``ValueError`` if it is impossible."""
@@ -153,18 +160,19 @@ class ConvexBlocks:
 
     def _fit(self) -> Staircase:
         """Return the staircase of all samples, those with the greatest score pooled too."""
-        if self._stairs is None:
-            x, y, w = self._samples[:, : self._size]
-            minimiser = find_minimiser(self._loss)
-            pooled = self._pooled.extended(minimiser, y, w, np.array([self._open]))
-            starts, values = np.array(pooled.starts), np.array(pooled.values)
-            if isinstance(self._loss, losses.Pinball | losses.Absolute):
-                if self._loss.ties == "midpoint":
-                    tau = getattr(self._loss, "tau", 0.5)
-                    values = 0.5 * values + 0.5 * greatest_quantiles(y, w, tau, starts, values)
-            lower, upper, weights, centers = describe_blocks(x, w, starts)
-            self._stairs = Staircase(lower, upper, values, weights, centers)
-        return self._stairs
+        with self._mutex:
+            if self._stairs is None:
+                x, y, w = self._samples[:, : self._size]
+                minimiser = find_minimiser(self._loss)
+                pooled = self._pooled.extended(minimiser, y, w, np.array([self._open]))
+                starts, values = np.array(pooled.starts), np.array(pooled.values)
+                if isinstance(self._loss, losses.Pinball | losses.Absolute):
+                    if self._loss.ties == "midpoint":
+                        tau = getattr(self._loss, "tau", 0.5)
+                        values = 0.5 * values + 0.5 * greatest_quantiles(y, w, tau, starts, values)
+                lower, upper, weights, centers = describe_blocks(x, w, starts)
+                self._stairs = Staircase(lower, upper, values, weights, centers)
+            return self._stairs
 
 
 class _Pooled:

@@ -12,6 +12,9 @@ cdef class Hedge(Exclusive):
     cdef double[::1] mixed  # the served weights of the experts
     cdef double[::1] answers
 
+    cdef Py_ssize_t run_part(
+        self, calibrators, scores, y, w, double learning_rate, out
+    ) except -1
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef void weigh(self, double *answers, double y, double power) noexcept nogil
     cdef void mix(self) noexcept nogil

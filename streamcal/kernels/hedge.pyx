@@ -27,7 +27,7 @@ from streamcal.kernels.expert cimport Expert, is_sample
 
 import numpy as np
 
-from streamcal.kernels.expert import restored
+cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at once
 
 
 cdef class Hedge(Exclusive):
@@ -123,37 +123,48 @@ cdef class Hedge(Exclusive):
     def run(self, calibrators, scores, y, w, double learning_rate):
         """Predict, then learn each sample, and return the predictions.
 
-        The ``calibrators`` belong to the experts; each learns the whole batch in one call.
+        The ``calibrators`` belong to the experts; each learns many samples in one call.
         """
-        out = np.empty(len(scores))
-        cdef double[::1] mixed_answers = out
-        cdef const double[::1] score_view = scores, labels = y, sample_weights = w
-        cdef double[:, ::1] answers
-        cdef double label, weight
-        cdef Py_ssize_t t, i, n_added = 0
-        if not len(labels) == len(sample_weights) == len(scores):
+        cdef Py_ssize_t start, n_added = 0
+        if not len(y) == len(w) == len(scores):
             raise ValueError("scores, labels and weights must have the same length")
+        out = np.empty(len(scores))
         self.acquire()
         try:
-            answers = np.empty((len(scores), len(self.experts)))
-            for i, calibrator in enumerate(calibrators):
-                column = calibrator.predict_learn_many(scores, y, w)
-                np.asarray(answers)[:, i] = checked(column, out)
-            with nogil:
-                for t in range(answers.shape[0]):
-                    mixed_answers[t] = 0.0
-                    for i in range(answers.shape[1]):
-                        mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
-                    label, weight = labels[t], sample_weights[t]
-                    if is_sample(score_view[t], label, weight):
-                        self.weigh(&answers[t, 0], label, learning_rate * weight)
-                        n_added += 1
+            for start in range(0, len(scores), BATCH):
+                part = slice(start, start + BATCH)
+                n_added += self.run_part(
+                    calibrators, scores[part], y[part], w[part], learning_rate, out[part]
+                )
             if self.n_samples == 0:
                 out[:1] = scores[:1]
-            self.n_samples += n_added
         finally:
+            self.n_samples += n_added
             self.release()
         return out
+
+    cdef Py_ssize_t run_part(
+        self, calibrators, scores, y, w, double learning_rate, out
+    ) except -1:
+        """Predict and learn a part of a batch; return how many samples were learned."""
+        cdef double[::1] mixed_answers = out
+        cdef const double[::1] score_view = scores, labels = y, sample_weights = w
+        cdef double[:, ::1] answers = np.empty((len(scores), len(self.experts)))
+        cdef double label, weight
+        cdef Py_ssize_t t, i, n_added = 0
+        for i, calibrator in enumerate(calibrators):
+            column = calibrator.predict_learn_many(scores, y, w)
+            np.asarray(answers)[:, i] = checked(column, out)
+        with nogil:
+            for t in range(answers.shape[0]):
+                mixed_answers[t] = 0.0
+                for i in range(answers.shape[1]):
+                    mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
+                label, weight = labels[t], sample_weights[t]
+                if is_sample(score_view[t], label, weight):
+                    self.weigh(&answers[t, 0], label, learning_rate * weight)
+                    n_added += 1
+        return n_added
 
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0:
         cdef double answer
@@ -259,15 +270,15 @@ cdef class Hedge(Exclusive):
             self.release()
         return odds / odds.sum()
 
-    def state(self, calibrators=()):
-        """Return the state that `restore` takes, and the bytes of ``calibrators`` at that moment.
+    def state(self, take=None):
+        """Return what `restore` takes, and what ``take()`` returns at the same instant.
 
-        The state is the number of samples, the log odds, the weights and the served weights.
+        The former is the number of samples, log odds, weights and mixed weights.
         """
         self.acquire()
         try:
             arrays = map(np.array, (self.log_odds, self.weights, self.mixed))
-            return (self.n_samples, *arrays), [c.to_bytes() for c in calibrators]
+            return (self.n_samples, *arrays), take and take()
         finally:
             self.release()
 
@@ -277,11 +288,6 @@ cdef class Hedge(Exclusive):
         self.log_odds = np.array(log_odds)
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)
-
-    def __reduce__(self):
-        settings = self.experts, np.array(self.shares), np.array(self.prior), self.clip
-        state, _ = self.state()
-        return restored, (Hedge, settings, state)
 
 
 cdef object checked(object answers, object scores):

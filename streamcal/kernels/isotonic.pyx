@@ -341,12 +341,11 @@ cdef class IsotonicRegression(Hull):
     # ------------------------------------------------------------------ all at once
 
     def samples(self):
-        """Return the distinct scores, their sums (W, S) as two rows, their counts, and the growth.
-        """
+        """Return what `absorb` takes: scores, sums (W, S) as two rows, counts, growth, n_merged."""
         with self.lock:
             self.check_whole()
             held = self.slots()
-            return held["scores"], held["sums"], held["counts"], self.growth
+            return held["scores"], held["sums"], held["counts"], self.growth, self.n_merged
 
     def begin(
         self,
@@ -512,8 +511,10 @@ cdef class IsotonicRegression(Hull):
         self.changing = False
         return True
 
-    def walk(self, bint anchored):
-        """Return the blocks in order, the range of the means, and the growth.
+    def walk(self, bint anchored, bint with_slots=False):
+        """Return the blocks in order, the range of the means, the growth, and `n_samples`.
+
+        If ``with_slots``, the last is a dict of scores, sums and counts; else it is None.
 
         A block is a row (first score, last score, W, S, center). If ``anchored``, the prior's
         weight is in W and S of the outermost blocks, whose outer ends are then infinite; else
@@ -522,7 +523,8 @@ cdef class IsotonicRegression(Hull):
         with self.lock:
             self.check_whole()
             bounds = (self.floor, self.ceiling) if anchored else (self.least, self.most)
-            return self.blocks(anchored), bounds, self.growth
+            slots = self.slots() if with_slots else None
+            return self.blocks(anchored), bounds, self.growth, self.n_samples, slots
 
     cdef object blocks(self, bint anchored):
         blocks = np.empty((self.tree.n_scores, 5))

@@ -16,7 +16,7 @@ cdef extern from *:
 
 
 cpdef enum:
-    SLOTS = 128  # slots in a chunk at most
+    SLOTS = 128  # slots in a chunk at most; less would refuse older states (`_slots.py`)
 
 
 cdef enum:

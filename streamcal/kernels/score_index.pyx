@@ -55,6 +55,7 @@ import numpy as np
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
     # double rotation. The pair is proven valid (Hirai & Yamamoto 2011).
+    # Less than this would refuse older states: `_slots.py` checks the balance of their trees.
     DELTA = 3
     GAMMA = 2
     INNER = -1  # a node in the shape of a tree

@@ -10,9 +10,7 @@ sample to the weights.
 Every mistake may add a sample, so a stream needs a budget.
 """
 
-import copy
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
+from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
 from streamcal._validation import (
     LARGEST,
@@ -43,7 +42,7 @@ Key = frozenset[tuple[FeatureName, float]]
 _INITIAL_SIZE = 8  # rows and columns of the array of samples
 
 
-class KernelCuSumRank(RankLearner):
+class KernelCuSumRank(Locked, RankLearner):
     """Cumulative sum ranking with a kernel and a budget of samples.
 
     Parameters
@@ -130,22 +129,9 @@ class KernelCuSumRank(RankLearner):
         self._samples = np.zeros((_INITIAL_SIZE, _INITIAL_SIZE))
         self._kept: dict[Key, int] = {}  # rows, oldest first
         self._free = list(range(_INITIAL_SIZE))[::-1]
-        self._lock = threading.RLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = vars(self).copy()
-        with self._lock:
-            for name in ("_cusum", "_columns", "_samples", "_kept", "_free"):
-                state[name] = copy.copy(state[name])
-        del state["_lock"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.RLock()
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        with self._lock:
+        with self._mutex:
             return super()._freeze()
 
     def _freeze_features(self, features: list[Any]) -> tuple[Fields, Arrays]:
@@ -202,7 +188,7 @@ class KernelCuSumRank(RankLearner):
         """
         values = check_features(x)
         weight = as_weight(w)
-        with self._lock:
+        with self._mutex:
             self._check_label(y)
             products = self._products(values)
             key: Key = frozenset((f, v) for f, v in values.items() if v)
@@ -218,14 +204,14 @@ class KernelCuSumRank(RankLearner):
             If a feature is not a finite number, or kernel values are not.
         """
         values = check_features(x)
-        with self._lock:
+        with self._mutex:
             label: ClfTarget | None = self._cusum.predict(self._products(values))
         return label
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label, in their order; as `CuSumRank`."""
         values = check_features(x)
-        with self._lock:
+        with self._mutex:
             return self._cusum.probabilities(self._products(values))
 
     # Kept samples -------------------------------------------------------------------------------
