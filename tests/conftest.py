@@ -1,3 +1,4 @@
+import gc
 import os
 
 import pytest
@@ -44,3 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _MADE_ONCE & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what the tests import from garbage collection, with the tests themselves.
+
+    These are most objects of the process, and river's checks collect garbage on purpose.
+    """
+    gc.collect()
+    gc.freeze()

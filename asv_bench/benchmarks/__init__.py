@@ -13,3 +13,8 @@ processes are forks of one that has imported the usual modules.
 
 import scipy.optimize  # noqa: F401  (the forks have it loaded)
 from river import linear_model, preprocessing, utils  # noqa: F401  (the same)
+
+from benchmarks.sizes import LARGEST
+
+if LARGEST:  # else no process is a fork
+    import jax.numpy  # noqa: F401

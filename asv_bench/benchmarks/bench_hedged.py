@@ -3,8 +3,10 @@
 import copy
 from typing import Any
 
-N = 10_000  # samples learned before the clock starts
-SAMPLES = 2_000
+from benchmarks.sizes import size
+
+N = size(10_000)  # samples learned before the clock starts
+SAMPLES = size(2_000)
 
 
 def make(name: str) -> Any:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sizes import sizes
+from benchmarks.sizes import size, sizes
 
-SAMPLES = 2_000
+SAMPLES = size(2_000)
 
 
 class OneByOne:

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.compiled import skip_without_numba
 from benchmarks.sizes import size, sizes
 
-STEPS = 2_000
+STEPS = size(2_000)
 
 
 def samples(law: str, n: int, seed: int) -> tuple[Any, Any]:

@@ -4,8 +4,10 @@ import copy
 from itertools import cycle, islice
 from typing import Any
 
-N = 10_000  # distinct scores learned before the clock starts
-SAMPLES = 2_000
+from benchmarks.sizes import size
+
+N = size(10_000)  # distinct scores learned before the clock starts
+SAMPLES = size(2_000)
 
 
 class Wrapper:
