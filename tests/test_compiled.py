@@ -691,7 +691,7 @@ def test_a_hedge_that_calls_itself_says_so():
             hedged.predict_one(score)
 
     hedged = HedgedCalibrator([Asking()])
-    with pytest.raises(RuntimeError, match="from one of its own calls"):
+    with pytest.raises(RuntimeError, match="inside one of its calls"):
         hedged.learn_one(0.5, 1)
     assert hedged.predict_one(0.5) == 0.5
 
