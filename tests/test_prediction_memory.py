@@ -70,7 +70,7 @@ def test_late_labels_are_learned_as_with_tickets(make, data, delay):
 
 
 def test_labels_at_once_are_learned_as_without_memory():
-    answers = {}
+    answers: dict[int, list[Any]] = {}
     for remember in (0, 10_000):
         model = bayes(remember=remember)
         answers[remember] = []

@@ -188,7 +188,7 @@ def test_opening_does_not_depend_on_the_number_of_keys(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[None] = []  # of SQLite's machine
-    original = connection_module.connect
+    original = connection_module.connect  # type: ignore[attr-defined]
 
     def counting(path: Path, read_only: bool) -> sqlite3.Connection:
         database = original(path, read_only)
@@ -952,7 +952,7 @@ def test_a_reader_in_a_folder_that_is_read_only(
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)
     path.parent.chmod(0o700)
-    original = connection_module.connect
+    original = connection_module.connect  # type: ignore[attr-defined]
 
     def refuse(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
         if read_only and not immutable and not path.with_name(path.name + "-wal").exists():
