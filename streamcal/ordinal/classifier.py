@@ -9,6 +9,7 @@ scores replaces the old one.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         """
         if self._score_model is None:
             raise ValueError("`thresholds` need two known labels and a learned sample")
-        return self._score_model.thresholds.thresholds
+        return self._score_model.thresholds
 
     @property
     def solution(self) -> Thresholds | None:
@@ -218,16 +219,15 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         check_label(y)
         if self.labels is not None and y not in self._ranks:
             raise ValueError(f"`y` must be one of {self._order}, got {y!r}")
-        if self._rescorer.waiting:
-            self._take_over(self._rescorer.poll(self._n_samples))
+        order = self._order if y in self._ranks else self._order_with(y)
         score = self._score(x, {})
-        if y not in self._ranks:
-            self._add_label(y)
+        self._look_for_thresholds()
+        if order is not self._order:
+            self._set_order(order)
         rank = self._ranks[y]
-        target = y if self.labels is None and isinstance(y, int | np.integer | np.bool_) else rank
         if kwargs or w != 1.0:
             kwargs = self._route("learn_one", {**kwargs, "w": w})
-        self.regressor.learn_one(x, float(target), **kwargs)
+        self.regressor.learn_one(x, self._target(y), **kwargs)
 
         self._samples.append((x.copy(), y, score, w))
         self._n_samples += 1
@@ -235,9 +235,6 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._score_model.learn_one(score, rank, w)
         elif len(self._order) > 1:
             self._refit()
-        due = self._rescorer.due
-        if due is not None and self._n_samples >= due:
-            self._rescore_window()
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label of least task loss; None while no label is known.
@@ -273,35 +270,50 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     # Labels that are not given ---------------------------------------------------------------
 
-    def _add_label(self, y: ClfTarget) -> None:
-        """Insert a new label into the order of the known ones."""
+    def _order_with(self, y: ClfTarget) -> list[ClfTarget]:
+        """Return the known labels and a new one in their order, or raise."""
         try:
-            order = sorted([*self._order, y])
+            return sorted([*self._order, y])
         except TypeError:
             raise TypeError(
                 f"`labels` must be given where labels have no natural order, got {y!r}"
                 f" beside {self._order}"
             ) from None
+
+    def _set_order(self, order: list[ClfTarget]) -> None:
+        """Take over an order with a new label."""
         self._order = order
         self._ranks = {label: rank for rank, label in enumerate(order)}
         if self._score_model is not None:
             self._refit()
 
-    # Learning the window again ----------------------------------------------------------------
+    def _target(self, y: ClfTarget) -> float:
+        """Return what the regressor learns for a label."""
+        is_int = self.labels is None and isinstance(y, int | np.integer | np.bool_)
+        return float(y if is_int else self._ranks[y])
+
+    # Scores and thresholds --------------------------------------------------------------------
 
     def _refit(self) -> None:
         """Learn thresholds and calibrators from the recorded scores."""
         _, _, scores, w = zip(*self._samples, strict=True)
-        model = ScoreModel(len(self._order), self.loss, self.window)
+        model = ScoreModel([self._target(y) for y in self._order], self.loss, self.window)
         model.learn_many(np.array(scores), self._recorded_ranks(), np.array(w))
+        if self._score_model is not None:
+            model.follow_as(self._score_model)
         self._score_model = model
 
     def _recorded_ranks(self) -> NDArray[np.int64]:
         """Return the ranks of the labels in the window, of all labels known now."""
         return np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64)
 
-    def _rescore_window(self) -> None:
-        """Start to score the window again, if that is possible now."""
+    def _look_for_thresholds(self) -> None:
+        """Take over re-solved thresholds that are ready, and start the next solve if it is due."""
+        if self._rescorer.waiting:
+            self._take_over(self._rescorer.poll(self._n_samples))
+        due = self._rescorer.due
+        if due is None or self._n_samples < due:
+            return
         if self._score_model is None:
             self._rescorer.postpone(self._n_samples)
         elif self._rescorer.ready(self._n_samples):
@@ -319,18 +331,15 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._take_over(self._rescorer.start(self.regressor, window))
 
     def _take_over(self, found: Rescored | None) -> None:
-        """Replace scores and score model, which then learns the samples since the window."""
-        if found is None or found.model.n_labels != len(self._order):
+        """Serve re-solved thresholds, once they have learned the samples since the window."""
+        model = self._score_model
+        if found is None or model is None or found.thresholds.n_labels != model.n_labels:
             return  # with a new label the result is outdated: the next one has it
-        samples = list(self._samples)
-        n_old = max(len(samples) - (self._n_samples - found.n_samples), 0)
-        for i, score in enumerate(found.scores[len(found.scores) - n_old :].tolist()):
-            x, y, _, w = samples[i]
-            samples[i] = x, y, score, w
-        for _, y, score, w in samples[n_old:]:
-            found.model.learn_one(score, self._ranks[y], w)
-        self._samples = deque(samples, maxlen=self.window)
-        self._score_model, self._solution = found.model, found.solution
+        n_held = len(self._samples)
+        n_old = max(n_held - (self._n_samples - found.n_samples), 0)
+        for _, y, score, w in islice(self._samples, n_old, None):
+            found.thresholds.learn_one(score, self._ranks[y] + 1, w)
+        model.resolved, self._solution = found.thresholds, found.solution
 
     # Bytes --------------------------------------------------------------------------------------
 
@@ -370,13 +379,14 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
         due = fields["due"]
         require((due is None) == (self.every is None), "`due` must be None where `every` is")
-        model = ScoreModel.thaw(arrays, n_labels, self.loss, self.window)
+        self._order, self._ranks = order, {label: rank for rank, label in enumerate(order)}
+        targets = [self._target(y) for y in order]
+        model = ScoreModel.thaw(arrays, targets, self.loss, self.window)
         require(model is None or len(ranks), "thresholds must rest on samples")
         if fields["solution"] is not None:
             self._solution = _read_solution(fields["solution"], arrays, n_labels)
         self._rescorer.due = None if due is None else as_int(due, "due")
-        self._n_samples, self._score_model, self._order = n_samples, model, order
-        self._ranks = {label: rank for rank, label in enumerate(order)}
+        self._n_samples, self._score_model = n_samples, model
         rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
         self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
 
