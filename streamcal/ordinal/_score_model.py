@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -110,9 +111,7 @@ class ScoreModel:
     def __init__(self, targets: Sequence[float], loss: str | TaskLoss, window: int) -> None:
         n_labels = len(targets)
         self.way = BestWay()
-        self.rounding = [
-            (low + high) / 2.0 for low, high in zip(targets, targets[1:], strict=False)
-        ]
+        self.rounding = [(low + high) / 2.0 for low, high in pairwise(targets)]
         self.streaming = StreamingThresholds(n_labels, loss, window=window)
         self.resolved: StreamingThresholds | None = None
         self.calibrators = [IsotonicCalibrator(window=window) for _ in range(n_labels - 1)]
