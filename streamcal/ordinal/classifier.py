@@ -1,10 +1,10 @@
 """A river classifier of ordinal labels around a river regressor.
 
-The regressor gives a score; a `ScoreModel` turns it into a label, by thresholds, and into
-probabilities, by a calibrator for each boundary. Both are exact on the recorded scores. But the
-regressor keeps learning, so recorded scores become outdated. From time to time a `Rescorer`
-therefore scores the window again, in this process or in another one, and a score model of the new
-scores replaces the old one.
+The regressor gives a score; a `ScoreModel` turns it into a label, by rounding or by thresholds, and
+into probabilities, by a calibrator for each boundary. It learns scores that were served, which are
+of samples that the regressor had not learned. From time to time a `Rescorer` scores the window
+again, in this process or in another one, and hands thresholds for the new scores to the score
+model, which uses them if they are better.
 """
 
 from collections import deque
@@ -61,11 +61,12 @@ _LOSSES_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricErro
 
 
 class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.Classifier):
-    """Ordinal classification: a regressor's score, cut by optimal thresholds.
+    """Ordinal classification: a regressor's score, rounded or cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
-    learned, is added to a window of the last ``window`` scores. After every sample the thresholds
-    minimise the task loss on this window exactly.
+    learned, is added to a window of the last ``window`` scores. Labels are served by rounding, by
+    the thresholds that minimise the task loss on this window, or by thresholds for new scores of
+    the window: by what has had the least task loss lately.
 
     Parameters
     ----------
@@ -83,14 +84,15 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         How many samples the thresholds and probabilities rest on.
     every : int or None
         After how many samples the window is scored again with the current regressor, and solved
-        again. None: never.
+        again. That takes ``window / every`` predictions of the regressor for each sample. None:
+        never.
     n_jobs : int
         The number of jobs that solve for the thresholds again; see `optimal_thresholds`.
     background : bool
         Whether to do that in another process. The process is *spawned*, so a script must keep its
         work under ``if __name__ == "__main__":``; jobs are threads there. Learning continues
-        meanwhile. When the result arrives, the samples learned since are added with their recorded
-        scores. When it arrives depends on the machine.
+        meanwhile. When the result arrives, the samples learned since are added with their scores.
+        When it arrives depends on the machine.
 
     Raises
     ------
@@ -101,10 +103,17 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     Notes
     -----
-    `predict_one` returns the label that the thresholds give, which minimises the task loss; it need
-    not be the most probable label of `predict_proba_one`. Those probabilities are differences of
-    calibrated P(y > k | score), with one calibrator for each boundary. Isotonic regression
-    preserves order, so P(y > k) ≥ P(y > k + 1) at every score; rounding errors are clipped.
+    Rounding is to the nearest of the values that the regressor learns. For both kinds of thresholds
+    their task loss above that of rounding is summed, and the influence of a sample on this sum
+    halves after 2,000 samples. The lower sum is followed if it is below zero by more than 0.7
+    standard errors; otherwise rounding is.
+
+    New scores of old samples are too good, since the regressor has learned these samples, so
+    probabilities rest on the recorded scores alone, whichever way gives the label. `predict_one`
+    minimises the task loss; it need not return the most probable label of `predict_proba_one`.
+    Those probabilities are differences of calibrated P(y > k | score), with one calibrator for each
+    boundary. Isotonic regression preserves order, so P(y > k) ≥ P(y > k + 1) at every score;
+    rounding errors are clipped.
 
     Learning costs O(K log² window), and one predict_one and learn_one of the regressor.
 
@@ -177,7 +186,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
-        """The thresholds between the labels known so far, shape ``(n_labels - 1,)``.
+        """The thresholds that `predict_one` uses, shape ``(n_labels - 1,)``.
+
+        While it rounds, these are the middles between the values that the regressor learns.
 
         Raises
         ------
@@ -212,8 +223,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         ------
         ValueError, TypeError
             If ``y`` is None, NaN or not one of the given labels, ``w`` is not positive, or the
-            regressor predicts a value that is not finite. An error of the background process is
-            raised here too, once. In all cases nothing is learned.
+            regressor predicts a value that is not finite. An error of the regressor while the
+            window is scored again, in the background too, is raised here once; old samples without
+            a finite score are left out. In all cases nothing is learned.
         """
         w = as_weight(w)
         check_label(y)
@@ -237,7 +249,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._refit()
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the label of least task loss; None while no label is known.
+        """Return the label, by the way that has had the least task loss; None if none is known.
 
         Raises
         ------
