@@ -71,6 +71,7 @@ RATINGS: dict[str, Stream] = {
     "stars, drift": lambda _: ratings(2, drift=0.5),
     "half stars": lambda _: ratings(3, HALF_STARS),
 }
+RATES = dict.fromkeys(RATINGS, 0.05) | {"Beijing": 0.003}
 
 
 class Constant:
@@ -88,15 +89,15 @@ class Constant:
         self.labels.append(y)
 
 
-def models(n_labels: int, one_hot: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the model of each column."""
+def models(n_labels: int, one_hot: bool, rate: float) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the model of each column; ``rate`` is that of the regression."""
     labels = range(n_labels)
 
     def scaled(model: Any) -> Any:
         return model if one_hot else preprocessing.StandardScaler() | model
 
     def regression() -> Any:
-        return scaled(linear_model.LinearRegression(optim.SGD(0.05 if one_hot else 0.01)))
+        return scaled(linear_model.LinearRegression(optim.SGD(rate)))
 
     yield "constant", Constant()
     yield "rounding", regression()
@@ -132,14 +133,14 @@ def main() -> None:
     if arguments.ordinal:
         for path in sorted(arguments.ordinal.iterdir()):
             streams[path.stem] = partial(table, path), arguments.orders
-    print(" " * 27 + "".join(f"{name:>12}" for name, _ in models(3, one_hot=False)))
+    print(" " * 27 + "".join(f"{name:>12}" for name, _ in models(3, False, 0.01)))
     for name in arguments.streams or streams:
         get, orders = streams[name]
         errors = []
         for order in range(orders):
             samples = get(order)
             n_labels = 1 + max(y for _, y in samples)
-            columns = models(n_labels, one_hot=name in RATINGS)
+            columns = models(n_labels, name in RATINGS, RATES.get(name, 0.01))
             errors.append([error(model, samples, n_labels) for _, model in columns])
         means = "".join(f"{mae:12.4f}" for mae in np.mean(errors, axis=0))
         print(f"{name:20}{len(samples):7}{means}", flush=True)
