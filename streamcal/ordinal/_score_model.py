@@ -203,7 +203,7 @@ class ScoreModel:
         model = cls(targets, loss, window)
         alike = [model.streaming] * len(cuts)
         check_alike([*cuts, *calibrators], [*alike, *model.calibrators])
-        held = [each.n_samples for each in (*cuts, *calibrators)]
+        held = [*(each.n_samples for each in cuts), *(each.n_samples for each in calibrators)]
         require(min(held) > 0, "thresholds must rest on samples")
         sums = array_of(arrays, "way", 2, 2)
         require((np.abs(sums[:, 0]) <= _MOST_EXCESS).all(), "excess losses must be in range")
