@@ -90,9 +90,9 @@ MARGINS = (8.0, 32.0, 128.0, 512.0)
 MODELS: dict[str, tuple[Callable[[float], Any], tuple[float, ...]]] = {
     "PRank": (lambda m: scaled(PRank(LABELS, margin=m)), MARGINS),
     "CuSumRank": (lambda m: scaled(CuSumRank(LABELS, margin=m)), MARGINS),
-    "PACuSumRank": (lambda C: scaled(PACuSumRank(LABELS, margin=1.0, C=C)), RATES),
+    "PACuSumRank": (lambda C: scaled(PACuSumRank(LABELS, mode="PA-I", C=C)), RATES),
     "CuSumRank + Fourier": (lambda m: lifted(CuSumRank(LABELS, margin=m)), MARGINS),
-    "PACuSumRank + Fourier": (lambda C: lifted(PACuSumRank(LABELS, margin=1.0, C=C)), RATES),
+    "PACuSumRank + Fourier": (lambda C: lifted(PACuSumRank(LABELS, mode="PA-I", C=C)), RATES),
     "one-vs-rest PA": (lambda C: scaled(each(linear_model.PAClassifier(C))), RATES),
     "one-vs-rest PA + Fourier": (lambda C: lifted(each(linear_model.PAClassifier(C))), RATES),
     "one-vs-rest logistic": (

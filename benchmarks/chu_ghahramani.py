@@ -133,7 +133,7 @@ def mord(X: Matrix, y: Ranks, T: Matrix, n: int, seed: int, *, alpha: float) -> 
 MODELS: dict[str, Fit] = {
     "PRank": linear(PRank),
     "CuSum": linear(CuSumRank),
-    "PA-CuSum": linear(PACuSumRank, margin=1.0),
+    "PA-CuSum": linear(PACuSumRank, mode="PA-I"),
     "CuSum, random features": random_features(0.0),
     "CuSum, random and plain": random_features(0.3),
     "CuSum, rbf kernel": kernel,

@@ -183,7 +183,7 @@ def test_averages_survive_rescaling(problem, half_life, l2):
 
 @given(x=st.lists(st.floats(-3, 3), min_size=2, max_size=2), y=st.integers(0, 4))
 def test_passive_aggressive_steps_leave_the_margin(x, y):
-    model = PACuSumRank(labels=range(5), delta=0.7, mode="PA")
+    model = PACuSumRank(labels=range(5), delta=0.7, mode="PA", margin=0.0)
     for other, label in ([[1.0, 0.0], 4], [[-1.0, 0.5], 1], [[0.0, -1.0], 3]):
         model.learn_one(as_dict(other), label)
 
@@ -199,7 +199,8 @@ def test_passive_aggressive_steps_leave_the_margin(x, y):
 
 def test_passive_aggressive_predictions_do_not_depend_on_delta():
     rng = np.random.default_rng(3)
-    models = [PACuSumRank(labels=range(4), delta=delta, mode="PA") for delta in (0.25, 1.0, 64.0)]
+    options: dict[str, Any] = {"labels": range(4), "mode": "PA", "margin": 0.0}
+    models = [PACuSumRank(delta=delta, **options) for delta in (0.25, 1.0, 64.0)]
     for _ in range(300):
         x, y = as_dict(rng.normal(size=3).tolist()), int(rng.integers(4))
         assert len({model.predict_one(x) for model in models}) == 1
@@ -234,8 +235,8 @@ def test_bounds_hold_on_separable_data(n_labels):
     samples, radius, margin = separable(n_labels, np.random.default_rng(n_labels))
     labels = range(n_labels)
     for model in (
-        CuSumRank(labels, intercept=False),
-        PACuSumRank(labels, intercept=False, mode="PA", delta=margin),
+        CuSumRank(labels, margin=0.0, intercept=False),
+        PACuSumRank(labels, intercept=False, mode="PA", delta=margin, margin=0.0),
     ):
         for _ in range(5):
             for x, y in samples:
@@ -263,7 +264,7 @@ def test_bound_of_prank_holds(n_labels):
 @pytest.mark.parametrize("n_labels", range(2, 21))
 def test_the_adversary_attains_the_bound(n_labels):
     """Orthogonal samples of the farthest rank; weights of norm 1 separate them by 1/√((K−1)T)."""
-    model = CuSumRank(labels=range(n_labels), intercept=False)
+    model = CuSumRank(labels=range(n_labels), margin=0.0, intercept=False)
     n = 8
     for t in range(n):
         x = as_dict([float(i == t) for i in range(n)])
@@ -275,7 +276,7 @@ def test_the_adversary_attains_the_bound(n_labels):
 
 def test_cusum_learns_what_prank_cannot():
     samples = [((-1, -1), 1), ((1, -200), 2), ((100, -1), 2), ((1, 1), 3)]
-    cusum, prank = CuSumRank((1, 2, 3)), PRank((1, 2, 3))
+    cusum, prank = CuSumRank((1, 2, 3), margin=0.0), PRank((1, 2, 3))
     late = 0
     for epoch in range(3_000):
         for x, y in samples:
@@ -299,6 +300,34 @@ def test_mistake_bound_refuses(arguments, message):
         mistake_bound(*arguments)
     with pytest.raises(ValueError, match="`n_labels`"):
         mistake_bound(1.0, 1.0, n_labels=1)
+
+
+def star_ratings(n=3_000):
+    """Yield ratings with much noise: a user, an item, and skewed stars."""
+    rng = np.random.default_rng(4)
+    users, items = rng.normal(0, 0.5, 100), rng.normal(0, 0.5, 60)
+    for _ in range(n):
+        user, item = int(rng.integers(100)), int(rng.integers(60))
+        like = users[user] + items[item] + rng.normal(0, 0.7)
+        x = {f"user {user}": 1.0, f"item {item}": 1.0}
+        yield x, int(np.searchsorted((-1.6, -1.1, -0.4, 0.5), like))
+
+
+@pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank])
+def test_defaults_are_better_than_a_constant_where_labels_are_noisy(learner):
+    samples = list(star_ratings())
+    constant = np.abs(np.median([y for _, y in samples]) - [y for _, y in samples]).mean()
+
+    def error(model: Any) -> float:
+        total = 0
+        for x, y in samples:
+            total += abs(model.predict_one(x) - y)
+            model.learn_one(x, y)
+        return total / len(samples)
+
+    published = {"mode": "PA"} if learner is PACuSumRank else {}
+    assert error(learner(range(5), margin=0.0, **published)) > constant
+    assert error(learner(range(5))) < constant - 0.03
 
 
 # Labels -------------------------------------------------------------------------------------------
@@ -361,8 +390,7 @@ def test_a_label_in_between_leaves_decoding_as_it_was(problem, rank):
 
 def test_highest_label_learned_late_is_as_if_declared():
     rng = np.random.default_rng(0)
-    learned, declared = CuSumRank(margin=0.5), CuSumRank(labels=range(4), margin=0.0)
-    learned = CuSumRank()
+    learned, declared = CuSumRank(margin=0.0), CuSumRank(labels=range(4), margin=0.0)
     for n_labels in (1, 2, 3, 4):
         for i in range(40):
             x = as_dict(rng.normal(size=3).tolist())

@@ -46,7 +46,7 @@ OPTIONS: dict[str, Any] = {"gamma": 0.7, "degree": 2, "coef0": 2.0, "intercept":
 )
 def test_dual_equals_primal_step_for_step(problem, options, intercept):
     n_labels, samples = problem
-    options = options | {"labels": range(n_labels), "intercept": intercept}
+    options = {"margin": 0.0, "labels": range(n_labels), "intercept": intercept} | options
     dual, primal = KernelCuSumRank(kernel="linear", **options), CuSumRank(**options)
     for x, y, w in samples:
         assert dual.predict_one(as_dict(x)) == primal.predict_one(as_dict(x))

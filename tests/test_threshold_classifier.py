@@ -13,6 +13,7 @@ from river import base, dummy, linear_model, naive_bayes, preprocessing, stats
 
 from streamcal import ThresholdClassifier, losses, optimal_thresholds
 from streamcal.metrics import MAE
+from streamcal.ordinal._score_model import RESOLVED
 from tests.contract import BAD, BAD_WEIGHTS, river_checks, state
 
 WORDS = ("low", "medium", "high", "extreme")
@@ -44,12 +45,12 @@ def recorded(classifier):
 
 
 def check_layer(classifier):
-    """What is served is optimal on the window, and staircases are those of its boundaries."""
+    """Streaming thresholds are optimal on the window, staircases are those of its boundaries."""
     scores, ranks, w = recorded(classifier)
     n_labels = len(classifier._order)
     best = optimal_thresholds(scores, ranks + 1, n_labels, loss=classifier.loss, w=w)
-    assert classifier._score_model.thresholds.risk == pytest.approx(best.risk, rel=1e-9)
-    assert classifier._score_model.thresholds.n_samples == len(scores)
+    assert classifier._score_model.streaming.risk == pytest.approx(best.risk, rel=1e-9)
+    assert classifier._score_model.streaming.n_samples == len(scores)
     assert all(
         staircase.n_samples == len(scores) for staircase in classifier._score_model.calibrators
     )
@@ -84,7 +85,7 @@ def test_learns_labels_of_any_kind(kind, loss):
 
 def test_probabilities_are_calibrated_cumulatively():
     classifier = model(WORDS, window=2_000, every=500)
-    for x, y in stream(WORDS, 2_000):
+    for x, y in stream(WORDS, 4_000):  # the first scores are those of a beginner
         classifier.learn_one(x, y)
     total = np.zeros(4)
     hits = np.zeros(4)
@@ -123,24 +124,28 @@ def test_stated_labels_not_seen_yet_are_improbable():
 
 def test_resolving_scores_the_window_again():
     classifier = model(WORDS, window=100, every=150)
-    for i, (x, y) in enumerate(stream(WORDS, 149)):
-        assert classifier.solution is None, i
+    samples = list(stream(WORDS, 151))
+    for x, y in samples[:150]:
+        assert classifier.solution is None
         classifier.learn_one(x, y)
-    before = recorded(classifier)[0]
-    x, y = next(stream(WORDS, 1, seed=5))
-    classifier.learn_one(x, y)
-    scores, ranks, w = recorded(classifier)
-    assert not np.array_equal(scores[:-1], before[1:])
-    assert scores.tolist() == [classifier.regressor.predict_one(x) for x, *_ in classifier._samples]
+    served, ranks, w = recorded(classifier)
+    scores = np.array([classifier.regressor.predict_one(x) for x, *_ in classifier._samples])
     best = optimal_thresholds(scores, ranks + 1, 4, w=w)
+    x, y = samples[150]
+    score = classifier.regressor.predict_one(x)
+    classifier.learn_one(x, y)
     assert classifier.solution.risk == best.risk
-    np.testing.assert_array_equal(classifier.thresholds, best.thresholds)
+    np.testing.assert_array_equal(classifier.solution.thresholds, best.thresholds)
+    last = optimal_thresholds([*scores[1:], score], [*ranks[1:] + 1, WORDS.index(y) + 1], 4)
+    assert classifier._score_model.resolved.risk == pytest.approx(last.risk)
+    # What was served is still what streaming thresholds and probabilities rest on.
+    assert recorded(classifier)[0].tolist() == [*served[1:], score]
     check_layer(classifier)
 
 
 def test_jobs_solve_the_same():
     one, two = model(WORDS, every=100), model(WORDS, every=100, n_jobs=2)
-    for x, y in stream(WORDS, 100):
+    for x, y in stream(WORDS, 101):
         one.learn_one(x, y)
         two.learn_one(x, y)
     np.testing.assert_array_equal(two.solution.thresholds, one.solution.thresholds)
@@ -152,7 +157,9 @@ def wait_for(classifier, seconds=300.0):
     end = time.monotonic() + seconds
     while classifier._rescorer.waiting:
         assert time.monotonic() < end
-        classifier._take_over(classifier._rescorer.poll(classifier._n_samples))
+        # A dead process is noticed at a multiple of 100 samples.
+        found = classifier._rescorer.poll(classifier._n_samples // 100 * 100)
+        classifier._take_over(found)
 
 
 def ask(classifier, samples, seconds=300.0):
@@ -176,22 +183,18 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs):
     classifier = model(WORDS, window=200, every=100, background=True, n_jobs=n_jobs)
     samples = endless(WORDS)
     ask(classifier, samples)
-    asked = classifier._n_samples
-    job = [x for x, *_ in classifier._samples]
-    expected = [classifier.regressor.predict_one(x) for x in job]
+    asked = classifier._n_samples - 1  # the job was sent before the last sample was learned
+    job = list(classifier._samples)[:-1]
     for _ in range(30):  # without looking, so that these come between question and answer
         x, y = next(samples)
         classifier._rescorer.waiting = False
         classifier._rescorer.due = None
         classifier.learn_one(x, y)
         classifier._rescorer.waiting = True
-    late = recorded(classifier)[0][-30:].tolist()
     wait_for(classifier)
-    assert classifier._n_samples == asked + 30
-    scores = recorded(classifier)[0].tolist()
-    assert scores[-30:] == late
-    assert scores[:-30] == expected[len(expected) - len(scores) + 30 :]
+    assert classifier._n_samples == asked + 31
     assert classifier.solution.certified
+    assert classifier._score_model.resolved.n_samples == min(len(job) + 31, 200)
     check_layer(classifier)
     classifier._rescorer.worker.close()
 
@@ -224,6 +227,133 @@ def test_copies_of_one_that_waits_go_on_without_it():
     classifier._rescorer.worker.close()
 
 
+class Told(base.Regressor):
+    """A regressor that is told its score, and after ``n_until`` samples another one."""
+
+    def __init__(self, factor=1.0, n_until=10**9):
+        self.factor = factor
+        self.n_until = n_until
+        self.n_learned = 0
+
+    def learn_one(self, x, y):
+        self.n_learned += 1
+
+    def predict_one(self, x):
+        return x["score"] * (1.0 if self.n_learned < self.n_until else self.factor)
+
+
+def errors(classifier, scores, ranks):
+    """Return the errors of the served labels and of each way, sample by sample."""
+    served, ways = [], []
+    for score, rank in zip(scores.tolist(), ranks.tolist(), strict=True):
+        x = {"score": score}
+        score_model = classifier._score_model
+        if score_model is not None:
+            told = classifier.regressor.predict_one(x)
+            ways.append([abs(score_model._rank(way, told) - rank) for way in range(3)])
+            served.append(abs(WORDS.index(classifier.predict_one(x)) - rank))
+        classifier.learn_one(x, WORDS[rank])
+    return np.array(served, float), np.array(ways, float)
+
+
+def plain_choice(losses, w):
+    """Return the way to follow after these losses of all ways, from the definition."""
+    if not len(losses):
+        return 0
+    fading = 0.5 ** (np.arange(len(losses))[::-1] / 2_000.0)
+    excess = (w * fading)[:, None] * (losses[:, 1:] - losses[:, :1])
+    sums, errors = excess.sum(axis=0), np.sqrt((excess**2).sum(axis=0))
+    k = int(sums.argmin())
+    return 1 + k if sums[k] + 0.7 * errors[k] < 0.0 else 0
+
+
+SCENES = {
+    "on the scale": lambda z, noise: (z, z + 0.6 * noise),
+    "another scale": lambda z, noise: (np.exp(z - 1.0), z + 0.4 * noise),
+    "crowded": lambda z, noise: (z, 8.0 * (z - 1.5 + 0.1 * noise)),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_best_way_to_cut_is_served(scene):
+    rng = np.random.default_rng(1)
+    n = 4_000
+    scores, latent = SCENES[scene](rng.uniform(-0.5, 3.5, n), rng.normal(size=n))
+    ranks = np.clip(np.round(latent), 0, 3).astype(int)
+    served, ways = errors(ThresholdClassifier(Told(), WORDS, every=500), scores, ranks)
+    rounding, streaming, resolved = ways.mean(axis=0)
+    assert served.mean() <= min(rounding, streaming, resolved) + 0.003
+    if scene == "on the scale":
+        assert rounding < streaming
+    else:
+        assert streaming < rounding - 0.05
+
+
+def test_resolved_thresholds_are_served_where_scores_change_their_scale():
+    rng = np.random.default_rng(2)
+    z = rng.uniform(-0.5, 3.5, 3_000)
+    ranks = np.clip(np.round(z), 0, 3).astype(int)
+    classifier = ThresholdClassifier(Told(5.0, 1_500), WORDS, every=100)
+    served, ways = errors(classifier, z, ranks)
+    assert classifier._score_model.way.best == RESOLVED
+    assert ways[1_700:, 2].mean() < ways[1_700:, :2].mean(axis=0).min() - 0.05
+    assert served[1_700:].mean() <= ways[1_700:, 2].mean() + 0.03
+    np.testing.assert_array_equal(
+        classifier.thresholds, classifier._score_model.resolved.thresholds
+    )
+
+
+@pytest.mark.parametrize("every", [None, 7])
+@pytest.mark.parametrize("loss", ["absolute", "zero-one", "squared"])
+def test_which_way_is_served_is_what_its_definition_says(every, loss):
+    rng = np.random.default_rng(3)
+    classifier = ThresholdClassifier(Told(), WORDS, loss=loss, every=every, window=60)
+    table = losses.get_task(loss).table(4)
+    costs, weights = [], []
+    followed = set()
+    for i in range(250):
+        x, w = {"score": float(rng.normal())}, float(rng.uniform(0.5, 2.0))
+        rank = int(np.clip(np.round(x["score"] + (i // 125) + rng.normal() / 2), 0, 3))
+        score_model = classifier._score_model
+        if score_model is not None:
+            best = plain_choice(np.array(costs), np.array(weights))
+            followed.add(best)
+            answers = [score_model._rank(way, x["score"]) for way in range(3)]
+            assert classifier.predict_one(x) == WORDS[answers[best]], i
+            if score_model.resolved is None:
+                assert answers[2] == answers[1]
+            costs.append([table[answer, rank] for answer in answers])
+            weights.append(w)
+        classifier.learn_one(x, WORDS[rank], w=w)
+    assert len(followed) > 1
+    loaded = ThresholdClassifier.from_bytes(classifier.to_bytes(), regressor=classifier.regressor)
+    assert loaded.to_bytes() == classifier.to_bytes()
+    assert loaded._score_model.way.best == classifier._score_model.way.best
+
+
+def test_rounding_is_to_what_the_regressor_learns():
+    stated = ThresholdClassifier(Told(), labels=(10, 20, 40))  # it learns ranks
+    free = ThresholdClassifier(Told())  # it learns the labels
+    for rank, y in enumerate((10, 20, 40)):
+        stated.learn_one({"score": float(rank)}, y)
+        free.learn_one({"score": float(y)}, y)
+    assert stated.thresholds.tolist() == [0.5, 1.5]
+    assert free.thresholds.tolist() == [15.0, 30.0]
+    answers = [free.predict_one({"score": s}) for s in (-5.0, 14.0, 15.0, 31.0, 99.0)]
+    assert answers == [10, 10, 20, 40, 40]
+
+
+def test_a_new_label_does_not_change_which_way_is_followed():
+    classifier = ThresholdClassifier(Told(), every=20, window=100)
+    for i in range(60):
+        classifier.learn_one({"score": float(i % 2)}, 5 + i % 2)
+    assert classifier._score_model.way.best != 0
+    classifier.learn_one({"score": 2.0}, 7)
+    assert classifier._score_model.resolved is None
+    assert classifier._score_model.way.best == 1
+    assert [classifier.predict_one({"score": s}) for s in (0.0, 1.0, 2.0)] == [5, 6, 7]
+
+
 class Broken(base.Regressor):
     """A regressor that answers from a script."""
 
@@ -253,6 +383,49 @@ def test_a_regressor_that_is_not_finite(answer):
             act()
     classifier.regressor.answer = 0.0  # type: ignore[attr-defined]
     assert state(classifier) == before
+
+
+class Forgetful(Broken):
+    """A regressor that raises or is not finite for samples that it has learned."""
+
+    def __init__(self, answer):
+        super().__init__(answer)
+        self.learned = set()
+
+    def learn_one(self, x, y):
+        self.learned.add(x["a"])
+
+    def predict_one(self, x):
+        if x["a"] not in self.learned:
+            return float(x["a"] % 4)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer if x["a"] % 2 else 1.0
+
+
+def test_old_samples_without_a_finite_score_are_left_out():
+    classifier = ThresholdClassifier(Forgetful(math.nan), labels=WORDS, every=10)
+    for i in range(25):
+        classifier.learn_one({"a": i}, WORDS[i % 4])
+    assert classifier._n_samples == 25
+    assert classifier._score_model.resolved.n_samples == 10 + 5
+    check_layer(classifier)
+    for x in ({"a": 101}, {"a": 102}):
+        assert classifier.predict_one(x) in WORDS
+
+
+def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned():
+    classifier = ThresholdClassifier(Forgetful(KeyError("a")), labels=WORDS, every=10)
+    for i in range(10):
+        classifier.learn_one({"a": i}, WORDS[i % 4])
+    with pytest.raises(KeyError):
+        classifier.learn_one({"a": 10}, "low")
+    assert classifier._n_samples == 10
+    assert classifier.regressor.learned == set(range(10))
+    for i in range(10, 20):
+        classifier.learn_one({"a": i}, WORDS[i % 4])
+    assert classifier._n_samples == 20
+    check_layer(classifier)
 
 
 @pytest.mark.parametrize("y", [None, math.nan, "tiny", 3])

@@ -15,17 +15,16 @@ from river.base.typing import FeatureName
 
 from streamcal._worker import Worker
 from streamcal.losses import TaskLoss
-from streamcal.ordinal._score_model import ScoreModel
+from streamcal.ordinal.streaming import StreamingThresholds
 from streamcal.ordinal.thresholds import Thresholds, optimal_thresholds
 
 _RETRY_SAMPLES = 100  # until the next attempt, if the background process is not ready
 
 
 class Rescored(NamedTuple):
-    """The new scores of a window, the model that has learned them, and the solution for them."""
+    """Thresholds that have learned the new scores of a window, and the solution for them."""
 
-    scores: NDArray[np.float64]
-    model: ScoreModel
+    thresholds: StreamingThresholds
     solution: Thresholds
     n_samples: int  # learned by the classifier until then
 
@@ -42,24 +41,25 @@ class Window(NamedTuple):
     n_jobs: int
     n_samples: int
 
-    def rescore(self, regressor: base.Regressor) -> Rescored:
-        """Score the samples and solve.
+    def rescore(self, regressor: base.Regressor) -> Rescored | None:
+        """Score the samples and solve; leave out samples whose new score is not finite.
 
-        Raises
-        ------
-        ValueError
-            If the regressor predicts a value that is not finite.
+        Returns
+        -------
+        Rescored or None
+            None if no new score is finite.
         """
         scores = np.array([regressor.predict_one(x) for x in self.features], dtype=np.float64)
-        if not np.isfinite(scores).all():
-            bad = scores[~np.isfinite(scores)][0]
-            raise ValueError(f"`regressor` must predict finite numbers, got {bad}")
+        finite = np.isfinite(scores)
+        if not finite.any():
+            return None
+        scores, labels, w = scores[finite], self.ranks[finite] + 1, self.w[finite]
         solution = optimal_thresholds(
-            scores, self.ranks + 1, self.n_labels, loss=self.loss, w=self.w, n_jobs=self.n_jobs
+            scores, labels, self.n_labels, loss=self.loss, w=w, n_jobs=self.n_jobs
         )
-        model = ScoreModel(self.n_labels, self.loss, self.size)
-        model.learn_many(scores, self.ranks, self.w)
-        return Rescored(scores, model, solution, self.n_samples)
+        thresholds = StreamingThresholds(self.n_labels, self.loss, window=self.size)
+        thresholds.learn_many(scores, labels, w)
+        return Rescored(thresholds, solution, self.n_samples)
 
 
 class Rescorer:
@@ -105,14 +105,12 @@ class Rescorer:
 
     def start(self, regressor: base.Regressor, window: Window) -> Rescored | None:
         """Rescore a window; return the result, or None if that comes from another process."""
-        found = None
+        self.postpone(window.n_samples)  # first: after an error the next one comes later
         if self.worker is None:
-            found = window.rescore(regressor)
-        else:
-            parts = _pickle_if_possible(regressor), _pickle_if_possible(window)
-            self.waiting = self.worker.submit(*parts)
-        self.postpone(window.n_samples)
-        return found
+            return window.rescore(regressor)
+        parts = _pickle_if_possible(regressor), _pickle_if_possible(window)
+        self.waiting = self.worker.submit(*parts)
+        return None
 
     def poll(self, n_samples: int) -> Rescored | None:
         """Return the result of the background process if it is ready; else None.
@@ -130,7 +128,7 @@ class Rescorer:
             raise
         if result is not None:
             self.waiting = False
-            rescored: Rescored = pickle.loads(result)
+            rescored: Rescored | None = pickle.loads(result)
             return rescored
         if n_samples % _RETRY_SAMPLES == 0 and not self.worker.busy:  # it was killed
             self.waiting = False

@@ -1,64 +1,172 @@
 """What a score means: the label that thresholds give it, and the probability of each label."""
 
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, check_alike, nest, require, state_of
+from streamcal._state import Arrays, array_of, check_alike, nest, require, state_of
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.losses import TaskLoss
+from streamcal.losses import TaskLoss, get_task
 from streamcal.ordinal.streaming import StreamingThresholds
 
+ROUNDING, STREAMING, RESOLVED = range(3)
+_DECAY = 0.5 ** (1.0 / 2_000.0)
+_STANDARD_ERRORS = 0.7
+_MOST_EXCESS = 1e70  # in a state
 
-class ScoreModel:
-    """Thresholds, and an isotonic calibrator for each boundary, learned from recorded scores.
 
-    The thresholds decide the label. The calibrator of boundary k, which separates the ranks up to
-    k from those above, learns whether the rank is above k. Ranks count from 0.
+class BestWay:
+    """Which way to cut a score costs least: rounding, streaming or re-solved thresholds.
 
-    Parameters
+    For both kinds of thresholds the sum of the losses above those of rounding is kept; the
+    influence of a sample halves after 2,000 samples. The thresholds with the lower sum are followed
+    if it lies below zero by more than 0.7 standard errors, √(Σ difference²), a lead that is chance
+    in one of four cases; otherwise rounding is, which needs no estimate. Neither the scale of the
+    loss nor that of the weights matters.
+
+    Attributes
     ----------
-    n_labels, loss, window
-        As in `StreamingThresholds`.
+    best : int
+        The way that is followed, `ROUNDING` at first.
+    sums : ndarray of shape (2, 2)
+        For streaming and re-solved thresholds: the discounted sums of the differences and of their
+        squares.
 
     Examples
     --------
-    >>> model = ScoreModel(3, "absolute", window=100)
+    >>> way = BestWay()
+    >>> way.learn([1.0, 0.0], w=1.0)
+    >>> way.best == STREAMING
+    True
+    >>> way.learn([0.0, 1.0], w=1.0)
+    >>> way.best == ROUNDING
+    True
+    """
+
+    def __init__(self) -> None:
+        self.restore(np.zeros((2, 2)))
+
+    def restore(self, sums: NDArray[np.float64]) -> None:
+        """Take over sums."""
+        self._sums: list[list[float]] = sums.tolist()
+        self._choose()
+
+    @property
+    def sums(self) -> NDArray[np.float64]:
+        """The sums, see above."""
+        return np.array(self._sums)
+
+    def learn(self, losses: Sequence[float], w: float) -> None:
+        """Learn the losses of a sample: those of rounding, streaming and re-solved thresholds.
+
+        Without the last one, re-solved thresholds count as streaming ones.
+        """
+        for way, pair in enumerate(self._sums, STREAMING):
+            difference = w * (losses[min(way, len(losses) - 1)] - losses[ROUNDING])
+            pair[0] = _DECAY * pair[0] + difference
+            pair[1] = _DECAY * _DECAY * pair[1] + difference * difference
+        self._choose()
+
+    def _choose(self) -> None:
+        (streaming, _), (resolved, _) = self._sums
+        thresholds = RESOLVED if resolved < streaming else STREAMING
+        total, squares = self._sums[thresholds - STREAMING]
+        leads = total + _STANDARD_ERRORS * math.sqrt(squares) < 0.0
+        self.best = thresholds if leads else ROUNDING
+
+
+class ScoreModel:
+    """Ways to cut a score into ranks, and an isotonic calibrator for each boundary.
+
+    Both learn the scores that were served: of samples that the regressor had not learned yet. The
+    calibrator of boundary k, which separates the ranks up to k from those above, learns whether the
+    rank is above k. Ranks count from 0.
+
+    Parameters
+    ----------
+    targets : sequence of float
+        What the regressor learns for each rank, in increasing order.
+    loss, window
+        As in `StreamingThresholds`.
+
+    Attributes
+    ----------
+    resolved : StreamingThresholds or None
+        Thresholds of a window that was scored again.
+
+    Examples
+    --------
+    >>> model = ScoreModel([0.0, 1.0, 2.0], "absolute", window=100)
     >>> for score, rank in [(0.1, 0), (0.4, 1), (0.5, 1), (0.9, 2)] * 12:
     ...     model.learn_one(score, rank, 1.0)
     >>> model.predict_one(0.8), [round(p, 1) for p in model.predict_proba_one(0.8)]
     (2, [0.0, 0.3, 0.7])
     """
 
-    def __init__(self, n_labels: int, loss: str | TaskLoss, window: int) -> None:
-        self.thresholds = StreamingThresholds(n_labels, loss, window=window)
+    def __init__(self, targets: Sequence[float], loss: str | TaskLoss, window: int) -> None:
+        n_labels = len(targets)
+        self.way = BestWay()
+        self.rounding = [(low + high) / 2.0 for low, high in pairwise(targets)]
+        self.streaming = StreamingThresholds(n_labels, loss, window=window)
+        self.resolved: StreamingThresholds | None = None
         self.calibrators = [IsotonicCalibrator(window=window) for _ in range(n_labels - 1)]
+        costs = get_task(loss).table(n_labels)
+        self._costs = costs / (costs.max() or 1.0)  # so that products with weights are finite
 
     @property
     def n_labels(self) -> int:
         """How many labels there are."""
-        return self.thresholds.n_labels
+        return self.streaming.n_labels
+
+    @property
+    def thresholds(self) -> NDArray[np.float64]:
+        """The thresholds that `predict_one` uses."""
+        if self.way.best == ROUNDING:
+            return np.array(self.rounding)
+        followed = self.streaming if self.way.best == STREAMING else self.resolved
+        assert followed is not None
+        return followed.thresholds
 
     def learn_one(self, score: float, rank: int, w: float) -> None:
         """Learn the score that a sample had before it was learned."""
-        self.thresholds.learn_one(score, rank + 1, w)
+        ways = (ROUNDING, STREAMING) if self.resolved is None else (ROUNDING, STREAMING, RESOLVED)
+        costs = self._costs
+        self.way.learn([costs.item(self._rank(way, score), rank) for way in ways], w)
+        self.streaming.learn_one(score, rank + 1, w)
+        if self.resolved is not None:
+            self.resolved.learn_one(score, rank + 1, w)
         for k, calibrator in enumerate(self.calibrators):
             calibrator.learn_one(score, rank > k, w)
 
     def learn_many(
         self, scores: NDArray[np.float64], ranks: NDArray[np.int64], w: NDArray[np.float64]
     ) -> None:
-        """Learn recorded scores in order."""
-        self.thresholds.learn_many(scores, ranks + 1, w)
+        """Learn recorded scores in order; this does not change which way is followed."""
+        self.streaming.learn_many(scores, ranks + 1, w)
         for k, calibrator in enumerate(self.calibrators):
             calibrator.learn_many(scores, ranks > k, w)
 
+    def follow_as(self, other: "ScoreModel") -> None:
+        """Follow the way that another model follows, without its re-solved thresholds."""
+        self.way.restore(other.way.sums[[0, 0]])
+
     def predict_one(self, score: float) -> int:
-        """Return the rank of least task loss."""
-        label = self.thresholds.predict_one(score)
-        assert label is not None  # something has been learned
-        return label - 1
+        """Return the rank that the best way gives."""
+        return self._rank(self.way.best, score)
+
+    def _rank(self, way: int, score: float) -> int:
+        """Return the rank that a way gives; that of rounding before anything is learned."""
+        if way != ROUNDING:
+            followed = self.resolved if way == RESOLVED and self.resolved else self.streaming
+            label = followed.predict_one(score)
+            if label is not None:
+                return label - 1
+        return bisect_right(self.rounding, score)
 
     def predict_proba_one(self, score: float) -> list[float]:
         """Return the probability of each rank: differences of the calibrated P(y > k | score)."""
@@ -72,22 +180,37 @@ class ScoreModel:
 
     def freeze(self) -> Arrays:
         """Return the state as arrays, for `thaw`."""
-        states: dict[str, Any] = {"thresholds": self.thresholds}
+        states: dict[str, Any] = {"streaming": self.streaming}
+        if self.resolved is not None:
+            states["resolved"] = self.resolved
         states |= {f"staircase {k}": each for k, each in enumerate(self.calibrators)}
-        return {name: nest(learner.to_bytes()) for name, learner in states.items()}
+        nested: Arrays = {name: nest(learner.to_bytes()) for name, learner in states.items()}
+        return {"way": self.way.sums, **nested}
 
     @classmethod
-    def thaw(cls, arrays: Arrays, n_labels: int, loss: str | TaskLoss, window: int) -> Self | None:
+    def thaw(
+        cls, arrays: Arrays, targets: Sequence[float], loss: str | TaskLoss, window: int
+    ) -> Self | None:
         """Return the model in a state, None without any; raise unless it has these parameters."""
-        if "thresholds" not in arrays:
+        if "streaming" not in arrays:
             return None
-        thresholds = StreamingThresholds.from_bytes(state_of(arrays, "thresholds"))
-        require(thresholds.n_labels == n_labels, "thresholds must fit labels")
+        n_labels = len(targets)
+        names = ["streaming", *(["resolved"] if "resolved" in arrays else [])]
+        cuts = [StreamingThresholds.from_bytes(state_of(arrays, name)) for name in names]
+        require(all(each.n_labels == n_labels for each in cuts), "thresholds must fit labels")
         states = (state_of(arrays, f"staircase {k}") for k in range(n_labels - 1))
         calibrators = [IsotonicCalibrator.from_bytes(state) for state in states]
-        model = cls(n_labels, loss, window)
-        check_alike([thresholds, *calibrators], [model.thresholds, *model.calibrators])
-        held = [thresholds.n_samples, *(each.n_samples for each in calibrators)]
+        model = cls(targets, loss, window)
+        alike = [model.streaming] * len(cuts)
+        check_alike([*cuts, *calibrators], [*alike, *model.calibrators])
+        held = [*(each.n_samples for each in cuts), *(each.n_samples for each in calibrators)]
         require(min(held) > 0, "thresholds must rest on samples")
-        model.thresholds, model.calibrators = thresholds, calibrators
+        sums = array_of(arrays, "way", 2, 2)
+        require((np.abs(sums[:, 0]) <= _MOST_EXCESS).all(), "excess losses must be in range")
+        squares = sums[:, 1]
+        require(((squares >= 0.0) & (squares <= _MOST_EXCESS**2)).all(), "squares must be in range")
+        require(len(cuts) > 1 or (sums[0] == sums[1]).all(), "ways without thresholds are alike")
+        model.way.restore(sums)
+        model.streaming, model.calibrators = cuts[0], calibrators
+        model.resolved = cuts[1] if len(cuts) > 1 else None
         return model

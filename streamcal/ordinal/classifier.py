@@ -1,14 +1,15 @@
 """A river classifier of ordinal labels around a river regressor.
 
-The regressor gives a score; a `ScoreModel` turns it into a label, by thresholds, and into
-probabilities, by a calibrator for each boundary. Both are exact on the recorded scores. But the
-regressor keeps learning, so recorded scores become outdated. From time to time a `Rescorer`
-therefore scores the window again, in this process or in another one, and a score model of the new
-scores replaces the old one.
+The regressor gives a score; a `ScoreModel` turns it into a label, by rounding or by thresholds, and
+into probabilities, by a calibrator for each boundary. It learns scores that were served, which are
+of samples that the regressor had not learned. From time to time a `Rescorer` scores the window
+again, in this process or in another one, and hands thresholds for the new scores to the score
+model, which uses them if they are better.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,12 @@ _LOSSES_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricErro
 
 
 class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.Classifier):
-    """Ordinal classification: a regressor's score, cut by optimal thresholds.
+    """Ordinal classification: a regressor's score, rounded or cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
-    learned, is added to a window of the last ``window`` scores. After every sample the thresholds
-    minimise the task loss on this window exactly.
+    learned, is added to a window of the last ``window`` scores. Labels are served by rounding, by
+    the thresholds that minimise the task loss on this window, or by thresholds for new scores of
+    the window: by what has had the least task loss lately.
 
     Parameters
     ----------
@@ -82,14 +84,15 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         How many samples the thresholds and probabilities rest on.
     every : int or None
         After how many samples the window is scored again with the current regressor, and solved
-        again. None: never.
+        again. That takes ``window / every`` predictions of the regressor for each sample. None:
+        never.
     n_jobs : int
         The number of jobs that solve for the thresholds again; see `optimal_thresholds`.
     background : bool
         Whether to do that in another process. The process is *spawned*, so a script must keep its
         work under ``if __name__ == "__main__":``; jobs are threads there. Learning continues
-        meanwhile. When the result arrives, the samples learned since are added with their recorded
-        scores. When it arrives depends on the machine.
+        meanwhile. When the result arrives, the samples learned since are added with their scores.
+        When it arrives depends on the machine.
 
     Raises
     ------
@@ -100,10 +103,17 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     Notes
     -----
-    `predict_one` returns the label that the thresholds give, which minimises the task loss; it need
-    not be the most probable label of `predict_proba_one`. Those probabilities are differences of
-    calibrated P(y > k | score), with one calibrator for each boundary. Isotonic regression
-    preserves order, so P(y > k) ≥ P(y > k + 1) at every score; rounding errors are clipped.
+    Rounding is to the nearest of the values that the regressor learns. For both kinds of thresholds
+    their task loss above that of rounding is summed, and the influence of a sample on this sum
+    halves after 2,000 samples. The lower sum is followed if it is below zero by more than 0.7
+    standard errors; otherwise rounding is.
+
+    New scores of old samples are too good, since the regressor has learned these samples, so
+    probabilities rest on the recorded scores alone, whichever way gives the label. `predict_one`
+    minimises the task loss; it need not return the most probable label of `predict_proba_one`.
+    Those probabilities are differences of calibrated P(y > k | score), with one calibrator for each
+    boundary. Isotonic regression preserves order, so P(y > k) ≥ P(y > k + 1) at every score;
+    rounding errors are clipped.
 
     Learning costs O(K log² window), and one predict_one and learn_one of the regressor.
 
@@ -176,7 +186,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
-        """The thresholds between the labels known so far, shape ``(n_labels - 1,)``.
+        """The thresholds that `predict_one` uses, shape ``(n_labels - 1,)``.
+
+        While it rounds, these are the middles between the values that the regressor learns.
 
         Raises
         ------
@@ -185,7 +197,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         """
         if self._score_model is None:
             raise ValueError("`thresholds` need two known labels and a learned sample")
-        return self._score_model.thresholds.thresholds
+        return self._score_model.thresholds
 
     @property
     def solution(self) -> Thresholds | None:
@@ -211,23 +223,23 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         ------
         ValueError, TypeError
             If ``y`` is None, NaN or not one of the given labels, ``w`` is not positive, or the
-            regressor predicts a value that is not finite. An error of the background process is
-            raised here too, once. In all cases nothing is learned.
+            regressor predicts a value that is not finite. An error of the regressor while the
+            window is scored again, in the background too, is raised here once; old samples without
+            a finite score are left out. In all cases nothing is learned.
         """
         w = as_weight(w)
         check_label(y)
         if self.labels is not None and y not in self._ranks:
             raise ValueError(f"`y` must be one of {self._order}, got {y!r}")
-        if self._rescorer.waiting:
-            self._take_over(self._rescorer.poll(self._n_samples))
+        order = self._order if y in self._ranks else self._order_with(y)
         score = self._score(x, {})
-        if y not in self._ranks:
-            self._add_label(y)
+        self._look_for_thresholds()
+        if order is not self._order:
+            self._set_order(order)
         rank = self._ranks[y]
-        target = y if self.labels is None and isinstance(y, int | np.integer | np.bool_) else rank
         if kwargs or w != 1.0:
             kwargs = self._route("learn_one", {**kwargs, "w": w})
-        self.regressor.learn_one(x, float(target), **kwargs)
+        self.regressor.learn_one(x, self._target(y), **kwargs)
 
         self._samples.append((x.copy(), y, score, w))
         self._n_samples += 1
@@ -235,12 +247,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._score_model.learn_one(score, rank, w)
         elif len(self._order) > 1:
             self._refit()
-        due = self._rescorer.due
-        if due is not None and self._n_samples >= due:
-            self._rescore_window()
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the label of least task loss; None while no label is known.
+        """Return the label, by the way that has had the least task loss; None if none is known.
 
         Raises
         ------
@@ -273,35 +282,50 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     # Labels that are not given ---------------------------------------------------------------
 
-    def _add_label(self, y: ClfTarget) -> None:
-        """Insert a new label into the order of the known ones."""
+    def _order_with(self, y: ClfTarget) -> list[ClfTarget]:
+        """Return the known labels and a new one in their order, or raise."""
         try:
-            order = sorted([*self._order, y])
+            return sorted([*self._order, y])
         except TypeError:
             raise TypeError(
                 f"`labels` must be given where labels have no natural order, got {y!r}"
                 f" beside {self._order}"
             ) from None
+
+    def _set_order(self, order: list[ClfTarget]) -> None:
+        """Take over an order with a new label."""
         self._order = order
         self._ranks = {label: rank for rank, label in enumerate(order)}
         if self._score_model is not None:
             self._refit()
 
-    # Learning the window again ----------------------------------------------------------------
+    def _target(self, y: ClfTarget) -> float:
+        """Return what the regressor learns for a label."""
+        is_int = self.labels is None and isinstance(y, int | np.integer | np.bool_)
+        return float(y if is_int else self._ranks[y])
+
+    # Scores and thresholds --------------------------------------------------------------------
 
     def _refit(self) -> None:
         """Learn thresholds and calibrators from the recorded scores."""
         _, _, scores, w = zip(*self._samples, strict=True)
-        model = ScoreModel(len(self._order), self.loss, self.window)
+        model = ScoreModel([self._target(y) for y in self._order], self.loss, self.window)
         model.learn_many(np.array(scores), self._recorded_ranks(), np.array(w))
+        if self._score_model is not None:
+            model.follow_as(self._score_model)
         self._score_model = model
 
     def _recorded_ranks(self) -> NDArray[np.int64]:
         """Return the ranks of the labels in the window, of all labels known now."""
         return np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64)
 
-    def _rescore_window(self) -> None:
-        """Start to score the window again, if that is possible now."""
+    def _look_for_thresholds(self) -> None:
+        """Take over re-solved thresholds that are ready, and start the next solve if it is due."""
+        if self._rescorer.waiting:
+            self._take_over(self._rescorer.poll(self._n_samples))
+        due = self._rescorer.due
+        if due is None or self._n_samples < due:
+            return
         if self._score_model is None:
             self._rescorer.postpone(self._n_samples)
         elif self._rescorer.ready(self._n_samples):
@@ -319,18 +343,15 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             self._take_over(self._rescorer.start(self.regressor, window))
 
     def _take_over(self, found: Rescored | None) -> None:
-        """Replace scores and score model, which then learns the samples since the window."""
-        if found is None or found.model.n_labels != len(self._order):
+        """Serve re-solved thresholds, once they have learned the samples since the window."""
+        model = self._score_model
+        if found is None or model is None or found.thresholds.n_labels != model.n_labels:
             return  # with a new label the result is outdated: the next one has it
-        samples = list(self._samples)
-        n_old = max(len(samples) - (self._n_samples - found.n_samples), 0)
-        for i, score in enumerate(found.scores[len(found.scores) - n_old :].tolist()):
-            x, y, _, w = samples[i]
-            samples[i] = x, y, score, w
-        for _, y, score, w in samples[n_old:]:
-            found.model.learn_one(score, self._ranks[y], w)
-        self._samples = deque(samples, maxlen=self.window)
-        self._score_model, self._solution = found.model, found.solution
+        n_held = len(self._samples)
+        n_old = max(n_held - (self._n_samples - found.n_samples), 0)
+        for _, y, score, w in islice(self._samples, n_old, None):
+            found.thresholds.learn_one(score, self._ranks[y] + 1, w)
+        model.resolved, self._solution = found.thresholds, found.solution
 
     # Bytes --------------------------------------------------------------------------------------
 
@@ -370,13 +391,14 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
         due = fields["due"]
         require((due is None) == (self.every is None), "`due` must be None where `every` is")
-        model = ScoreModel.thaw(arrays, n_labels, self.loss, self.window)
+        self._order, self._ranks = order, {label: rank for rank, label in enumerate(order)}
+        targets = [self._target(y) for y in order]
+        model = ScoreModel.thaw(arrays, targets, self.loss, self.window)
         require(model is None or len(ranks), "thresholds must rest on samples")
         if fields["solution"] is not None:
             self._solution = _read_solution(fields["solution"], arrays, n_labels)
         self._rescorer.due = None if due is None else as_int(due, "due")
-        self._n_samples, self._score_model, self._order = n_samples, model, order
-        self._ranks = {label: rank for rank, label in enumerate(order)}
+        self._n_samples, self._score_model = n_samples, model
         rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
         self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
 

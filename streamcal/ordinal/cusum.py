@@ -274,7 +274,8 @@ class CuSumRank(_LinearRanker):
         The task loss ℓ of margin re-scaling; see `streamcal.losses.get_task`.
     margin : float
         The margin for a loss of 1: learning predicts the rank that maximises s(x, r) +
-        margin · ℓ(r, y) and corrects it. 0: learn only from mistakes.
+        margin · ℓ(r, y) and corrects it. The default suits features of a ``StandardScaler`` and
+        one-hot features. 0: learn only from mistakes, the published algorithm.
     averaging : None, "uniform" or float
         Predict from the uniform average of the weights after each sample, which varies less than
         the last weights; or from an average with this half-life in samples. None: no average.
@@ -292,8 +293,12 @@ class CuSumRank(_LinearRanker):
 
     Notes
     -----
-    There is no learning rate: without ``margin``, predictions do not depend on the scale of the
-    weights. Features should be of comparable size, so put a ``StandardScaler`` in front.
+    There is no learning rate, but with a larger margin the weights are larger and a step matters
+    less. A step changes a score by up to ‖x‖² for each rank, so the margin should be some times
+    the usual ‖x‖². On 27 streams of noisy labels the default had an 18 % lower mean absolute error
+    than a margin of 0, which is often worse than a constant there; see the guide. Without
+    ``margin``, predictions do not depend on the scale of the features. Features should be of
+    comparable size, so put a ``StandardScaler`` in front.
 
     A new label between two others gets half of the weights of the boundary between them on either
     side; a new label at an end gets a boundary of zeros. A sample takes O(features · labels) with
@@ -313,7 +318,7 @@ class CuSumRank(_LinearRanker):
     >>> [model.predict_one({"x": x}) for x in (-1.5, 0.0, 2.0)]
     ['low', 'mid', 'high']
     >>> model.rank_loss
-    5.0
+    2.0
     """
 
     def __init__(
@@ -321,7 +326,7 @@ class CuSumRank(_LinearRanker):
         labels: Sequence[ClfTarget] | None = None,
         *,
         loss: "str | losses.TaskLoss" = "absolute",
-        margin: float = 0.0,
+        margin: float = 20.0,
         averaging: str | float | None = None,
         intercept: bool = True,
         l2: float = 0.0,
@@ -346,13 +351,15 @@ class PACuSumRank(_LinearRanker):
         it scales the weights and does not change what `predict_one` returns.
     mode : {"PA", "PA-I", "PA-II"}
         "PA": the full step. "PA-I": a step of at most ``C``. "PA-II": a step with 1 / (2 C) added
-        to its denominator. Use one of the latter two if labels are noisy.
+        to its denominator, ‖x‖² times the number of boundaries. Use one of the latter two if labels
+        are noisy.
     C : float
         The aggressiveness of "PA-I" and "PA-II", positive.
     loss : str or TaskLoss
         The task loss ℓ, of the step and of margin re-scaling.
     margin : float
-        As in `CuSumRank`; with ``margin=delta`` every sample within its margin is learned.
+        As in `CuSumRank`; with ``margin=delta``, as by default, every sample within its margin is
+        learned. 0: learn only from mistakes, the published algorithm.
     averaging, intercept, l2, window
         As in `CuSumRank`.
 
@@ -369,7 +376,7 @@ class PACuSumRank(_LinearRanker):
     Examples
     --------
     >>> from streamcal.ordinal import PACuSumRank
-    >>> model = PACuSumRank(labels=(1, 2, 3), intercept=False)
+    >>> model = PACuSumRank(labels=(1, 2, 3), mode="PA", intercept=False)
     >>> model.learn_one({"x": 2.0}, 3)
     >>> model.weights  # s(x, 3) − s(x, 1) = 2 · 0.5 + 2 · 0.5 = 2 ranks
     {'x': array([0.5, 0.5])}
@@ -380,10 +387,10 @@ class PACuSumRank(_LinearRanker):
         labels: Sequence[ClfTarget] | None = None,
         *,
         delta: float = 1.0,
-        mode: str = "PA-I",
-        C: float = 1.0,
+        mode: str = "PA-II",
+        C: float = 0.01,
         loss: "str | losses.TaskLoss" = "absolute",
-        margin: float = 0.0,
+        margin: float = 1.0,
         averaging: str | float | None = None,
         intercept: bool = True,
         l2: float = 0.0,
