@@ -51,6 +51,7 @@ from streamcal.calibration.probability import (
 from streamcal.kernels.hedge import Hedge
 
 _BATCH = 65_536  # samples whose answers are held at once
+_POWERS = 3  # rows of weights for each share, once a label was late
 _MEMORY = 1_000.0  # served samples over which their delay is averaged
 
 
@@ -62,7 +63,8 @@ class Ticket(NamedTuple):
     n_samples : int
         How many samples it had learned then.
     answers : tuple of float
-        What each calibrator answered, in the order of `HedgedCalibrator.names`.
+        What each calibrator answered, in the order of `HedgedCalibrator.names`, then what the
+        mixtures of each share did.
     """
 
     n_samples: int
@@ -182,16 +184,20 @@ class HedgedCalibrator(ProbabilityCalibrator):
         self._shares = shares
         self._weights = weights / weights.sum()
         self._hold([prototype.clone() for prototype in prototypes])
+        # The weights after each of the samples that wait, and before the first of them.
+        self._rows = deque([self._hedge.rows()] if delay else ())
 
     def _hold(self, calibrators: list[Calibrator]) -> None:
         """Take over these calibrators, whatever they have learned."""
         self._calibrators = calibrators
         experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
-        self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
+        kinds = [type(calibrator) for calibrator in calibrators]
+        raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
+        self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._mutex:
-            state = {**vars(self), "_waiting": self._waiting.copy()}
+            state = {**vars(self), "_waiting": self._waiting.copy(), "_rows": self._rows.copy()}
         del state["_mutex"]
         return state
 
@@ -201,23 +207,31 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         held = [*self._calibrators, *self._delayed]
         with self._mutex:
-            (n_samples, log_odds, weights, mixed), parts = self._hedge.state(held)
+            (n_samples, log_odds, weights, mixed, powers, late), parts = self._hedge.state(held)
             n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
+            rows = list(self._rows)
         fields = {"n_samples": n_samples, "n_served": n_served, "mean_delay": mean_delay}
         arrays = {
             "log_odds": log_odds,
             "weights": weights,
             "mixed": mixed,
+            "powers": powers,
             "waiting": np.array(waiting).reshape(-1, 3),
         }
+        arrays |= {f"rows {i}": row for i, row in enumerate(rows)}
+        arrays |= {f"late {i}": part for i, part in enumerate(late)}
         for i, part in enumerate(parts):
             arrays[str(i)] = nest(part)
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n, n_shares = len(self._calibrators), len(self._shares)
-        log_odds, mixed = array_of(arrays, "log_odds", n_shares), array_of(arrays, "mixed", n)
-        weights, waiting = array_of(arrays, "weights", n_shares, n), self._read_waiting(arrays)
+        late = _read_late(arrays, n)
+        n_rows = n_shares * (_POWERS if late else 1)
+        log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
+        weights, waiting = array_of(arrays, "weights", n_rows, n), self._read_waiting(arrays)
+        powers = array_of(arrays, "powers", _POWERS)
+        require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
         n_served = as_int(fields["n_served"], "n_served")
@@ -225,11 +239,22 @@ class HedgedCalibrator(ProbabilityCalibrator):
         expected = [*self._calibrators, *self._delayed]
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
         check_alike(restored, expected)
+        if self._delayed:
+            self._rows = deque(self._read_rows(arrays, len(waiting) + 1))
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
         self._hold(restored[:n])
-        self._hedge.restore(n_samples, log_odds, weights, mixed)
+        self._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
         self._delayed = restored[n:]
+
+    def _read_rows(self, arrays: Arrays, length: int) -> list[NDArray[np.float64]]:
+        """Return the weights in a state after each sample that waits, or raise."""
+        rows = [array_of(arrays, f"rows {i}", None, len(self._calibrators)) for i in range(length)]
+        for row in rows:
+            n = len(row)
+            require(n in (len(self._shares), _POWERS * len(self._shares)), "rows must be of shares")
+            require((row >= 0.0).all() and (abs(row.sum(axis=1) - 1.0) < 1e-6).all(), "sum to 1")
+        return rows
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the samples in a state that the delayed calibrators have not learned, or raise."""
@@ -247,8 +272,9 @@ class HedgedCalibrator(ProbabilityCalibrator):
         mixed: NDArray[np.float64],
     ) -> None:
         """Raise unless the weights in a state can be those of these calibrators and shares."""
-        require(log_odds.max() == 0.0, "the best share must have the log 0")
-        alone = np.array(self._shares) == 0.0
+        require(log_odds.max() >= 0.0, "the best share must have the log 0")
+        require(np.isfinite(log_odds).all(), "logs must be finite")
+        alone = np.tile(np.array(self._shares) == 0.0, len(weights) // len(self._shares))
         logs = weights[alone]
         # One of a few calibrators has a log near 0; the least prior is far above this bound.
         require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
@@ -308,37 +334,39 @@ class HedgedCalibrator(ProbabilityCalibrator):
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         if served is None and not self._delayed:
-            self._hedge.learn(*sample, self._step)
+            self._hedge.learn(*sample, self._mean_delay)
             return
         with self._mutex:
-            answers = self._served_answers(sample[0], served)
-            self._hedge.learn(*sample, self._step, answers)
+            answers, mixes = self._served_answers(sample[0], served)
+            self._hedge.learn(*sample, self._mean_delay, answers, mixes)
             if self._delayed:
                 self._teach_delayed(sample)
-
-    @property
-    def _step(self) -> float:
-        """The power to which likelihoods are raised."""
-        return 1.0 / (1.0 + self._mean_delay)
 
     def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
         """Keep a sample; teach the delayed calibrators the one whose delay is over."""
         self._waiting.append(sample)
+        self._rows.append(self._hedge.rows())
         if len(self._waiting) > (self.delay or 0):
+            self._rows.popleft()
             for calibrator in self._delayed:
                 calibrator.learn_one(*self._waiting[0])
             self._waiting.popleft()
 
-    def _served_answers(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
-        """Return what the calibrators predicted when a sample was served."""
+    def _served_answers(
+        self, p: float, served: Ticket | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the calibrators predicted when a sample was served, and their mixtures."""
         if served is None:
-            return np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
+            answers = np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
+            mixes = self._rows[0] @ answers.clip(self.clip, 1.0 - self.clip)
+            return answers, mixes.clip(self.clip, 1.0 - self.clip)
         answers = self.check_ticket(served)
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
             self._mean_delay += rate * (self.n_samples - served[0] - self._mean_delay)
-        return answers
+        n = len(self._names)
+        return answers[:n], answers[n:].clip(self.clip, 1.0 - self.clip)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -385,9 +413,12 @@ class HedgedCalibrator(ProbabilityCalibrator):
                 f"`served` must come from this calibrator, which has learned {self.n_samples}"
                 f" samples, got one after {n_samples}"
             )
-        if values.shape != (len(self._names),) or not ((values >= 0.0) & (values <= 1.0)).all():
+        n, n_shares = len(self._names), len(self._shares)
+        fits = values.shape in ((n + n_shares,), (n + _POWERS * n_shares,))
+        if not fits or not ((values >= 0.0) & (values <= 1.0)).all():
             raise ValueError(
-                f"`served` must hold {len(self._names)} answers in [0, 1], got {answers}"
+                f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
+                f" {_POWERS * n_shares} mixtures, got {answers}"
             )
         return values
 
@@ -411,11 +442,11 @@ class HedgedCalibrator(ProbabilityCalibrator):
         if self._delayed:
             return super().predict_learn_many(scores, y, w)
         samples = self._check_samples(scores, y, w)
-        predictions = np.empty(len(samples[0]))
+        predictions, delay = np.empty(len(samples[0])), self._mean_delay
         for start in range(0, len(predictions), _BATCH):
             part = slice(start, start + _BATCH)
             p, labels, weights = (column[part] for column in samples)
-            predictions[part] = self._hedge.run(self._calibrators, p, labels, weights, self._step)
+            predictions[part] = self._hedge.run(self._calibrators, p, labels, weights, delay)
         return predictions
 
 
@@ -434,6 +465,17 @@ def default_calibrators() -> list[Calibrator]:
         IsotonicCalibrator(window=1_000),
         IsotonicCalibrator(window=10_000),
     ]
+
+
+def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
+    """Return the state of the variance ratio, empty if no label was late, or raise."""
+    if "late 0" not in arrays:
+        return ()
+    shapes = ((4, n), (4,), (n,), (n,), (3,))
+    late = tuple(array_of(arrays, f"late {i}", *shape) for i, shape in enumerate(shapes))
+    require(all(np.isfinite(part).all() for part in late), "sums must be finite")
+    require(all((part >= 0.0).all() for part in late[1:]), "squares and counts must not be negative")
+    return late
 
 
 def _predict_number(calibrator: Calibrator, p: float) -> float:

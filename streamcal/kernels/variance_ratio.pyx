@@ -1,0 +1,104 @@
+"""How many dependent values of a series count as one.
+
+The sum of n independent values has n times the variance of one. That of dependent ones has VR · n
+times it, where the *variance ratio* VR is one plus twice the sum of their autocorrelations: n such
+values say as much as n / VR independent ones. It is estimated by the squares of sums over windows
+(a Bartlett kernel; Newey & West, Econometrica 1987)::
+
+    VR = mean(S²) / W ÷ mean(z²),  S = the sum of the last W values z
+
+Of values that become known d later, W is 4 d + 1: then a lag of d has 3/4 of its weight. A window
+is a few blocks of sums, whatever its length, and S² is taken whenever a block is full. Of several
+series the largest ratio counts. At first it is taken to be d + 1. That counts as W values do: after
+n others, the logarithm of VR is the mean of the two, with the weights n and W.
+"""
+
+from libc.math cimport exp, log
+
+import numpy as np
+
+from streamcal.kernels.expert import restored
+
+
+cdef enum:
+    BLOCKS = 4  # to a window, so each is about d values
+
+
+cdef class VarianceRatio:
+    """The variance ratio of some series, updated value by value.
+
+    Parameters
+    ----------
+    n_series : int
+    """
+
+    def __cinit__(self, n_series):
+        self.sums = np.zeros((BLOCKS, n_series))
+        self.lengths = np.zeros(BLOCKS)
+        self.long_run = np.zeros(n_series)
+        self.at_once = np.zeros(n_series)
+
+    cdef void add(self, const double *values, double weight, double delay) noexcept nogil:
+        """Add a value of each series; all together are taken from their mean."""
+        cdef Py_ssize_t i, n = self.at_once.shape[0]
+        cdef double mean = 0.0, z
+        for i in range(n):
+            mean += values[i] / n
+        for i in range(n):
+            z = weight * (values[i] - mean)
+            self.sums[0, i] += z
+            self.at_once[i] += z * z
+        self.lengths[0] += 1.0
+        self.n += 1.0
+        if self.lengths[0] * BLOCKS >= window(delay):
+            self.close_block()
+
+    cdef void close_block(self) noexcept nogil:
+        cdef Py_ssize_t i, b, n = self.at_once.shape[0]
+        cdef double total = 0.0, s
+        for b in range(BLOCKS):
+            total += self.lengths[b]
+        self.estimate = 0.0
+        for i in range(n):
+            s = 0.0
+            for b in range(BLOCKS):
+                s += self.sums[b, i]
+            self.long_run[i] += self.lengths[0] * (s * s / total)
+            if self.at_once[i] > 0.0:
+                self.estimate = max(self.estimate, self.long_run[i] / self.at_once[i])
+        self.n_closed = self.n
+        for b in range(BLOCKS - 1, 0, -1):
+            self.lengths[b] = self.lengths[b - 1]
+            self.sums[b] = self.sums[b - 1]
+        self.lengths[0] = 0.0
+        self.sums[0] = 0.0
+
+    cdef double ratio(self, double delay) noexcept nogil:
+        """Return the ratio, from 1 to the length of the window."""
+        cdef double w = window(delay)
+        cdef double seen = self.n_closed * log(max(self.estimate, 1.0))
+        cdef double ratio = exp((seen + w * log(1.0 + delay)) / (self.n_closed + w))
+        return min(max(ratio, 1.0), w)
+
+    # ------------------------------------------------------------------ state
+
+    def state(self):
+        """Return what `restore` takes: four arrays, and the numbers in a fifth."""
+        numbers = np.array([self.n, self.n_closed, self.estimate])
+        sums, lengths = np.array(self.sums), np.array(self.lengths)
+        return sums, lengths, np.array(self.long_run), np.array(self.at_once), numbers
+
+    def restore(self, sums, lengths, long_run, at_once, numbers):
+        """Take over what `state` returned."""
+        self.sums = np.array(sums)
+        self.lengths = np.array(lengths)
+        self.long_run = np.array(long_run)
+        self.at_once = np.array(at_once)
+        self.n, self.n_closed, self.estimate = numbers
+
+    def __reduce__(self):
+        return restored, (VarianceRatio, (len(self.at_once),), self.state())
+
+
+cdef inline double window(double delay) noexcept nogil:
+    return 4.0 * delay + 1.0
