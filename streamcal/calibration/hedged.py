@@ -471,7 +471,7 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     """Return the state of the variance ratio, empty if no label was late, or raise."""
     if "late 0" not in arrays:
         return ()
-    shapes = ((4, n), (4,), (n,), (n,), (3,))
+    shapes = ((8, n), (8,), (8, n), (n,), (3,))
     late = tuple(array_of(arrays, f"late {i}", *shape) for i, shape in enumerate(shapes))
     require(all(np.isfinite(part).all() for part in late), "sums must be finite")
     require(all((part >= 0.0).all() for part in late[1:]), "squares and counts must not be negative")

@@ -1,7 +1,7 @@
 cdef class VarianceRatio:
     cdef double[:, ::1] sums  # of each series over the last blocks, the open one first
     cdef double[::1] lengths  # of the blocks
-    cdef double[::1] long_run  # sums of S² / W, one for each value
+    cdef double[:, ::1] long_run  # sums of S² / W over 1, 2, … blocks, one for each value
     cdef double[::1] at_once  # sums of z²
     cdef double n, n_closed  # values, those up to the last full block
     cdef double estimate  # then

@@ -8,8 +8,9 @@ values say as much as n / VR independent ones. It is estimated by the squares of
     VR = mean(S²) / W ÷ mean(z²),  S = the sum of the last W values z
 
 Of values that become known d later, W is 4 d + 1: then a lag of d has 3/4 of its weight. A window
-is a few blocks of sums, whatever its length, and S² is taken whenever a block is full. Of several
-series the largest ratio counts. At first it is taken to be d + 1. That counts as W values do: after
+is 8 blocks of sums, whatever its length, and S² is taken whenever a block is full: also of the sums
+over the last 1, 2, … 7 blocks, as in a window that is a period of the series all may cancel. Of all
+these lengths and of several series the largest ratio counts. At first it is taken to be d + 1. That counts as W values do: after
 n others, the logarithm of VR is the mean of the two, with the weights n and W.
 """
 
@@ -21,7 +22,9 @@ from streamcal.kernels.expert import restored
 
 
 cdef enum:
-    BLOCKS = 4  # to a window, so each is about d values
+    BLOCKS = 8  # to a window, so two are about d values
+
+cdef double ROUNDING = 1e-12
 
 
 cdef class VarianceRatio:
@@ -35,7 +38,7 @@ cdef class VarianceRatio:
     def __cinit__(self, n_series):
         self.sums = np.zeros((BLOCKS, n_series))
         self.lengths = np.zeros(BLOCKS)
-        self.long_run = np.zeros(n_series)
+        self.long_run = np.zeros((BLOCKS, n_series))
         self.at_once = np.zeros(n_series)
 
     cdef void add(self, const double *values, double weight, double delay) noexcept nogil:
@@ -45,7 +48,10 @@ cdef class VarianceRatio:
         for i in range(n):
             mean += values[i] / n
         for i in range(n):
-            z = weight * (values[i] - mean)
+            z = values[i] - mean
+            if -ROUNDING < z < ROUNDING:  # series that are equal have no ratio
+                continue
+            z *= weight
             self.sums[0, i] += z
             self.at_once[i] += z * z
         self.lengths[0] += 1.0
@@ -55,17 +61,16 @@ cdef class VarianceRatio:
 
     cdef void close_block(self) noexcept nogil:
         cdef Py_ssize_t i, b, n = self.at_once.shape[0]
-        cdef double total = 0.0, s
-        for b in range(BLOCKS):
-            total += self.lengths[b]
+        cdef double length, s
         self.estimate = 0.0
         for i in range(n):
-            s = 0.0
+            s = length = 0.0
             for b in range(BLOCKS):
                 s += self.sums[b, i]
-            self.long_run[i] += self.lengths[0] * (s * s / total)
-            if self.at_once[i] > 0.0:
-                self.estimate = max(self.estimate, self.long_run[i] / self.at_once[i])
+                length += self.lengths[b]
+                self.long_run[b, i] += self.lengths[0] * (s * s / length)
+                if self.at_once[i] > 0.0:
+                    self.estimate = max(self.estimate, self.long_run[b, i] / self.at_once[i])
         self.n_closed = self.n
         for b in range(BLOCKS - 1, 0, -1):
             self.lengths[b] = self.lengths[b - 1]
