@@ -52,6 +52,7 @@ from streamcal.kernels.hedge import Hedge
 
 _BATCH = 65_536  # samples whose answers are held at once
 _POWERS = 3  # rows of weights for each share, once a label was late
+_LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
 _MEMORY = 1_000.0  # served samples over which their delay is averaged
 
 
@@ -120,12 +121,22 @@ class HedgedCalibrator(ProbabilityCalibrator):
       which learns them d samples late and so answers as the first set did. Learning costs about
       three times as much.
 
-    In both cases steps are *tempered*: likelihoods are raised to the power 1 / (d + 1), where d is
-    the recent mean delay. Full steps would follow what was right d samples ago, which does harm:
-    see the numbers in ``docs/calibrators.md``. The guarantee above is for d = 0; tempered weights
-    have none as strong. (Interleaving d + 1 hedges would guarantee (d + 1) ln N. There are streams
-    of two calibrators and labels one sample late on which tempered weights lose more than that, but
-    on every stream measured they were the better of the two.)
+    In both cases likelihoods are raised to a power η = 1 / VR. The variance ratio VR says how many
+    labels in a row count as one: it is the variance of sums of the calibrators' losses over windows
+    of 4 d + 1 labels, divided by what it were if the losses were independent, and d is the recent
+    mean delay. It is not the delay that costs, but the dependence of losses over it: where there is
+    none, full steps are right; where rows of one event share their outcome, VR is about their
+    number. At the start VR is d + 1. Each share runs with the powers η, √η and 1, and is multiplied
+    by the same power. Each of these mixtures is charged what it *served*, which its ticket holds,
+    and they are mixed with the power η. The raw score, if it is one of the calibrators, stands
+    beside them with a prior of (1 − η) / 2.
+
+    The guarantee above is for d = 0, where VR is 1 and all this is the same as without it. For a
+    constant η, the total loss is at most that of the raw score plus ln(1 / prior) / η plus what the
+    weights moved while labels were outstanding; as η moves, there is no such bound. (Interleaving
+    d + 1 hedges would guarantee (d + 1) ln N. There are streams of two calibrators and labels one
+    sample late on which this hedge loses more than that, but on the streams measured it was the
+    better of the two.)
 
     A sample costs as much as all calibrators together. Those of the default set, beta and histogram
     calibrators, and any `IsotonicCalibrator` for log loss with linear interpolation are asked and
@@ -135,7 +146,10 @@ class HedgedCalibrator(ProbabilityCalibrator):
     ----------
     Vovk, *Aggregating Strategies*, COLT 1990. Herbster & Warmuth, *Tracking the Best Expert*,
     Machine Learning 32, 1998. Weinberger & Ordentlich, *On Delayed Prediction of Individual
-    Sequences*, IEEE Transactions on Information Theory 48, 2002, on interleaving.
+    Sequences*, IEEE Transactions on Information Theory 48, 2002, on interleaving. Newey & West, *A
+    Simple, Positive Semi-Definite, Heteroskedasticity and Autocorrelation Consistent Covariance
+    Matrix*, Econometrica 55, 1987. Ribatet, Cooley & Davison, *Bayesian Inference from Composite
+    Likelihoods*, Statistica Sinica 22, 2012, on likelihoods raised to a power.
 
     Examples
     --------
@@ -194,6 +208,8 @@ class HedgedCalibrator(ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
+        if self.delay:
+            self._hedge.expect_late_labels()
 
     def __getstate__(self) -> dict[str, Any]:
         with self._mutex:
@@ -218,8 +234,9 @@ class HedgedCalibrator(ProbabilityCalibrator):
             "powers": powers,
             "waiting": np.array(waiting).reshape(-1, 3),
         }
-        arrays |= {f"rows {i}": row for i, row in enumerate(rows)}
-        arrays |= {f"late {i}": part for i, part in enumerate(late)}
+        arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
+        if rows:
+            arrays["rows"] = np.array(rows)
         for i, part in enumerate(parts):
             arrays[str(i)] = nest(part)
         return fields, arrays
@@ -227,6 +244,7 @@ class HedgedCalibrator(ProbabilityCalibrator):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n, n_shares = len(self._calibrators), len(self._shares)
         late = _read_late(arrays, n)
+        require(bool(late) or not self.delay, "a known delay needs the state of late labels")
         n_rows = n_shares * (_POWERS if late else 1)
         log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
         weights, waiting = array_of(arrays, "weights", n_rows, n), self._read_waiting(arrays)
@@ -240,21 +258,14 @@ class HedgedCalibrator(ProbabilityCalibrator):
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
         check_alike(restored, expected)
         if self._delayed:
-            self._rows = deque(self._read_rows(arrays, len(waiting) + 1))
+            rows = array_of(arrays, "rows", len(waiting) + 1, n_rows, n)
+            require((rows >= 0.0).all() and (abs(rows.sum(axis=2) - 1.0) < 1e-6).all(), "sum to 1")
+            self._rows = deque(rows)
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
         self._hold(restored[:n])
         self._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
         self._delayed = restored[n:]
-
-    def _read_rows(self, arrays: Arrays, length: int) -> list[NDArray[np.float64]]:
-        """Return the weights in a state after each sample that waits, or raise."""
-        rows = [array_of(arrays, f"rows {i}", None, len(self._calibrators)) for i in range(length)]
-        for row in rows:
-            n = len(row)
-            require(n in (len(self._shares), _POWERS * len(self._shares)), "rows must be of shares")
-            require((row >= 0.0).all() and (abs(row.sum(axis=1) - 1.0) < 1e-6).all(), "sum to 1")
-        return rows
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the samples in a state that the delayed calibrators have not learned, or raise."""
@@ -469,12 +480,14 @@ def default_calibrators() -> list[Calibrator]:
 
 def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     """Return the state of the variance ratio, empty if no label was late, or raise."""
-    if "late 0" not in arrays:
+    if _LATE[0] not in arrays:
         return ()
     shapes = ((8, n), (8,), (8, n), (n,), (3,))
-    late = tuple(array_of(arrays, f"late {i}", *shape) for i, shape in enumerate(shapes))
+    late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
     require(all(np.isfinite(part).all() for part in late), "sums must be finite")
-    require(all((part >= 0.0).all() for part in late[1:]), "squares and counts must not be negative")
+    require(
+        all((part >= 0.0).all() for part in late[1:]), "squares and counts must not be negative"
+    )
     return late
 
 

@@ -23,7 +23,7 @@ cdef class Hedge:
 
     cdef int enter(self) except -1
     cdef void leave(self) noexcept
-    cdef int expect_late_labels(self) except -1
+    cpdef int expect_late_labels(self) except -1
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil
     cdef void weigh(

@@ -113,13 +113,15 @@ cdef class Hedge:
             if mixes is None:
                 self.weigh(&self.answers[0], NULL, y, w, delay)
             else:
-                mixed_answers = np.resize(mixes, self.shares.shape[0])
+                if len(mixes) < len(self.shares):  # served before a label was late
+                    mixes = np.tile(mixes, POWERS)
+                mixed_answers = mixes
                 self.weigh(&self.answers[0], &mixed_answers[0], y, w, delay)
             self.n_learned += 1
         finally:
             self.leave()
 
-    cdef int expect_late_labels(self) except -1:
+    cpdef int expect_late_labels(self) except -1:
         """Keep the rows once for each power."""
         self.variance_ratio = VarianceRatio(len(self.experts))
         self.shares = np.tile(self.shares, POWERS)
@@ -376,7 +378,8 @@ cdef class Hedge:
     def restore(self, n_learned, log_odds, weights, mixed, powers, late):
         """Take over what `state` returned."""
         if late:
-            self.expect_late_labels()
+            if self.variance_ratio is None:
+                self.expect_late_labels()
             self.variance_ratio.restore(*late)
         self.n_learned = n_learned
         self.log_odds = np.array(log_odds)
