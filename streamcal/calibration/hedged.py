@@ -486,7 +486,7 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
     require(all(np.isfinite(part).all() for part in late), "sums must be finite")
     require(
-        all((part >= 0.0).all() for part in late[1:]), "squares and counts must not be negative"
+        all((part >= 0.0).all() for part in late[1:]), "squares must not be negative"
     )
     return late
 

@@ -10,8 +10,8 @@ values say as much as n / VR independent ones. It is estimated by the squares of
 Of values that become known d later, W is 4 d + 1: then a lag of d has 3/4 of its weight. A window
 is 8 blocks of sums, whatever its length, and S² is taken whenever a block is full: also of the sums
 over the last 1, 2, … 7 blocks, as in a window that is a period of the series all may cancel. Of all
-these lengths and of several series the largest ratio counts. At first it is taken to be d + 1. That counts as W values do: after
-n others, the logarithm of VR is the mean of the two, with the weights n and W.
+these lengths and of several series the largest ratio counts. At first it is taken to be d + 1, and
+that counts as W values do: after n others, log VR is the mean of the two with weights n and W.
 """
 
 from libc.math cimport exp, log
