@@ -485,9 +485,7 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     shapes = ((8, n), (8,), (8, n), (n,), (3,))
     late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
     require(all(np.isfinite(part).all() for part in late), "sums must be finite")
-    require(
-        all((part >= 0.0).all() for part in late[1:]), "squares must not be negative"
-    )
+    require(all((part >= 0.0).all() for part in late[1:]), "squares must not be negative")
     return late
 
 
