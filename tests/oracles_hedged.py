@@ -55,6 +55,67 @@ def mixtures(
     return np.array(served)
 
 
+def late_mixtures(
+    answers: np.ndarray,
+    y: np.ndarray,
+    shares: tuple[float, ...],
+    delay: int,
+    prior: tuple[float, ...],
+    raw: int | None = None,
+    clip: float = 1e-6,
+) -> np.ndarray:
+    """Return the mixtures where each label comes ``delay`` > 0 samples late.
+
+    ``raw`` is the column of the raw scores.
+    """
+    answers = np.clip(answers, clip, 1.0 - clip)
+    start = np.array(prior) / math.fsum(prior)
+    rows = [(e, share) for e in (1.0, 0.5, 0.0) for share in shares]
+    weights = np.tile(start, (len(rows), 1))
+    odds, odds_of_raw, eta = np.zeros(len(rows)), 0.0, 1.0
+    charged: list[np.ndarray] = []  # what the rows served
+    losses: list[np.ndarray] = []
+    served = []
+    for t in range(len(y)):
+        if (s := t - delay) > 0:
+            s -= 1
+            logs = np.array([log_likelihood(a, y[s]) for a in answers[s].tolist()])
+            from_mean = logs - logs.mean()
+            losses.append(np.where(abs(from_mean) < 1e-12, 0.0, from_mean))
+            eta = 1.0 / variance_ratio(np.array(losses), delay)
+            odds += eta * np.array([log_likelihood(p, y[s]) for p in charged[s].tolist()])
+            odds_of_raw += 0.0 if raw is None else eta * logs[raw]
+            for k, (e, share) in enumerate(rows):
+                v = weights[k] * np.exp(eta**e * (logs - logs.max()))
+                weights[k] = (1.0 - share * eta**e) * v / v.sum() + share * eta**e * start
+        charged.append(weights @ answers[t])
+        guard = 0.0 if raw is None else (1.0 - eta) / 2.0
+        u = np.exp(np.append(odds, odds_of_raw) - max(odds.max(), odds_of_raw))
+        u *= np.append(np.full(len(rows), (1.0 - guard) / len(rows)), guard)
+        answer = 0.0 if raw is None else answers[t, raw]
+        served.append(float(u[:-1] @ charged[t] + u[-1] * answer) / u.sum())
+    return np.array(served)
+
+
+def variance_ratio(values: np.ndarray, delay: int, n_blocks: int = 8) -> float:
+    """Return the variance ratio of the series in the columns, with its start at ``delay`` + 1."""
+    window = 4 * delay + 1
+    length = math.ceil(window / n_blocks)
+    n = len(values) // length * length
+    estimate = 0.0
+    for blocks in range(1, n_blocks + 1):
+        sums = np.zeros(values.shape[1])
+        for end in range(length, n + 1, length):
+            part = values[max(end - blocks * length, 0) : end]
+            sums += length * part.sum(axis=0) ** 2 / len(part)
+        if n:
+            squares = (values[:n] ** 2).sum(axis=0)
+            ratios = np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 0.0)
+            estimate = max(estimate, ratios.max())
+    logs = n * math.log(max(estimate, 1.0)) + window * math.log(delay + 1.0)
+    return min(math.exp(logs / (n + window)), window)
+
+
 def _normal(logs: list[float]) -> list[float]:
     top = max(logs)
     powers = [math.exp(a - top) for a in logs]

@@ -23,7 +23,7 @@ from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrat
 from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
 from streamcal.kernels.expert import Expert
 from tests.contract import calibrator_contract
-from tests.oracles_hedged import mixtures, sequences, total_loss
+from tests.oracles_hedged import late_mixtures, mixtures, sequences, total_loss
 
 SHARES = (0.0, 0.001, 0.01)
 
@@ -315,7 +315,7 @@ def test_weights_follow_from_the_served_predictions():
     delay = 20
     by_delay = late(HedgedCalibrator(delay=delay), scores, y, delay, False)
     by_ticket = late(HedgedCalibrator(delay=delay), scores, y, delay, True)
-    assert by_ticket == pytest.approx(by_delay, rel=1e-12)
+    assert by_ticket == pytest.approx(by_delay, rel=1e-10)
     answers = []
     for calibrator in default_calibrators():
         row = []
@@ -324,9 +324,32 @@ def test_weights_follow_from_the_served_predictions():
             if t >= delay:
                 calibrator.learn_one(scores[t - delay], y[t - delay])
         answers.append(row)
-    powers = np.full(400, 1.0 / (delay + 1))
-    expected = mixtures(np.array(answers).T, y, SHARES, powers, delay, prior=DEFAULT_PRIOR)
+    expected = late_mixtures(np.array(answers).T, y, SHARES, delay, DEFAULT_PRIOR, raw=0)
     assert by_ticket[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
+
+
+def test_labels_that_were_never_late_leave_one_row_for_each_share():
+    """Before and after the first late label the rows agree: it may come at any time."""
+    scores, y = drifting(600)
+    hedge = HedgedCalibrator()
+    hedge.learn_many(scores, y)
+    shares = hedge.share_weights
+    assert len(hedge.serve_one(0.4)[1].answers) == 7 + 3
+    ticket = hedge.serve_one(0.4)[1]
+    hedge.learn_one(0.9, 1, 1e-60)
+    hedge.learn_one(0.4, 0, 1e-60, served=ticket)  # the first that is late
+    assert len(hedge.serve_one(0.4)[1].answers) == 7 + 9
+    assert hedge.share_weights == pytest.approx(shares, rel=1e-9)
+
+
+def test_late_labels_that_are_independent_count_in_full():
+    """The hedge finds the best calibrator nearly as soon as at once: no power 1 / (d + 1)."""
+    rng = np.random.default_rng(4)
+    answers = np.array([[0.6, 0.5]] * 4_000)
+    y = (rng.uniform(size=4_000) < 0.6).astype(float)
+    hedge, scores = scripted(answers)
+    served = late(hedge, scores, y, 100, True)
+    assert served[3_000:].mean() > 0.585  # 0.57 with that power
 
 
 def test_the_delay_is_learned_from_tickets():
@@ -374,8 +397,8 @@ def test_a_smaller_learning_rate_helps_with_delayed_labels():
         served = late(hedge, scores, np.ones(n), delay, True)
         losses.append(total_loss(served[delay:], np.ones(n - delay)))
     even = total_loss(answers.mean(axis=1), np.ones(n))
-    assert losses[1] < even + 30.0
-    assert losses[0] > even + 300.0
+    assert losses[1] < even + 100.0
+    assert losses[0] > even + 200.0
 
 
 def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving():
@@ -396,9 +419,9 @@ def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving():
         ((1, "abc"), TypeError, "`served` must be a ticket"),
         ((4, (0.5,) * 6), ValueError, "has learned 3 samples, got one after 4"),
         ((-1, (0.5,) * 6), ValueError, "got one after -1"),
-        ((1, (0.5,) * 5), ValueError, r"`served` must hold 7 answers in \[0, 1\]"),
-        ((1, (0.5,) * 5 + (math.nan,)), ValueError, r"answers in \[0, 1\]"),
-        ((1, (0.5,) * 5 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
+        ((1, (0.5,) * 5), ValueError, r"answers in \[0, 1\] of 7 calibrators and of 3 or 9 mix"),
+        ((1, (0.5,) * 9 + (math.nan,)), ValueError, r"answers in \[0, 1\]"),
+        ((1, (0.5,) * 9 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
     ],
 )
 def test_bad_ticket(served, error, message):

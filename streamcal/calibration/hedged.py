@@ -51,6 +51,8 @@ from streamcal.calibration.probability import (
 )
 from streamcal.kernels.hedge import Hedge
 
+_POWERS = 3  # rows of weights for each share, once a label was late
+_LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
 _MEMORY = 1_000.0  # tickets over which the delay is averaged
 
 
@@ -62,7 +64,8 @@ class Ticket(NamedTuple):
     n_samples : int
         The number of samples that the hedge had learned when it made the ticket.
     answers : tuple of float
-        The prediction of each calibrator, in the order of `HedgedCalibrator.names`.
+        The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
+        the mixture for each share.
     """
 
     n_samples: int
@@ -119,12 +122,22 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
       The second set learns each sample d samples late, so it repeats the served predictions.
       Learning costs about three times as much.
 
-    In both cases the learning rate is 1 / (d + 1), where d is the recent mean delay: likelihoods
-    are raised to this power. A learning rate of 1 would follow the calibrator that was best d
-    samples ago, and increases the loss: ``docs/calibrators.md`` has numbers. The bound above holds
-    for d = 0; none as strong is known for a smaller learning rate. (Interleaving d + 1 hedges would
-    guarantee (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample
-    late, the smaller learning rate loses more than that. On every measured stream it lost less.)
+    In both cases likelihoods are raised to a power η = 1 / VR, the learning rate. The variance
+    ratio VR estimates how many consecutive labels carry the information of one. It is the variance
+    of sums of the calibrators' losses over windows of 4 d + 1 labels, divided by the variance that
+    independent losses would have; d is the recent mean delay. A delay alone does not increase the
+    loss, but the dependence of losses within the delay does: for independent losses η is 1; if the
+    rows of one event share their outcome, VR is about the number of these rows. VR starts at d + 1.
+    The hedge uses each share with the learning rates η, √η and 1, and multiplies the share by the
+    same number. The weights of these mixtures are computed with η from the predictions that they
+    *served*, which the ticket contains. The raw score, if it is one of the calibrators, is mixed
+    with them, with a prior of (1 − η) / 2.
+
+    The bound above holds for d = 0, where VR is 1. For a constant η the total loss is at most that
+    of the raw score plus ln(1 / prior) / η, plus a term for how far the weights move within the
+    delay. No bound is known for a variable η. (Interleaving d + 1 hedges would guarantee
+    (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample late, this
+    hedge loses more than that. On every measured stream it lost less.)
 
     A sample costs as much as all calibrators together. One compiled call runs those of the default
     set, beta and histogram calibrators, and any `IsotonicCalibrator` for log loss with linear
@@ -134,7 +147,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     ----------
     Vovk, *Aggregating Strategies*, COLT 1990. Herbster & Warmuth, *Tracking the Best Expert*,
     Machine Learning 32, 1998. Weinberger & Ordentlich, *On Delayed Prediction of Individual
-    Sequences*, IEEE Transactions on Information Theory 48, 2002, on interleaving.
+    Sequences*, IEEE Transactions on Information Theory 48, 2002, on interleaving. Newey & West, *A
+    Simple, Positive Semi-Definite, Heteroskedasticity and Autocorrelation Consistent Covariance
+    Matrix*, Econometrica 55, 1987. Ribatet, Cooley & Davison, *Bayesian Inference from Composite
+    Likelihoods*, Statistica Sinica 22, 2012, on likelihoods raised to a power.
 
     Examples
     --------
@@ -184,12 +200,18 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
+        # The weights after each of the waiting samples, and before the first of them.
+        self._rows = deque([self._hedge.rows()] if delay else ())
 
     def _set_calibrators(self, calibrators: list[Calibrator]) -> None:
         """Mix these calibrators, with their states; the weights are those of the prior."""
         self._calibrators = calibrators
         experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
-        self._hedge = Hedge(experts, self._shares, self._weights, self.clip)
+        kinds = [type(calibrator) for calibrator in calibrators]
+        raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
+        self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
+        if self.delay:
+            self._hedge.expect_late_labels()
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
@@ -206,25 +228,35 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         calibrators = [*self._calibrators, *self._delayed]
         with self._mutex:
-            (n_samples, log_odds, weights, mixed), states = self._hedge.state(
+            (n_samples, log_odds, weights, mixed, powers, late), states = self._hedge.state(
                 lambda: [calibrator.to_bytes() for calibrator in calibrators]
             )
             n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
+            rows = list(self._rows)
         fields = {"n_samples": n_samples, "n_served": n_served, "mean_delay": mean_delay}
         arrays = {
             "log_odds": log_odds,
             "weights": weights,
             "mixed": mixed,
+            "powers": powers,
             "waiting": np.array(waiting).reshape(-1, 3),
         }
+        arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
+        if rows:
+            arrays["rows"] = np.array(rows)
         for i, state in enumerate(states):
             arrays[str(i)] = nest(state)
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n, n_shares = len(self._calibrators), len(self._shares)
-        log_odds, mixed = array_of(arrays, "log_odds", n_shares), array_of(arrays, "mixed", n)
-        weights, waiting = array_of(arrays, "weights", n_shares, n), self._read_waiting(arrays)
+        late = _read_late(arrays, n)
+        require(bool(late) or not self.delay, "a known delay needs the state of late labels")
+        n_rows = n_shares * (_POWERS if late else 1)
+        log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
+        weights, waiting = array_of(arrays, "weights", n_rows, n), self._read_waiting(arrays)
+        powers = array_of(arrays, "powers", _POWERS)
+        require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
         n_served = as_int(fields["n_served"], "n_served")
@@ -232,10 +264,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         expected = [*self._calibrators, *self._delayed]
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
         check_alike(restored, expected)
+        if self._delayed:
+            rows = array_of(arrays, "rows", len(waiting) + 1, n_rows, n)
+            require((rows >= 0.0).all() and (abs(rows.sum(axis=2) - 1.0) < 1e-6).all(), "sum to 1")
+            self._rows = deque(rows)
         self._n_served, self._mean_delay = n_served, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
         self._set_calibrators(restored[:n])
-        self._hedge.restore(n_samples, log_odds, weights, mixed)
+        self._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
         self._delayed = restored[n:]
 
     def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
@@ -254,8 +290,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         mixed: NDArray[np.float64],
     ) -> None:
         """Raise unless the weights in a state can be those of these calibrators and shares."""
-        require(log_odds.max() == 0.0, "the best share must have the log 0")
-        without_sharing = np.array(self._shares) == 0.0
+        require(log_odds.max() >= 0.0, "the best share must have the log 0")
+        require(np.isfinite(log_odds).all(), "logs must be finite")
+        repeated = len(weights) // len(self._shares)
+        without_sharing = np.tile(np.array(self._shares) == 0.0, repeated)
         logs = weights[without_sharing]
         # The logs are relative to the largest, and the least prior is far above exp(-700).
         require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
@@ -315,35 +353,39 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
-            immediate = served is None and not self._delayed
-            answers = None if immediate else self._served_answers(sample[0], served)
-            self._hedge.learn(*sample, self._learning_rate, answers)
+            if served is None and not self._delayed:
+                self._hedge.learn(*sample, self._mean_delay)
+                return
+            predictions, mixtures = self._served_predictions(sample[0], served)
+            self._hedge.learn(*sample, self._mean_delay, predictions, mixtures)
             if self._delayed:
                 self._teach_delayed(sample)
-
-    @property
-    def _learning_rate(self) -> float:
-        """The power to which likelihoods are raised: smaller for delayed labels."""
-        return 1.0 / (1.0 + self._mean_delay)
 
     def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
         """Keep a sample; teach the delayed calibrators the sample that is ``delay`` samples old."""
         self._waiting.append(sample)
+        self._rows.append(self._hedge.rows())
         if len(self._waiting) > (self.delay or 0):
+            self._rows.popleft()
             for calibrator in self._delayed:
                 calibrator.learn_one(*self._waiting[0])
             self._waiting.popleft()
 
-    def _served_answers(self, p: float, served: Ticket | None) -> NDArray[np.float64]:
-        """Return what the calibrators predicted when a sample was served."""
+    def _served_predictions(
+        self, p: float, served: Ticket | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the calibrators predicted when a sample was served, and their mixtures."""
         if served is None:
-            return np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
+            answers = np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
+            mixtures = self._rows[0] @ answers.clip(self.clip, 1.0 - self.clip)
+            return answers, mixtures.clip(self.clip, 1.0 - self.clip)
         answers = self.check_ticket(served)
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
             self._mean_delay += rate * (self.n_samples - served[0] - self._mean_delay)
-        return answers
+        n = len(self._names)
+        return answers[:n], answers[n:].clip(self.clip, 1.0 - self.clip)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -390,9 +432,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 f"`served` must come from this calibrator, which has learned {self.n_samples}"
                 f" samples, got one after {n_samples}"
             )
-        if values.shape != (len(self._names),) or not ((values >= 0.0) & (values <= 1.0)).all():
+        n, n_shares = len(self._names), len(self._shares)
+        fits = values.shape in ((n + n_shares,), (n + _POWERS * n_shares,))
+        if not fits or not ((values >= 0.0) & (values <= 1.0)).all():
             raise ValueError(
-                f"`served` must hold {len(self._names)} answers in [0, 1], got {answers}"
+                f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
+                f" {_POWERS * n_shares} mixtures, got {answers}"
             )
         return values
 
@@ -418,7 +463,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         with self._mutex:
             if self._delayed:
                 return super().predict_learn_many(*samples)
-            return self._hedge.run(self._calibrators, *samples, self._learning_rate)
+            return self._hedge.run(self._calibrators, *samples, self._mean_delay)
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the
@@ -427,7 +472,7 @@ DEFAULT_PRIOR = (1.0, 1.0, 0.5, 0.1, 0.3, 0.5, 1.0)
 
 
 def default_calibrators() -> list[Calibrator]:
-    """Return the calibrators that `HedgedCalibrator` mixes by default."""
+    """Return the calibrators that `HedgedCalibrator` mixtures by default."""
     return [
         IdentityCalibrator(),
         PlattCalibrator(),
@@ -437,6 +482,17 @@ def default_calibrators() -> list[Calibrator]:
         IsotonicCalibrator(window=1_000),
         IsotonicCalibrator(window=10_000),
     ]
+
+
+def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
+    """Return the state of the variance ratio, empty if no label was late, or raise."""
+    if _LATE[0] not in arrays:
+        return ()
+    shapes = ((8, n), (8,), (8, n), (n,), (3,))
+    late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
+    require(all(np.isfinite(part).all() for part in late), "sums must be finite")
+    require(all((part >= 0.0).all() for part in late[1:]), "squares must not be negative")
+    return late
 
 
 def _predict_number(calibrator: Calibrator, p: float) -> float:

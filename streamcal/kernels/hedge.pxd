@@ -1,21 +1,33 @@
 from streamcal.kernels.exclusive cimport Exclusive
 
+from streamcal.kernels.variance_ratio cimport VarianceRatio
+
 
 cdef class Hedge(Exclusive):
     cdef readonly tuple experts
     cdef readonly Py_ssize_t n_samples
     cdef double clip
-    cdef double[::1] shares  # for a share of 0 the logarithms of the weights are kept
-    cdef double[::1] log_odds  # log weights of the shares, the largest 0
-    cdef double[:, ::1] weights  # of the experts under each share
+    cdef Py_ssize_t n_shares
+    cdef Py_ssize_t raw  # the index of the expert that predicts the raw score, or -1
+    cdef double[::1] shares  # of each row; for a share of 0 the logarithms of weights are kept
+    cdef double[::1] log_odds  # log weights of the rows, the largest 0, and that of the raw score
+    cdef double[:, ::1] weights  # of the experts in each row
+    cdef double[::1] powers  # of likelihoods in the rows; all 1 for immediate labels
+    cdef VarianceRatio variance_ratio  # of the experts' losses; None until a label is late
     cdef double[::1] prior
     cdef double[::1] mixed  # the served weights of the experts
     cdef double[::1] answers
+    cdef double[::1] gains
 
-    cdef Py_ssize_t run_part(
-        self, calibrators, scores, y, w, double learning_rate, out
-    ) except -1
+    cpdef int expect_late_labels(self) except -1
+    cdef Py_ssize_t run_part(self, calibrators, scores, y, w, double delay, out) except -1
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
-    cdef void weigh(self, double *answers, double y, double power) noexcept nogil
+    cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil
+    cdef void weigh(
+        self, double *answers, const double *mixtures, double y, double w, double delay
+    ) noexcept nogil
+    cdef void weigh_rows(
+        self, Py_ssize_t start, const double *logs, double w, double power
+    ) noexcept nogil
     cdef void mix(self) noexcept nogil
     cdef double clipped(self, double answer) noexcept nogil

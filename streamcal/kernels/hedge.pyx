@@ -12,6 +12,14 @@ are used at once, and the same rule mixes them::
     α = .01   .3  .4  .3      and α of their sum is distributed again
     mixed     .2  .6  .2      the served weights: the rows, mixed by the likelihood of each α
 
+*Delayed labels.* Consecutive losses depend on each other, so a late label carries less information:
+likelihoods are raised to the power η = 1 / VR, where VR is the variance ratio of the experts'
+losses (`streamcal.kernels.variance_ratio`), and α becomes α η. One learning rate does not suit all
+streams, so there are three rows for each α, with the powers η, √η and 1 instead of η. The weight of
+a row is computed from the predictions that it *served*, with the power η. One more row, which is
+the raw score alone, has a prior of (1 − η) / 2. While no label is late, η is 1 and the three rows
+are equal, so only one of them is kept.
+
 Without sharing, a weight may become smaller than any float and still recover, so for α = 0 the
 logarithms of the weights are kept. An expert is a compiled one (`Expert`) or any object with
 ``predict_one`` and ``learn_one``.
@@ -20,14 +28,19 @@ Experts written in Python run while the hedge's lock is held. If one of them cal
 or a signal handler does in that time, the call raises an error, because it would be a deadlock.
 """
 
-from libc.math cimport INFINITY, exp, log
+from libc.math cimport INFINITY, exp, log, sqrt
 
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.expert cimport Expert, is_sample
+from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 import numpy as np
 
 cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at once
+
+
+cdef enum:
+    POWERS = 3  # of η: 1, 1/2 and 0
 
 
 cdef class Hedge(Exclusive):
@@ -41,28 +54,36 @@ cdef class Hedge(Exclusive):
         Positive, with sum 1.
     clip : float
         Predictions are clipped to [clip, 1 − clip].
+    raw : int
+        The index of the expert that predicts the raw score; -1 if there is none.
     """
 
-    def __cinit__(self, experts, shares, prior, clip):
+    def __cinit__(self, experts, shares, prior, clip, raw):
         n = len(experts)
         self.experts = tuple(experts)
         self.clip = clip
         self.shares = np.array(shares, dtype=np.float64)
-        self.log_odds = np.zeros(len(shares))
+        self.n_shares = len(shares)
+        self.raw = raw
+        self.log_odds = np.zeros(len(shares) + 1)
+        self.powers = np.ones(POWERS)
         self.prior = np.array(prior, dtype=np.float64)
         self.mixed = np.array(prior, dtype=np.float64)
         self.answers = np.empty(n)
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
+        self.gains = np.empty(max(n, POWERS * len(shares)))
 
     # ------------------------------------------------------------------ for Python
 
-    def learn(self, double score, double y, double w, double learning_rate, served=None):
+    def learn(self, double score, double y, double w, double delay, served=None, mixtures=None):
         """Update the weights by the predictions, or by those ``served``; then teach the experts.
 
-        Likelihoods are raised to the power ``learning_rate`` times the weight of the sample.
+        Labels are ``delay`` samples late. ``mixtures`` are the predictions that the rows served;
+        without them the rows predict now.
         """
         cdef Py_ssize_t i
+        cdef double[::1] row_predictions
         self.acquire()
         try:
             for i in range(self.answers.shape[0]):
@@ -73,10 +94,26 @@ cdef class Hedge(Exclusive):
             for expert in self.experts:
                 if isinstance(expert, Expert):
                     (<Expert> expert).teach(score, y, w)
-            self.weigh(&self.answers[0], y, learning_rate * w)
+            if delay > 0.0 and self.variance_ratio is None:
+                self.expect_late_labels()
+            if mixtures is None:
+                self.weigh(&self.answers[0], NULL, y, w, delay)
+            else:
+                if len(mixtures) < len(self.shares):  # served before a label was late
+                    mixtures = np.tile(mixtures, POWERS)
+                row_predictions = mixtures
+                self.weigh(&self.answers[0], &row_predictions[0], y, w, delay)
             self.n_samples += 1
         finally:
             self.release()
+
+    cpdef int expect_late_labels(self) except -1:
+        """Keep the rows once for each power."""
+        self.variance_ratio = VarianceRatio(len(self.experts))
+        self.shares = np.tile(self.shares, POWERS)
+        self.weights = np.tile(self.weights, (POWERS, 1))
+        self.log_odds = np.append(np.tile(self.log_odds[: self.n_shares], POWERS), 0.0)
+        return 0
 
     def predict(self, double score):
         """Return the mixture's prediction; before anything is learned, the score itself."""
@@ -93,14 +130,19 @@ cdef class Hedge(Exclusive):
         return mean
 
     def serve(self, double score):
-        """Return the mixture's prediction, the samples learned, and the experts' predictions."""
-        cdef Py_ssize_t i
+        """Return the mixture's prediction, the samples learned, and all other predictions.
+
+        These are those of the experts, then those of the rows.
+        """
+        cdef Py_ssize_t i, k
         cdef double mean = 0.0
         self.acquire()
         try:
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
+                self.answers[i] = answers[i]
                 mean += self.mixed[i] * self.clipped(answers[i])
+            answers += [self.answer_of_row(k, &self.answers[0]) for k in range(len(self.shares))]
             return (mean if self.n_samples else score), self.n_samples, tuple(answers)
         finally:
             self.release()
@@ -120,7 +162,7 @@ cdef class Hedge(Exclusive):
             self.release()
         return mixture
 
-    def run(self, calibrators, scores, y, w, double learning_rate):
+    def run(self, calibrators, scores, y, w, double delay):
         """Predict, then learn each sample, and return the predictions.
 
         The ``calibrators`` belong to the experts; each learns many samples in one call.
@@ -131,10 +173,12 @@ cdef class Hedge(Exclusive):
         out = np.empty(len(scores))
         self.acquire()
         try:
+            if delay > 0.0 and self.variance_ratio is None:
+                self.expect_late_labels()
             for start in range(0, len(scores), BATCH):
                 part = slice(start, start + BATCH)
                 n_added += self.run_part(
-                    calibrators, scores[part], y[part], w[part], learning_rate, out[part]
+                    calibrators, scores[part], y[part], w[part], delay, out[part]
                 )
             if self.n_samples == 0:
                 out[:1] = scores[:1]
@@ -143,9 +187,7 @@ cdef class Hedge(Exclusive):
             self.release()
         return out
 
-    cdef Py_ssize_t run_part(
-        self, calibrators, scores, y, w, double learning_rate, out
-    ) except -1:
+    cdef Py_ssize_t run_part(self, calibrators, scores, y, w, double delay, out) except -1:
         """Predict and learn a part of a batch; return how many samples were learned."""
         cdef double[::1] mixed_answers = out
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w
@@ -162,7 +204,7 @@ cdef class Hedge(Exclusive):
                     mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
                 label, weight = labels[t], sample_weights[t]
                 if is_sample(score_view[t], label, weight):
-                    self.weigh(&answers[t, 0], label, learning_rate * weight)
+                    self.weigh(&answers[t, 0], NULL, label, weight, delay)
                     n_added += 1
         return n_added
 
@@ -181,66 +223,99 @@ cdef class Hedge(Exclusive):
     cdef inline double clipped(self, double answer) noexcept nogil:
         return min(max(answer, self.clip), 1.0 - self.clip)
 
-    cdef void weigh(self, double *answers, double y, double power) noexcept nogil:
-        """Update the weights by the experts' predictions for a sample of label ``y``.
+    cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil:
+        """Return the mean of the experts' predictions by the weights of a row."""
+        cdef Py_ssize_t i
+        cdef double p = 0.0, total = 0.0, v
+        if self.shares[k] == 0.0:
+            for i in range(self.prior.shape[0]):
+                v = exp(self.weights[k, i])
+                total += v
+                p += v * self.clipped(answers[i])
+            p /= total
+        else:
+            for i in range(self.prior.shape[0]):
+                p += self.weights[k, i] * self.clipped(answers[i])
+        # Rounding may make a mean of equal numbers a little more than 1 − clip.
+        return self.clipped(p)
 
-        Likelihoods are raised to ``power``. ``answers`` is overwritten by the results, divided by
-        the largest of them.
+    cdef void weigh(
+        self, double *answers, const double *mixtures, double y, double w, double delay
+    ) noexcept nogil:
+        """Update all weights by the predictions for a sample of label ``y``.
+
+        Without ``mixtures`` the rows predict now. ``answers`` is overwritten by log likelihoods.
         """
-        cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
-        cdef double p, v, total, top, best = -INFINITY, share
-        for k in range(n_shares):
-            p = 0.0
-            if self.shares[k] == 0.0:
-                total = 0.0
-                for i in range(n):
-                    v = exp(self.weights[k, i])
-                    total += v
-                    p += v * self.clipped(answers[i])
-                p /= total
-            else:
-                for i in range(n):
-                    p += self.weights[k, i] * self.clipped(answers[i])
-            # Rounding may make a mean of equal numbers a little more than 1 − clip.
-            self.log_odds[k] += power * log_likelihood(self.clipped(p), y)
+        cdef Py_ssize_t n_rows = self.shares.shape[0], i, k
+        cdef double p, eta
+        for k in range(n_rows):
+            p = self.answer_of_row(k, answers) if mixtures == NULL else mixtures[k]
+            self.gains[k] = log_likelihood(p, y)
+        for i in range(self.prior.shape[0]):
+            answers[i] = log_likelihood(self.clipped(answers[i]), y)
+        if self.variance_ratio is not None:
+            self.variance_ratio.add(answers, w, delay)
+            eta = 1.0 / self.variance_ratio.ratio(delay)
+            self.powers[0] = eta
+            self.powers[1] = sqrt(eta)
+            if self.raw >= 0:
+                self.log_odds[n_rows] += eta * w * answers[self.raw]
+        for k in range(n_rows):
+            self.log_odds[k] += self.powers[0] * w * self.gains[k]
+        for i in range(n_rows // self.n_shares):
+            self.weigh_rows(i * self.n_shares, answers, w, self.powers[i])
+        self.mix()
+
+    cdef void weigh_rows(
+        self, Py_ssize_t start, const double *logs, double w, double power
+    ) noexcept nogil:
+        """Weigh the experts in the rows of one power by their log likelihoods."""
+        cdef Py_ssize_t n = self.prior.shape[0], i, k
+        cdef double best = -INFINITY, top, total, share, v
         for i in range(n):
-            answers[i] = power * log_likelihood(self.clipped(answers[i]), y)
-            best = max(best, answers[i])
-        for k in range(n_shares):
+            self.gains[i] = power * w * logs[i]
+            best = max(best, self.gains[i])
+        for k in range(start, start + self.n_shares):
             if self.shares[k] == 0.0:
                 top = -INFINITY
                 for i in range(n):
-                    self.weights[k, i] += answers[i]
+                    self.weights[k, i] += self.gains[i]
                     top = max(top, self.weights[k, i])
                 for i in range(n):
                     self.weights[k, i] -= top
         for i in range(n):
-            answers[i] = exp(answers[i] - best)
-        for k in range(n_shares):
-            share = self.shares[k]
+            self.gains[i] = exp(self.gains[i] - best)
+        for k in range(start, start + self.n_shares):
+            share = power * self.shares[k]
             if share > 0.0:
                 total = 0.0
                 for i in range(n):
-                    self.weights[k, i] *= answers[i]
+                    self.weights[k, i] *= self.gains[i]
                     total += self.weights[k, i]
                 for i in range(n):
                     v = (1.0 - share) * (self.weights[k, i] / total)
                     self.weights[k, i] = v + share * self.prior[i]
-        self.mix()
 
     cdef void mix(self) noexcept nogil:
-        """Compute the served weights from those under each share."""
-        cdef Py_ssize_t n = self.prior.shape[0], n_shares = self.shares.shape[0], i, k
-        cdef double best = -INFINITY, sum_of_odds = 0.0, total, u
-        for k in range(n_shares):
+        """Compute the served weights from those in all rows."""
+        cdef Py_ssize_t n = self.prior.shape[0], n_rows = self.shares.shape[0], i, k
+        cdef double best = -INFINITY, odds = 0.0, guard = 0.0, total, u
+        if self.raw >= 0:
+            guard = (1.0 - self.powers[0]) / 2.0  # the prior of the raw score, 0 for immediate labels
+        for k in range(n_rows + (guard > 0.0)):
             best = max(best, self.log_odds[k])
         for i in range(n):
             self.mixed[i] = 0.0
-        for k in range(n_shares):
+        for k in range(n_rows + (self.raw >= 0 and n_rows > self.n_shares)):
             self.log_odds[k] -= best
-            sum_of_odds += exp(self.log_odds[k])
-        for k in range(n_shares):
-            u = exp(self.log_odds[k]) / sum_of_odds
+        for k in range(n_rows):
+            odds += exp(self.log_odds[k])
+        if guard > 0.0:
+            u = guard / (1.0 - guard) * n_rows * exp(self.log_odds[n_rows])
+            odds += u
+            self.mixed[self.raw] = u / odds
+        for k in range(n_rows):
+            u = exp(self.log_odds[k]) / odds
             if self.shares[k] > 0.0:
                 for i in range(n):
                     self.mixed[i] += u * self.weights[k, i]
@@ -265,29 +340,48 @@ cdef class Hedge(Exclusive):
         """Return the weights of the shares, shape ``(n_shares,)``."""
         self.acquire()
         try:
-            odds = np.exp(np.array(self.log_odds))
+            odds = np.exp(self.log_odds[: self.shares.shape[0]])
         finally:
             self.release()
+        odds = odds.reshape((len(odds) // self.n_shares, self.n_shares)).sum(axis=0)
         return odds / odds.sum()
+
+    def rows(self):
+        """Return the weights of the experts in each row, shape ``(n_rows, n_experts)``."""
+        self.acquire()
+        try:
+            weights = np.array(self.weights)
+        finally:
+            self.release()
+        without_sharing = np.asarray(self.shares) == 0.0
+        weights[without_sharing] = np.exp(weights[without_sharing])
+        return weights / weights.sum(axis=1, keepdims=True)
 
     def state(self, take=None):
         """Return what `restore` takes, and what ``take()`` returns at the same instant.
 
-        The former is the number of samples, log odds, weights and mixed weights.
+        The former is the number of samples, log odds, weights, mixed weights, powers, and the state
+        of the variance ratio, which is empty if no label was late.
         """
         self.acquire()
         try:
-            arrays = map(np.array, (self.log_odds, self.weights, self.mixed))
-            return (self.n_samples, *arrays), take and take()
+            arrays = map(np.array, (self.log_odds, self.weights, self.mixed, self.powers))
+            late = () if self.variance_ratio is None else self.variance_ratio.state()
+            return (self.n_samples, *arrays, late), take and take()
         finally:
             self.release()
 
-    def restore(self, n_samples, log_odds, weights, mixed):
+    def restore(self, n_samples, log_odds, weights, mixed, powers, late):
         """Set the state to what `state` returned."""
+        if late:
+            if self.variance_ratio is None:
+                self.expect_late_labels()
+            self.variance_ratio.restore(*late)
         self.n_samples = n_samples
         self.log_odds = np.array(log_odds)
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)
+        self.powers = np.array(powers)
 
 
 cdef object checked(object answers, object scores):
