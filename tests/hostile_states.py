@@ -79,6 +79,12 @@ def binary(learner: Any, i: int) -> None:
     learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i])
 
 
+def binary_late(learner: Any, i: int) -> None:
+    _, (n_samples, predictions) = learner.serve_one(SCORES[i])
+    ticket = max(0, n_samples - 3), predictions  # as if three labels had come in between
+    learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], served=ticket)
+
+
 def real(learner: Any, i: int) -> None:
     learner.learn_one(3.0 * SCORES[i], SCORES[i - 1] + SCORES[i], WEIGHTS[i])
 
@@ -194,6 +200,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "HedgedCalibrator": [
         Example(lambda: HedgedCalibrator(), binary),
+        Example(lambda: HedgedCalibrator(), binary_late),
         Example(
             lambda: HedgedCalibrator((BetaCalibrator(), IsotonicCalibrator()), delay=7), binary
         ),
