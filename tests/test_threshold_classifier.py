@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -309,7 +310,8 @@ def test_which_way_is_served_is_what_its_definition_says(every, loss):
     rng = np.random.default_rng(3)
     classifier = ThresholdClassifier(Told(), WORDS, loss=loss, every=every, window=60)
     table = losses.get_task(loss).table(4)
-    costs, weights = [], []
+    costs: list[Any] = []
+    weights: list[Any] = []
     followed = set()
     for i in range(250):
         x, w = {"score": float(rng.normal())}, float(rng.uniform(0.5, 2.0))
@@ -415,13 +417,14 @@ def test_old_samples_without_a_finite_score_are_left_out():
 
 
 def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned():
-    classifier = ThresholdClassifier(Forgetful(KeyError("a")), labels=WORDS, every=10)
+    regressor = Forgetful(KeyError("a"))
+    classifier = ThresholdClassifier(regressor, labels=WORDS, every=10)
     for i in range(10):
         classifier.learn_one({"a": i}, WORDS[i % 4])
     with pytest.raises(KeyError):
         classifier.learn_one({"a": 10}, "low")
     assert classifier._n_samples == 10
-    assert classifier.regressor.learned == set(range(10))
+    assert regressor.learned == set(range(10))
     for i in range(10, 20):
         classifier.learn_one({"a": i}, WORDS[i % 4])
     assert classifier._n_samples == 20
