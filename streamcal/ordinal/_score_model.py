@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, array_of, check_alike, nest, require, state_of
+from streamcal._validation import decay_per_sample
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.losses import TaskLoss, get_task
 from streamcal.ordinal.streaming import StreamingThresholds
 
 ROUNDING, STREAMING, RESOLVED = range(3)
-_DECAY = 0.5 ** (1.0 / 2_000.0)
+_DECAY = decay_per_sample(2_000.0)
 _STANDARD_ERRORS = 0.7
 _MOST_EXCESS = 1e70  # in a state
 
