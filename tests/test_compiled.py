@@ -805,7 +805,7 @@ def test_a_signal_handler_may_use_the_calibrator_whose_state_is_read(learner):
     def handle(*_):
         answers.add((learner.predict_one(0.25), learner.to_bytes()))
 
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
     before = signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 2e-4, 2e-4)
     try:
