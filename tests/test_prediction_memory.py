@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator, Served
-from streamcal.wrappers._memory import PredictionMemory
+from streamcal import CalibratedClassifier, IsotonicCalibrator
+from streamcal.wrappers._memory import Prediction, PredictionMemory
 from tests.contract import state
 
 
@@ -100,8 +100,8 @@ def test_predictions_change_no_state():
     assert pickle.dumps(model) == before
     for other in (copy.deepcopy(model), pickle.loads(before), model.clone(), model.clone({}, True)):
         assert len(other._memory) == 0
-    model.predict_proba_one(samples[0][0])[True] = 7.0  # what was served is not what the user holds
-    assert model._memory.take(samples[0][0]).calibrated == answer
+    model.predict_proba_one(samples[0][0])[True] = 7.0  # what is remembered is not what users hold
+    assert model._memory.take(samples[0][0]).raw[True] != 7.0
 
 
 def test_memory_is_bounded():
@@ -135,15 +135,15 @@ def test_a_bad_limit_is_refused(remember):
 def test_features_without_a_hash_are_learned_as_without_memory():
     model = CalibratedClassifier(naive_bayes.GaussianNB(), IsotonicCalibrator())
     memory = model._memory
-    memory.add({"x": [1.0]}, Served({}, {}))
+    memory.add({"x": [1.0]}, Prediction({}, None, {}, 0))
     assert memory.take({"x": [1.0]}) is None
-    memory.add("a text", Served({}, {True: 1.0}))
+    memory.add("a text", Prediction({True: 1.0}, None, {}, 0))
     assert memory.take("a text").raw == {True: 1.0}
 
 
 def test_the_order_of_features_does_not_matter():
     memory = PredictionMemory(3)
-    memory.add({"a": 1, "b": 2}, Served({}, {}))
+    memory.add({"a": 1, "b": 2}, Prediction({}, None, {}, 0))
     assert memory.take({"b": 2.0, "a": 1}) is not None
 
 
@@ -165,7 +165,7 @@ def test_random_programs_find_the_oldest_prediction(program, limit):
     waiting: list[tuple[int, int]] = []  # when, and of which sample
     for is_prediction, sample in program:
         if is_prediction:
-            memory.add({"x": sample}, Served({}, {True: made}))
+            memory.add({"x": sample}, Prediction({True: made}, None, {}, 0))
             if sample != last:
                 waiting.append((made, sample))
                 made += 1

@@ -373,19 +373,23 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _served_predictions(
         self, p: float, served: Ticket | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[list[float], NDArray[np.float64]]:
         """Return what the calibrators predicted when a sample was served, and their mixtures."""
         if served is None:
-            answers = np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
-            mixtures = self._rows[0] @ answers.clip(self.clip, 1.0 - self.clip)
-            return answers, mixtures.clip(self.clip, 1.0 - self.clip)
+            delayed = np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
+            mixtures = self._rows[0] @ delayed.clip(self.clip, 1.0 - self.clip)
+            return delayed.tolist(), mixtures.clip(self.clip, 1.0 - self.clip)
         answers = self.check_ticket(served)
+        self._learn_delay(self.n_samples - served[0])
+        n = len(self._names)
+        return answers[:n], np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+
+    def _learn_delay(self, delay: float) -> None:
+        """Learn by how many samples a label was late."""
         if self.delay is None:
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (self.n_samples - served[0] - self._mean_delay)
-        n = len(self._names)
-        return answers[:n], answers[n:].clip(self.clip, 1.0 - self.clip)
+            self._mean_delay += rate * (delay - self._mean_delay)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -412,7 +416,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         answer, n_samples, answers = self._hedge.serve(as_probability(score))
         return answer, Ticket(n_samples, answers)
 
-    def check_ticket(self, served: Any) -> NDArray[np.float64]:
+    def check_ticket(self, served: Any) -> list[float]:
         """Return the predictions on a ticket of this calibrator, or raise.
 
         Raises
@@ -424,7 +428,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         try:
             n_samples, answers = served
-            values = np.array(answers, dtype=np.float64)
+            values = [float(answer) for answer in answers]
         except (TypeError, ValueError):
             raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
         if not 0 <= as_number(n_samples, "served") <= self.n_samples:
@@ -433,8 +437,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 f" samples, got one after {n_samples}"
             )
         n, n_shares = len(self._names), len(self._shares)
-        fits = values.shape in ((n + n_shares,), (n + _POWERS * n_shares,))
-        if not fits or not ((values >= 0.0) & (values <= 1.0)).all():
+        fits = len(values) in (n + n_shares, n + _POWERS * n_shares)
+        if not fits or not all(0.0 <= value <= 1.0 for value in values):
             raise ValueError(
                 f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
                 f" {_POWERS * n_shares} mixtures, got {answers}"

@@ -34,7 +34,7 @@ from streamcal.wrappers._checks import (
     check_n_rows,
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
-from streamcal.wrappers._memory import PredictionMemory
+from streamcal.wrappers._memory import Prediction, PredictionMemory
 from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, Raw, Tickets, as_rows
 from streamcal.wrappers.served import Served
 
@@ -220,13 +220,13 @@ class CalibratedClassifier(
         check_label(y)
         w = 1.0 if w == 1.0 else as_weight(w)
         shown = tickets = None
-        if served is None:
-            found = self._memory.take(x)
-            served = found if found and found.raw else None  # the model had no label
-        if served is None:
-            raw = self._predict_raw(x, kwargs)
-        else:
+        if served is not None:
             raw, shown, tickets = self._read_served(served)
+        elif (remembered := self._memory.take(x)) and remembered.raw:
+            raw, shown = remembered.raw, remembered.shown
+            tickets = remembered.tickets if self._is_current(remembered.n_alarms) else None
+        else:
+            raw = self._predict_raw(x, kwargs)
         strategy = self._strategy.for_labels(raw)
         strategy.check_probabilities(raw)
 
@@ -279,9 +279,14 @@ class CalibratedClassifier(
         dict
             Probabilities in [0, 1] that sum to 1; empty while the model has no label.
         """
-        served = self.serve_one(x, **kwargs)
-        self._memory.add(x, served)
-        return dict(served.calibrated)
+        raw = self._predict_raw(x, kwargs)
+        strategy = self._strategy.for_labels(raw)
+        if not self.remember:
+            return strategy.predict_one(raw)
+        calibrated, tickets = strategy.serve_one(raw)
+        shown = dict(calibrated) if self._monitor else None
+        self._memory.add(x, Prediction(dict(raw), shown, tickets, self.n_alarms))
+        return calibrated
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return calibrated probabilities for those of the model.
@@ -323,10 +328,14 @@ class CalibratedClassifier(
             return as_probabilities_of_labels(served), None, None
         raw = as_probabilities_of_labels(served.raw)
         shown = as_probabilities_of_labels(served.calibrated)
-        if served.n_alarms != self.n_alarms and self.on_drift != "none":
+        if not self._is_current(served.n_alarms):
             return raw, shown, None
         self._strategy.check_tickets(served.tickets)
         return raw, shown, served.tickets
+
+    def _is_current(self, n_alarms: int) -> bool:
+        """Return whether the calibrators were not replaced since there were this many alarms."""
+        return n_alarms == self.n_alarms or self.on_drift == "none"
 
     def _replace_after_drift(
         self, monitor: DriftMonitor, samples: Iterable[Sample], shown: Raw | None = None
