@@ -236,6 +236,8 @@ def growth_per_sample(half_life: float | None) -> float:
 def decay_per_sample(half_life: float | None) -> float:
     """Return the factor by which a sample reduces earlier weights: 0.5 ** (1 / half_life).
 
+    One divided by `growth_per_sample` may differ from it in the last bit.
+
     Examples
     --------
     >>> decay_per_sample(None), decay_per_sample(1)

@@ -499,3 +499,16 @@ def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
             ask(0.75)
     assert hedge.n_samples == 1
     assert hedge.weights == weights
+
+
+@pytest.mark.parametrize("delay", [None, 3])
+def test_a_state_whose_best_share_has_another_log_than_zero_is_refused(delay):
+    hedge = HedgedCalibrator(delay=delay)
+    for i in range(40):
+        hedge.learn_one(0.3, i % 2)
+    fields, arrays = hedge._freeze()
+    for log in (5.0, 1e6):
+        crafted = {**arrays, "log_odds": np.append(log, arrays["log_odds"][1:])}
+        with pytest.raises(ValueError, match="the best share"):
+            HedgedCalibrator(delay=delay)._thaw(fields, crafted)
+    HedgedCalibrator(delay=delay)._thaw(fields, arrays)

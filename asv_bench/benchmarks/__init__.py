@@ -17,4 +17,4 @@ from river import linear_model, preprocessing, utils  # noqa: F401  (the same)
 from benchmarks.sizes import LARGEST
 
 if LARGEST:  # else no process is a fork
-    import jax.numpy  # noqa: F401
+    import jax.numpy  # noqa: F401  (the same)

@@ -40,7 +40,7 @@ class Table1:
     def time_dp_as_printed(self, n_labels: int) -> None:
         self.printed(self.samples.labels, self.costs, self.losses, self.before, self.cuts)
 
-    time_dp_as_printed.setup = skip_without_numba  # type: ignore[attr-defined]
+    time_dp_as_printed.setup = skip_without_numba  # type: ignore[attr-defined]  # asv calls it
 
     def time_numpy_io(self, n_labels: int) -> None:
         self.numpy(self.samples.labels, self.table)

@@ -290,8 +290,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         mixed: NDArray[np.float64],
     ) -> None:
         """Raise unless the weights in a state can be those of these calibrators and shares."""
-        require(log_odds.max() >= 0.0, "the best share must have the log 0")
-        require(np.isfinite(log_odds).all(), "logs must be finite")
+        # The last one is that of the raw score, which is not always mixed with the others.
+        best = log_odds.max(), log_odds[:-1].max()
+        require(0.0 in best, "the best share must have the log 0")
         repeated = len(weights) // len(self._shares)
         without_sharing = np.tile(np.array(self._shares) == 0.0, repeated)
         logs = weights[without_sharing]
@@ -494,7 +495,6 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
         return ()
     shapes = ((8, n), (8,), (8, n), (n,), (3,))
     late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
-    require(all(np.isfinite(part).all() for part in late), "sums must be finite")
     require(all((part >= 0.0).all() for part in late[1:]), "squares must not be negative")
     return late
 

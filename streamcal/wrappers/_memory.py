@@ -81,7 +81,7 @@ class PredictionMemory:
     def add(self, x: Any, prediction: Prediction) -> None:
         """Remember the prediction for the features ``x``."""
         key = _key_of(x)
-        if key is None or not self.limit:
+        if key is None:
             return
         with self._lock:
             if key == self._last_key:
