@@ -367,7 +367,7 @@ def test_a_ticket_may_have_been_stored_as_json():
     for score, ticket in zip((0.2, 0.7, 0.4), waiting, strict=True):
         one.learn_one(score, 1.0, served=ticket)
         other.learn_one(score, 1.0, served=json.loads(json.dumps(ticket)))
-    assert other.mean_delay == 1.0
+    assert other.mean_delay == 1.5  # of the delays 1 and 2: the first was not late
     assert other.to_bytes() == one.to_bytes()
 
 
@@ -378,6 +378,26 @@ def test_the_smallest_share_and_prior_leave_weights():
     hedge.learn_many([0.9, 0.1] * 50, [0.0, 1.0] * 50, np.where(np.arange(100) % 7, 1.0, 1e60))
     assert sum(hedge.weights.values()) == pytest.approx(1.0)
     assert sum(hedge.share_weights.values()) == pytest.approx(1.0)
+
+
+def test_the_mean_delay_begins_with_the_first_late_label():
+    """A calibrator that was taught from a file knows the delay of its stream at once."""
+    scores, y = drifting(200)
+    hedge = HedgedCalibrator()
+    hedge.learn_many(scores, y)
+    ticket = hedge.serve_one(0.5)[1]
+    hedge.learn_one(0.5, 1, served=ticket)
+    assert hedge.mean_delay == 0.0
+    hedge.learn_one(0.5, 1, served=ticket)
+    assert hedge.mean_delay == 1.0
+    hedge.learn_one(0.5, 1)  # at once
+    assert hedge.mean_delay == 0.5
+    other = hedge.from_bytes(hedge.to_bytes())
+    hedge.learn_many([0.5, 0.5], [0, 1])
+    assert hedge.mean_delay == 0.25
+    other.predict_learn_many([0.5], [0])
+    other.learn_one(0.5, 1)
+    assert other.mean_delay == 0.25
 
 
 def test_a_known_delay_does_not_change():

@@ -3,15 +3,18 @@
 import copy
 import itertools
 import pickle
+import signal
 from collections import deque
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator
+from streamcal import CalibratedClassifier
 from streamcal.wrappers._memory import Prediction, PredictionMemory
 from tests.contract import state
 
@@ -23,6 +26,10 @@ def logistic(**parameters: Any) -> CalibratedClassifier:
 
 def bayes(**parameters: Any) -> CalibratedClassifier:
     return CalibratedClassifier(naive_bayes.GaussianNB(), **parameters)
+
+
+def no_tickets(raw: Any) -> dict[Any, Any]:
+    return {}
 
 
 def with_tickets(
@@ -101,7 +108,7 @@ def test_predictions_change_no_state():
     for other in (copy.deepcopy(model), pickle.loads(before), model.clone(), model.clone({}, True)):
         assert len(other._memory) == 0
     model.predict_proba_one(samples[0][0])[True] = 7.0  # what is remembered is not what users hold
-    assert model._memory.take(samples[0][0]).raw[True] != 7.0
+    assert model._memory.take(samples[0][0], no_tickets).raw[True] != 7.0
 
 
 def test_memory_is_bounded():
@@ -110,7 +117,7 @@ def test_memory_is_bounded():
     for i in range(200):
         model.predict_proba_one({"x": float(i)})
     assert len(model._memory) == 20
-    assert len(model._memory._recent) == len(model._memory._by_key) == 20
+    assert len(model._memory._recent) == len(model._memory._by_key) == 19
     for i in range(200):  # those that are not remembered are asked again
         model.learn_one({"x": float(i)}, i % 2 == 0)
     assert len(model._memory) == len(model._memory._recent) == 0
@@ -132,19 +139,96 @@ def test_a_bad_limit_is_refused(remember):
         bayes(remember=remember)
 
 
-def test_features_without_a_hash_are_learned_as_without_memory():
-    model = CalibratedClassifier(naive_bayes.GaussianNB(), IsotonicCalibrator())
-    memory = model._memory
-    memory.add({"x": [1.0]}, Prediction({}, None, {}, 0))
-    assert memory.take({"x": [1.0]}) is None
-    memory.add("a text", Prediction({True: 1.0}, None, {}, 0))
-    assert memory.take("a text").raw == {True: 1.0}
+def prediction(p: float) -> Prediction:
+    return Prediction({True: p}, None, 0)
+
+
+def test_features_without_a_hash_are_found_while_they_are_the_latest():
+    memory, x = PredictionMemory(5), {"x": [1.0]}
+    memory.add(x, prediction(0.1), no_tickets)
+    assert memory.take({"x": [1.0]}, no_tickets) == prediction(0.1)
+    memory.add(x, prediction(0.2), no_tickets)
+    memory.add({"x": [2.0]}, prediction(0.3), no_tickets)
+    assert memory.take(x, no_tickets) is None
+    memory.add("a text", prediction(0.4), no_tickets)
+    assert memory.take("a text", no_tickets).raw == {True: 0.4}
+
+
+class Incomparable:
+    """As an array of several numbers in a comparison."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_features_that_cannot_be_compared_are_not_found():
+    memory = PredictionMemory(5)
+    for value in (Incomparable(), np.arange(3)):
+        memory.add({"x": value}, prediction(0.1), no_tickets)
+        assert memory.take({"x": copy.copy(value)}, no_tickets) is None
+
+
+def test_features_that_change_after_the_prediction_are_other_features():
+    memory, x = PredictionMemory(5), {"a": 1.0}
+    memory.add(x, prediction(0.1), no_tickets)
+    x["a"] = 2.0
+    assert memory.take(x, no_tickets) is None
+    assert memory.take({"a": 1.0}, no_tickets).raw == {True: 0.1}
+
+
+def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted():
+    model = bayes()
+    for x, y in itertools.islice(datasets.Phishing(), 50):
+        model.learn_one(x, y)
+    served = model.serve_one({"x": 1.0})
+    model.predict_proba_one({"x": 1.0})
+    model.learn_one({"x": 2.0}, True)  # another sample: the calibrators change
+    stored = model._memory.take({"x": 1.0}, model._make_tickets)
+    assert stored.tickets == served.tickets
+    assert stored.raw == served.raw
+
+
+@pytest.mark.parametrize("how", ["learn_many", "served"])
+def test_other_ways_to_learn_store_the_latest_prediction_first(how):
+    model = logistic()
+    x = {"x": 1.0}
+    for i in range(50):
+        model.learn_one({"x": float(i % 3)}, i % 2 == 0)
+    served = model.serve_one(x)
+    model.predict_proba_one(x)
+    if how == "learn_many":
+        model.learn_many(pd.DataFrame({"x": [0.0, 1.0]}), pd.Series([True, False]))
+    else:
+        model.learn_one({"x": 0.0}, True, served=model.serve_one({"x": 0.0}))
+    assert model._memory.take(x, model._make_tickets).tickets == served.tickets
+
+
+def test_a_signal_handler_may_predict_and_learn_at_any_time():
+    memory, handled = PredictionMemory(50), itertools.count()
+
+    def handle(*_: Any) -> None:
+        memory.add({"x": next(handled) % 7}, prediction(0.5), no_tickets)
+        memory.take({"x": next(handled) % 5}, no_tickets)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    try:
+        for i in range(20_000):
+            memory.add({"x": i % 11}, prediction(0.1), no_tickets)
+            memory.take({"x": i % 3}, no_tickets)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert next(handled) > 0
+    assert len(memory) <= 51
 
 
 def test_the_order_of_features_does_not_matter():
     memory = PredictionMemory(3)
-    memory.add({"a": 1, "b": 2}, Prediction({}, None, {}, 0))
-    assert memory.take({"b": 2.0, "a": 1}) is not None
+    memory.add({"a": 1, "b": 2}, Prediction({}, None, 0), no_tickets)
+    assert memory.take({"b": 2.0, "a": 1}, no_tickets) is not None
 
 
 def test_asking_twice_in_a_row_is_one_prediction():
@@ -165,14 +249,14 @@ def test_random_programs_find_the_oldest_prediction(program, limit):
     waiting: list[tuple[int, int]] = []  # when, and of which sample
     for is_prediction, sample in program:
         if is_prediction:
-            memory.add({"x": sample}, Prediction({True: made}, None, {}, 0))
+            memory.add({"x": sample}, Prediction({True: made}, None, 0), no_tickets)
             if sample != last:
                 waiting.append((made, sample))
                 made += 1
             last = sample
             continue
         last = None
-        found = memory.take({"x": sample})
+        found = memory.take({"x": sample}, no_tickets)
         same = [when for when, other in waiting if other == sample]
         recent = [when for when in same if made - when <= limit]
         if found is None:
@@ -181,4 +265,4 @@ def test_random_programs_find_the_oldest_prediction(program, limit):
             assert found.raw[True] in same
             assert found.raw[True] <= min(recent, default=made)
             waiting.remove((int(found.raw[True]), sample))
-    assert len(memory) <= len(memory._recent) <= limit
+    assert len(memory) <= len(memory._recent) + len(memory._latest) <= limit

@@ -53,7 +53,7 @@ from streamcal.kernels.hedge import Hedge
 
 _POWERS = 3  # rows of weights for each share, once a label was late
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
-_MEMORY = 1_000.0  # tickets over which the delay is averaged
+_MEMORY = 1_000.0  # labels over which the delay is averaged
 
 
 class Ticket(NamedTuple):
@@ -325,7 +325,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     @property
     def mean_delay(self) -> float:
-        """By how many samples labels come late: ``delay``, or the recent mean over tickets."""
+        """By how many samples labels come late: ``delay``, or the mean since the first late one.
+
+        It is the mean of about the last 1,000 labels. A label without a ticket counts as 0.
+        """
         return self._mean_delay
 
     # ------------------------------------------------------------------------------ one sample
@@ -355,6 +358,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
             if served is None and not self._delayed:
+                if self._mean_delay:
+                    self._learn_delay(0.0)
                 self._hedge.learn(*sample, self._mean_delay)
                 return
             predictions, mixtures = self._served_predictions(sample[0], served)
@@ -386,8 +391,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return answers[:n], np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
 
     def _learn_delay(self, delay: float) -> None:
-        """Learn by how many samples a label was late."""
-        if self.delay is None:
+        """Learn by how many samples a label was late; nothing counts before the first late one."""
+        if self.delay is None and (delay or self._mean_delay):
             self._n_served += 1
             rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
             self._mean_delay += rate * (delay - self._mean_delay)
@@ -412,7 +417,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         >>> for (p, (answer, ticket)), label in zip(waiting, (0, 1, 1)):
         ...     calibrator.learn_one(p, label, served=ticket)
         >>> calibrator.mean_delay
-        1.0
+        1.5
         """
         answer, n_samples, answers = self._hedge.serve(as_probability(score))
         return answer, Ticket(n_samples, answers)
@@ -468,6 +473,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         with self._mutex:
             if self._delayed:
                 return super().predict_learn_many(*samples)
+            if self._mean_delay:
+                for _ in samples[0]:
+                    self._learn_delay(0.0)
             return self._hedge.run(self._calibrators, *samples, self._mean_delay)
 
 

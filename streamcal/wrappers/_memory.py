@@ -2,12 +2,15 @@
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.hedged import Ticket
+
+MakeTickets = Callable[[Mapping[ClfTarget, float]], Mapping[ClfTarget, Ticket]]
+"""Returns the tickets of hedged calibrators by label, for the model's probabilities."""
 
 
 class Prediction(NamedTuple):
@@ -19,20 +22,21 @@ class Prediction(NamedTuple):
         The model's probabilities by label.
     shown : dict or None
         The calibrated ones, if a drift detector needs them.
-    tickets : dict
-        The tickets of hedged calibrators by label.
     n_alarms : int
         The number of alarms of the drift detector at that time.
+    tickets : dict or None
+        The tickets of hedged calibrators by label. None if nothing was learned in between, so that
+        the calibrators predict now what they predicted then.
     """
 
     raw: Mapping[ClfTarget, float]
     shown: Mapping[ClfTarget, float] | None
-    tickets: Mapping[ClfTarget, Ticket]
     n_alarms: int
+    tickets: Mapping[ClfTarget, Ticket] | None = None
 
 
 class _Entry:
-    """A remembered prediction; None once its label has arrived."""
+    """A stored prediction; None once its label has arrived."""
 
     __slots__ = ("key", "prediction")
 
@@ -48,6 +52,9 @@ class PredictionMemory:
     the oldest is taken. If the same features come twice in a row, with no label in between, they
     are one prediction: ``predict_one`` and ``predict_proba_one`` may be called for one sample.
 
+    Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
+    and without tickets, until the calibrators are about to change or another prediction is made.
+
     Copies and pickles are empty. Any thread may call any method at any time.
 
     Parameters
@@ -57,69 +64,104 @@ class PredictionMemory:
 
     Examples
     --------
-    >>> memory = PredictionMemory(2)
+    >>> memory, no_tickets = PredictionMemory(2), lambda raw: {}
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
-    ...     memory.add(x, Prediction({True: x["a"] / 10}, None, {}, 0))
-    >>> memory.take({"a": 1}) is None, memory.take({"a": 3}).raw
+    ...     memory.add(x, Prediction({True: x["a"] / 10}, None, 0), no_tickets)
+    >>> memory.take({"a": 1}, no_tickets) is None, memory.take({"a": 3}, no_tickets).raw
     (True, {True: 0.3})
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        # The latest prediction. Threads that predict at the same time may leave several.
+        self._latest: deque[tuple[Any, Prediction]] = deque()
         self._recent: deque[_Entry] = deque()
         self._by_key: dict[int, deque[_Entry]] = {}
-        self._last_key: int | None = None  # of the last call of `add`, None after `take`
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may predict in the middle of a change
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PredictionMemory, (self.limit,)
 
     def __len__(self) -> int:
         """Return how many predictions wait for their labels."""
-        return sum(map(len, self._by_key.values()))
+        return len(self._latest) + sum(map(len, self._by_key.values()))
 
-    def add(self, x: Any, prediction: Prediction) -> None:
+    def add(self, x: Any, prediction: Prediction, make_tickets: MakeTickets) -> None:
         """Remember the prediction for the features ``x``."""
-        key = _key_of(x)
-        if key is None:
-            return
-        with self._lock:
-            if key == self._last_key:
+        if latest := _pop(self._latest):
+            self._latest.append(latest)
+            if _is_same(latest[0], x):
                 return
-            self._last_key = key
-            entry = _Entry(key, prediction)
-            self._recent.append(entry)
-            same = self._by_key.get(key)
-            if same is None:
-                self._by_key[key] = deque((entry,))
-            else:
-                same.append(entry)
-            if len(self._recent) > self.limit:
-                oldest = self._recent.popleft()
-                if oldest.prediction is not None:
-                    self._remove_oldest(oldest.key)
+            self.store_latest(make_tickets)
+        self._latest.append((dict(x) if isinstance(x, dict) else x, prediction))
+        while self._recent and len(self._recent) + len(self._latest) > self.limit:
+            self._forget_oldest()
 
-    def take(self, x: Any) -> Prediction | None:
-        """Return the prediction for these features and forget it; None if there is none."""
-        key = _key_of(x) if self.limit else None
-        if key is None:
-            return None
+    def take(self, x: Any, make_tickets: MakeTickets) -> Prediction | None:
+        """Return the prediction for these features and forget it; None if there is none.
+
+        The calibrators are about to change, so `store_latest` comes first.
+        """
+        if not self._by_key and (latest := _pop(self._latest)):
+            if _is_same(latest[0], x):
+                return latest[1]
+            self._latest.append(latest)
+        self.store_latest(make_tickets)
+        key = _key_of(x) if self._by_key else None
+        return None if key is None else self._take_stored(key)
+
+    def store_latest(self, make_tickets: MakeTickets) -> None:
+        """Store the latest prediction with tickets, while the calibrators are as they were."""
+        while latest := _pop(self._latest):
+            x, (raw, shown, n_alarms, _) = latest
+            key = _key_of(x)
+            if key is not None:
+                self._store(_Entry(key, Prediction(raw, shown, n_alarms, make_tickets(raw))))
+
+    def _store(self, entry: _Entry) -> None:
         with self._lock:
-            self._last_key = None
-            if key not in self._by_key:
-                return None
+            self._by_key.setdefault(entry.key, deque()).append(entry)
+            self._recent.append(entry)
+
+    def _take_stored(self, key: int) -> Prediction | None:
+        with self._lock:
             entry = self._remove_oldest(key)
+            if entry is None:
+                return None
             prediction, entry.prediction = entry.prediction, None
-            while self._recent and self._recent[-1].prediction is None:
-                self._recent.pop()
+            while self._recent and self._recent[0].prediction is None:
+                self._recent.popleft()
             return prediction
 
-    def _remove_oldest(self, key: int) -> _Entry:
-        same = self._by_key[key]
-        oldest = same.popleft()
+    def _forget_oldest(self) -> None:
+        with self._lock:
+            if self._recent and (oldest := self._recent.popleft()).prediction is not None:
+                self._remove_oldest(oldest.key)
+
+    def _remove_oldest(self, key: int) -> _Entry | None:
+        same = self._by_key.get(key)
         if not same:
-            del self._by_key[key]
-        return oldest
+            return None
+        entry = same.popleft()
+        if not same:
+            self._by_key.pop(key, None)
+        return entry
+
+
+def _pop(latest: deque[tuple[Any, Prediction]]) -> tuple[Any, Prediction] | None:
+    """Return and remove the last one, None if another thread was faster."""
+    try:
+        return latest.pop()
+    except IndexError:
+        return None
+
+
+def _is_same(x: Any, other: Any) -> bool:
+    """Return whether features are equal; a value that cannot be compared is not."""
+    try:
+        return bool(x == other)
+    except Exception:
+        return False
 
 
 def _key_of(x: Any) -> int | None:

@@ -118,12 +118,9 @@ class LabelCalibrators:
             calibrator = self._add(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
         if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
-            ticket = tickets[label]
-            if calibrator.delay or ticket[0] != calibrator.n_samples:
-                calibrator.learn_one(raw[label], hit, w, served=ticket)
-                return
-            calibrator._learn_delay(0.0)  # it predicts now what it predicted then
-        calibrator.learn_one(raw[label], hit, w)
+            calibrator.learn_one(raw[label], hit, w, served=tickets[label])
+        else:
+            calibrator.learn_one(raw[label], hit, w)
 
     def learn_many(
         self, label: ClfTarget, columns: Columns, labels: Labels, weights: Weights

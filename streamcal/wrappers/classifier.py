@@ -20,7 +20,7 @@ from streamcal._routing import BatchRouting
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_label
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import check_count
 from streamcal.wrappers._checks import (
@@ -222,9 +222,10 @@ class CalibratedClassifier(
         shown = tickets = None
         if served is not None:
             raw, shown, tickets = self._read_served(served)
-        elif (remembered := self._memory.take(x)) and remembered.raw:
-            raw, shown = remembered.raw, remembered.shown
-            tickets = remembered.tickets if self._is_current(remembered.n_alarms) else None
+            self._memory.store_latest(self._make_tickets)
+        elif (remembered := self._memory.take(x, self._make_tickets)) and remembered.raw:
+            raw, shown, n_alarms, tickets = remembered
+            tickets = tickets if self._is_current(n_alarms) else None
         else:
             raw = self._predict_raw(x, kwargs)
         strategy = self._strategy.for_labels(raw)
@@ -280,12 +281,11 @@ class CalibratedClassifier(
             Probabilities in [0, 1] that sum to 1; empty while the model has no label.
         """
         raw = self._predict_raw(x, kwargs)
-        strategy = self._strategy.for_labels(raw)
-        if not self.remember:
-            return strategy.predict_one(raw)
-        calibrated, tickets = strategy.serve_one(raw)
-        shown = dict(calibrated) if self._monitor else None
-        self._memory.add(x, Prediction(dict(raw), shown, tickets, self.n_alarms))
+        calibrated = self._strategy.for_labels(raw).predict_one(raw)
+        if self.remember:
+            shown = dict(calibrated) if self._monitor else None
+            prediction = Prediction(dict(raw), shown, self.n_alarms)
+            self._memory.add(x, prediction, self._make_tickets)
         return calibrated
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
@@ -318,6 +318,10 @@ class CalibratedClassifier(
             return self.classifier.predict_proba_one(x)
         raw: Raw = self._call("predict_proba_one", x, **kwargs)
         return raw
+
+    def _make_tickets(self, raw: Raw) -> Mapping[ClfTarget, Ticket]:
+        """Return the tickets of the calibrators as they are for the model's probabilities."""
+        return self._strategy.for_labels(raw).serve_one(raw)[1]
 
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.
@@ -400,6 +404,7 @@ class CalibratedClassifier(
         columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
         raw = as_probability_columns(columns, len(labels))
 
+        self._memory.store_latest(self._make_tickets)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
 
         self._y_name = series.name
