@@ -17,7 +17,7 @@ from river import base
 
 from streamcal import losses
 from streamcal.kernels.cusum import class_probabilities
-from streamcal.ordinal import CuSumRank, PACuSumRank, PRank, mistake_bound
+from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank, mistake_bound
 from streamcal.ordinal._ranks import RankLearner
 from tests import oracles_cusum as oracles
 from tests.contract import (
@@ -132,8 +132,8 @@ def test_prank_equals_the_published_rule(problem, ties):
     n_labels, samples = problem
     model = PRank(labels=range(n_labels), ties=ties)
     oracle = oracles.PRank(3, n_labels, ties=ties)
-    for x, y, _ in samples:
-        assert model.predict_one(as_dict(x)) == oracle.predict(x)
+    for i, (x, y, _) in enumerate(samples):
+        assert model.predict_one(as_dict(x)) == (oracle.predict(x) if i else None)
         model.learn_one(as_dict(x), y)
         oracle.learn(x, y)
     assert [float(model.weights[name][0]) for name in NAMES] == oracle.direction
@@ -146,10 +146,10 @@ def test_strict_prank_is_the_special_case_of_cusum(problem):
     n_labels, samples = problem
     model = PRank(labels=range(n_labels), ties="strict")
     direction, bias = np.zeros(3), np.zeros(n_labels - 1)
-    for x, y, _ in samples:
+    for i, (x, y, _) in enumerate(samples):
         scores = np.concatenate([[0.0], np.cumsum(np.dot(direction, x) + bias)])
         rank = oracles.decode(scores.tolist(), last=True)
-        assert model.predict_one(as_dict(x)) == rank
+        assert model.predict_one(as_dict(x)) == (rank if i else None)
         direction += (y - rank) * np.array(x)
         bias[min(y, rank) : max(y, rank)] += np.sign(y - rank)
         model.learn_one(as_dict(x), y)
@@ -268,7 +268,7 @@ def test_the_adversary_attains_the_bound(n_labels):
     n = 8
     for t in range(n):
         x = as_dict([float(i == t) for i in range(n)])
-        guess = model.predict_one(x)
+        guess = model.predict_one(x) or 0
         model.learn_one(x, 0 if guess > (n_labels - 1) / 2 else n_labels - 1)
     margin = 1.0 / math.sqrt((n_labels - 1) * n)
     assert model.rank_loss == pytest.approx(mistake_bound(1.0, margin))
@@ -321,7 +321,7 @@ def test_defaults_are_better_than_a_constant_where_labels_are_noisy(learner):
     def error(model: Any) -> float:
         total = 0
         for x, y in samples:
-            total += abs(model.predict_one(x) - y)
+            total += abs((model.predict_one(x) or 0) - y)
             model.learn_one(x, y)
         return total / len(samples)
 
@@ -667,12 +667,24 @@ def test_falling_sequences(rows):
         assert (p > 0).all()
 
 
-def test_cold_probabilities_are_even():
-    model = CuSumRank(("a", "b", "c"))
-    assert model.predict_proba_one({"x": 1.0}) == pytest.approx(
-        {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}
-    )
-    assert model.predict_one({"x": 1.0}) == "a"
+@pytest.mark.parametrize("labels", [None, ("a", "b", "c")])
+@pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank, KernelCuSumRank])
+def test_nothing_is_predicted_before_anything_is_learned(learner, labels):
+    model = learner(labels=labels)
+    assert model.predict_one({"x": 1.0}) is None
+    assert model.predict_proba_one({"x": 1.0}) == {}
+    model.learn_one({"x": 1.0}, "b")
+    assert model.predict_one({"x": 1.0}) in {"a", "b", "c"}
+    assert set(model.predict_proba_one({"x": 1.0})) == set(labels or ["b"])
+
+
+@pytest.mark.parametrize("labels", [None, ("a", "b", "c")])
+def test_nothing_is_predicted_for_a_batch_before_anything_is_learned(labels):
+    model, X = CuSumRank(labels=labels), pd.DataFrame({"x": [1.0, 2.0]})
+    assert list(model.predict_many(X)) == [None, None]
+    assert list(model.predict_proba_many(X)) == []
+    model.learn_many(X, pd.Series(["a", "b"]))
+    assert set(model.predict_many(X)) <= {"a", "b", "c"}
 
 
 # Contracts ----------------------------------------------------------------------------------------

@@ -226,14 +226,14 @@ cdef class CuSum(Exclusive):
             self.release()
 
     def predict(self, dict x not None):
-        """Return the label whose cumulative score is highest, None while no label is known.
+        """Return the label whose cumulative score is highest, None before anything is learned.
 
         Raises as `learn`.
         """
         self.acquire()
         try:
             self.read(x)
-            if not self.own.n_labels:
+            if not self.n_samples:
                 return None
             self.multiply(self.values)
             return self.labels[self.decode_served()]
@@ -247,6 +247,8 @@ cdef class CuSum(Exclusive):
         self.acquire()
         try:
             self.read(x)
+            if not self.n_samples:
+                return {}
             if own.n_labels < 2:
                 return dict.fromkeys(self.labels, 1.0)
             self.multiply(self.values)
@@ -294,12 +296,12 @@ cdef class CuSum(Exclusive):
         return 0
 
     def predict_many(self, features, const double[:, ::1] X):
-        """Return the decoded label of each row, None while no label is known."""
+        """Return the decoded label of each row, None before anything is learned."""
         cdef Py_ssize_t i, n = X.shape[0]
         cdef Py_ssize_t[::1] ranks = np.empty(n, np.intp)
         self.acquire()
         try:
-            if not self.own.n_labels:
+            if not self.n_samples:
                 return [None] * n
             self.read_names(features)
             with nogil:
@@ -316,9 +318,9 @@ cdef class CuSum(Exclusive):
         cdef double[:, ::1] above
         self.acquire()
         try:
-            labels = self.labels
+            labels = self.labels if self.n_samples else ()
             out = np.ones((n, len(labels)))
-            if not n or self.own.n_labels < 2:
+            if not n or len(labels) < 2:
                 return labels, out
             self.read_names(features)
             margins = np.empty((n, self.own.bounds))

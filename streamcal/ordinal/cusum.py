@@ -156,7 +156,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         self._cusum.learn(values, y, weight, new=True)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the label whose cumulative score is highest, None while no label is known.
+        """Return the label whose cumulative score is highest, None before anything is learned.
 
         Raises
         ------
@@ -175,13 +175,12 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         For each boundary an isotonic calibrator gives the probability of a label above it, learned
         from the margins of the last ``window`` samples before they were learned. These
         probabilities are made non-increasing; their differences are the probabilities of the
-        labels. The label of `predict_one` need not be the most probable one. Before anything is
-        learned all labels are equally probable.
+        labels. The label of `predict_one` need not be the most probable one.
 
         Returns
         -------
         dict
-            Probabilities in (0, 1) that sum to 1; empty while no label is known.
+            Probabilities in (0, 1) that sum to 1; empty before anything is learned.
 
         Raises
         ------
@@ -245,7 +244,7 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
             self._check_number_of_labels(len(self._cusum.labels) + len(seen))
 
     def predict_many(self, X: "IntoDataFrame") -> "IntoSeries":
-        """Return the predicted label of each row, None while no label is known."""
+        """Return the predicted label of each row, None before anything is learned."""
         from river.utils.dataframe import to_native_series
 
         frame, matrix = check_frame(X)
@@ -253,7 +252,10 @@ class _LinearRanker(RankLearner, base.MiniBatchClassifier):
         return to_native_series(labels, name=self._y_name, like=frame)
 
     def predict_proba_many(self, X: "IntoDataFrame") -> "IntoDataFrame":
-        """Return the calibrated probabilities of each row, a column for each label."""
+        """Return the calibrated probabilities of each row, a column for each label.
+
+        The frame is empty before anything is learned.
+        """
         from river.utils.dataframe import to_native_frame
 
         frame, matrix = check_frame(X)

@@ -196,7 +196,7 @@ class KernelCuSumRank(Locked, RankLearner):
                 self._add_sample(key)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the label whose cumulative score is highest, None while no label is known.
+        """Return the label whose cumulative score is highest, None before anything is learned.
 
         Raises
         ------
