@@ -88,7 +88,7 @@ class PredictionMemory:
 
     def add(self, x: Any, prediction: Prediction, make_tickets: MakeTickets) -> None:
         """Remember the prediction for the features ``x``."""
-        if latest := _pop(self._latest):
+        if self._latest and (latest := _pop(self._latest)):
             self._latest.append(latest)
             if _is_same(latest[0], x):
                 return
@@ -102,7 +102,7 @@ class PredictionMemory:
 
         The calibrators are about to change, so `store_latest` comes first.
         """
-        if not self._by_key and (latest := _pop(self._latest)):
+        if self._latest and not self._by_key and (latest := _pop(self._latest)):
             if _is_same(latest[0], x):
                 return latest[1]
             self._latest.append(latest)
@@ -112,7 +112,7 @@ class PredictionMemory:
 
     def store_latest(self, make_tickets: MakeTickets) -> None:
         """Store the latest prediction with tickets, while the calibrators are as they were."""
-        while latest := _pop(self._latest):
+        while self._latest and (latest := _pop(self._latest)):
             x, (raw, shown, n_alarms, _) = latest
             key = _key_of(x)
             if key is not None:
