@@ -63,13 +63,13 @@ class Ticket(NamedTuple):
     ----------
     n_samples : int
         The number of samples that the hedge had learned when it made the ticket.
-    answers : tuple of float
+    answers : sequence of float
         The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
         the mixture for each share.
     """
 
     n_samples: int
-    answers: tuple[float, ...]
+    answers: Sequence[float]
 
 
 class HedgedCalibrator(Locked, ProbabilityCalibrator):

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from river.base.typing import ClfTarget
@@ -11,6 +11,9 @@ from streamcal.calibration.hedged import Ticket
 
 MakeTickets = Callable[[Mapping[ClfTarget, float]], Mapping[ClfTarget, Ticket]]
 """Returns the tickets of hedged calibrators by label, for the model's probabilities."""
+
+
+_RATE = 0.02  # of the mean that follows the delay of labels
 
 
 class Prediction(NamedTuple):
@@ -36,20 +39,22 @@ class Prediction(NamedTuple):
 
 
 class _Entry:
-    """A stored prediction; None once its label has arrived."""
+    """A stored prediction, and its place in the order of all; None once it is not needed."""
 
-    __slots__ = ("key", "prediction")
+    __slots__ = ("key", "place", "prediction")
 
-    def __init__(self, key: int, prediction: Prediction) -> None:
+    def __init__(self, key: Hashable, place: int, prediction: Prediction) -> None:
         self.key = key
+        self.place = place
         self.prediction: Prediction | None = prediction
 
 
 class PredictionMemory:
     """Remembers the latest predictions, so that a late label is learned with what was served.
 
-    A sample is found by the hash of its features. If several predictions have the same features,
-    the oldest is taken. If the same features come twice in a row, with no label in between, they
+    A prediction is found by the features. If several predictions have the same features, the one is
+    taken whose label is about as late as labels usually are, and older ones are forgotten: their
+    labels seem to be lost. If the same features come twice in a row, with no label in between, they
     are one prediction: ``predict_one`` and ``predict_proba_one`` may be called for one sample.
 
     Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
@@ -76,7 +81,9 @@ class PredictionMemory:
         # The latest prediction. Threads that predict at the same time may leave several.
         self._latest: deque[tuple[Any, Prediction]] = deque()
         self._recent: deque[_Entry] = deque()
-        self._by_key: dict[int, deque[_Entry]] = {}
+        self._by_key: dict[Hashable, deque[_Entry]] = {}
+        self._n_stored = 0
+        self._delay: float | None = None  # how many predictions usually follow before the label
         self._lock = threading.RLock()  # a signal handler may predict in the middle of a change
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,11 +111,16 @@ class PredictionMemory:
         """
         if self._latest and not self._by_key and (latest := _pop(self._latest)):
             if _is_same(latest[0], x):
+                if self._delay != 0.0:
+                    self._learn_delay(0)
                 return latest[1]
             self._latest.append(latest)
         self.store_latest(make_tickets)
         key = _key_of(x) if self._by_key else None
-        return None if key is None else self._take_stored(key)
+        try:
+            return None if key is None else self._take_stored(key)
+        except IndexError:  # a signal handler took the same one in the middle of this
+            return None
 
     def store_latest(self, make_tickets: MakeTickets) -> None:
         """Store the latest prediction with tickets, while the calibrators are as they were."""
@@ -116,29 +128,44 @@ class PredictionMemory:
             x, (raw, shown, n_alarms, _) = latest
             key = _key_of(x)
             if key is not None:
-                self._store(_Entry(key, Prediction(raw, shown, n_alarms, make_tickets(raw))))
+                self._store(key, Prediction(raw, shown, n_alarms, make_tickets(raw)))
 
-    def _store(self, entry: _Entry) -> None:
+    def _store(self, key: Hashable, prediction: Prediction) -> None:
         with self._lock:
-            self._by_key.setdefault(entry.key, deque()).append(entry)
+            self._n_stored += 1
+            entry = _Entry(key, self._n_stored, prediction)
+            self._by_key.setdefault(key, deque()).append(entry)
             self._recent.append(entry)
 
-    def _take_stored(self, key: int) -> Prediction | None:
+    def _take_stored(self, key: Hashable) -> Prediction | None:
         with self._lock:
+            same = self._by_key.get(key)
+            if not same:
+                return None
+            if self._delay is not None:
+                expected = self._n_stored - self._delay
+                while len(same) > 1 and same[0].place + same[1].place <= 2.0 * expected:
+                    same.popleft().prediction = None  # the next one is at least as near
             entry = self._remove_oldest(key)
             if entry is None:
                 return None
+            self._learn_delay(self._n_stored - entry.place)
             prediction, entry.prediction = entry.prediction, None
             while self._recent and self._recent[0].prediction is None:
                 self._recent.popleft()
             return prediction
+
+    def _learn_delay(self, delay: int) -> None:
+        if self._delay is None:
+            self._delay = float(delay)
+        self._delay += _RATE * (delay - self._delay)
 
     def _forget_oldest(self) -> None:
         with self._lock:
             if self._recent and (oldest := self._recent.popleft()).prediction is not None:
                 self._remove_oldest(oldest.key)
 
-    def _remove_oldest(self, key: int) -> _Entry | None:
+    def _remove_oldest(self, key: Hashable) -> _Entry | None:
         same = self._by_key.get(key)
         if not same:
             return None
@@ -164,9 +191,11 @@ def _is_same(x: Any, other: Any) -> bool:
         return False
 
 
-def _key_of(x: Any) -> int | None:
-    """Return the hash of features, None if a value has none; the order of a dict does not count."""
+def _key_of(x: Any) -> Hashable | None:
+    """Return features as a key, None if a value has no hash; the order of a dict does not count."""
     try:
-        return hash(frozenset(x.items()) if isinstance(x, dict) else x)
-    except TypeError:
+        key: Hashable = frozenset(x.items()) if isinstance(x, dict) else x
+        hash(key)
+    except Exception:
         return None
+    return key
