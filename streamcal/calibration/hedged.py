@@ -18,6 +18,7 @@ prediction differs from the served one; `HedgedCalibrator` describes both ways t
 import inspect
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -138,6 +139,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     delay. No bound is known for a variable η. (Interleaving d + 1 hedges would guarantee
     (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample late, this
     hedge loses more than that. On every measured stream it lost less.)
+
+    *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
+    changed. If a later one does, it skips the sample; all others and the weights learn it, and then
+    the error is raised. In a batch the samples before it are learned, and those after it are not.
+    With a ``delay`` the second set skips what the first set skipped.
 
     A sample costs as much as all calibrators together. One compiled call runs those of the default
     set, beta and histogram calibrators, and any `IsotonicCalibrator` for log loss with linear
@@ -350,7 +356,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         Raises
         ------
         ValueError, TypeError
-            If an argument is out of range; nothing is learned.
+            If an argument is out of range; nothing is learned. An error of a calibrator of your own
+            is described in the notes of the class.
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
@@ -358,9 +365,15 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 self._hedge.learn(*sample, self._mean_delay)
                 return
             predictions, mixtures = self._served_predictions(sample[0], served)
-            self._hedge.learn(*sample, self._mean_delay, predictions, mixtures)
-            if self._delayed:
-                self._teach_delayed(sample)
+            before = self.n_samples
+            n_served, mean_delay = self._delays_with(served)
+            try:
+                self._hedge.learn(*sample, mean_delay, predictions, mixtures)
+            finally:
+                if self.n_samples > before:
+                    self._n_served, self._mean_delay = n_served, mean_delay
+                    if self._delayed:
+                        self._teach_delayed(sample)
 
     def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
         """Keep a sample; teach the delayed calibrators the sample that is ``delay`` samples old."""
@@ -368,9 +381,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._rows.append(self._hedge.rows())
         if len(self._waiting) > (self.delay or 0):
             self._rows.popleft()
+            sample = self._waiting.popleft()
             for calibrator in self._delayed:
-                calibrator.learn_one(*self._waiting[0])
-            self._waiting.popleft()
+                with suppress(Exception):  # it refuses what the calibrator that it repeats refused
+                    calibrator.learn_one(*sample)
 
     def _served_predictions(
         self, p: float, served: Ticket | None
@@ -381,16 +395,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             mixtures = self._rows[0] @ delayed.clip(self.clip, 1.0 - self.clip)
             return delayed.tolist(), mixtures.clip(self.clip, 1.0 - self.clip)
         answers = self.check_ticket(served)
-        self._learn_delay(self.n_samples - served[0])
         n = len(self._names)
         return answers[:n], np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
 
-    def _learn_delay(self, delay: float) -> None:
-        """Learn by how many samples a label was late."""
-        if self.delay is None:
-            self._n_served += 1
-            rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (delay - self._mean_delay)
+    def _delays_with(self, served: Ticket | None) -> tuple[int, float]:
+        """Return the number of tickets and the mean delay, if this one came back now."""
+        if served is None or self.delay is not None:
+            return self._n_served, self._mean_delay
+        n_served = self._n_served + 1
+        rate = max(1.0 / n_served, 1.0 / _MEMORY)
+        late = self.n_samples - served[0]
+        return n_served, self._mean_delay + rate * (late - self._mean_delay)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -447,6 +462,15 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return values
 
     # ------------------------------------------------------------------------------ many samples
+
+    def _check_samples(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        samples = super()._check_samples(scores, y, w)
+        for expert in self._hedge.experts:
+            if isinstance(expert, Calibrator):
+                expert._check_samples(*samples)
+        return samples
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
