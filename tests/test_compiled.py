@@ -500,6 +500,19 @@ def test_a_label_out_of_range_is_found_wherever_it_is(n, bad):
         labels[at] = good
 
 
+def test_a_stack_refuses_samples_that_changed_after_they_were_checked():
+    """Such blocks are not those of labels from 0 to 1."""
+    stack = pav.Stack()
+    x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    assert stack.extend(x, None, y, 0.0, 1.0)
+    before = pickle.dumps(stack)
+    for bad in (-0.5, 1.5, 1e300):
+        with pytest.raises(ValueError, match="must not be changed while they are learned"):
+            stack.extend(x + 6.0, None, np.append(y[:5], bad), 0.0, 1.0)
+        assert pickle.dumps(stack) == before
+    assert stack.extend(x + 6.0, None, y, 0.0, 1.0)
+
+
 def test_a_stack_takes_samples_from_many_threads():
     """The result is that of some order of the calls; here all orders have the same result."""
     stack = pav.Stack()
@@ -508,7 +521,7 @@ def test_a_stack_takes_samples_from_many_threads():
     def work(label):
         for _ in range(40):
             assert stack.push(7.0, 1.0, label)
-            assert stack.extend(np.full(500, 7.0), np.ones(500), halves)
+            assert stack.extend(np.full(500, 7.0), np.ones(500), halves, 0.0, 1.0)
             (lower, upper, _, _, center), finite = stack.describe()
             assert (lower[0], upper[0], center[0], finite) == (7.0, 7.0, 7.0, True)
             assert 0.0 <= stack.find(7.0, False)[1] <= 1.0
