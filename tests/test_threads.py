@@ -624,3 +624,20 @@ def test_a_stack_stays_sound_while_another_thread_writes_to_its_arrays() -> None
     finally:
         ended.set()
         writer.join()
+
+
+def test_a_prediction_is_not_counted_as_a_score() -> None:
+    calibrator, ended = VennAbersCalibrator(), threading.Event()
+    calibrator.learn_many(np.arange(100) / 100, np.arange(100) % 2)
+
+    def predict() -> None:
+        while not ended.is_set():
+            calibrator.predict_one(0.005)
+
+    other = threading.Thread(target=predict)
+    other.start()
+    try:
+        assert {calibrator.isotonic.n_scores for _ in range(100_000)} == {100}
+    finally:
+        ended.set()
+        other.join()
