@@ -3,7 +3,8 @@
 Random programs run through the kernels and through the oracles. `recorded/` has inputs and
 results of an earlier implementation, which was compiled by numba. Answers are the same to the last
 bit, except where exponentials or Newton steps are part of them. `streaming_thresholds.npz` was
-recorded again when it was settled which of equally good thresholds is the answer.
+recorded again when it was settled which of equally good thresholds is the answer. Those of Platt
+scaling and of hedges were recorded from the compiled kernels.
 """
 
 import contextlib
@@ -257,6 +258,58 @@ def test_newton_steps_are_near_those_recorded(name):
     with np.load(RECORDED / f"{name}.npz") as recorded:
         for at in range(len(recorded.files) // 2):
             found = newton_answers(kind, recorded[f"asked{at}"])
+            assert_allclose(found, recorded[f"answered{at}"], rtol=1e-9, atol=1e-12)
+
+
+def platt_answers(inputs):
+    """Learn and predict; the first row has the parameters, the other ones are samples."""
+    (gamma, prior, limit, half_life, calibeating), samples = inputs[0, :5].tolist(), inputs[1:, :3]
+    calibrator = PlattCalibrator(
+        gamma, prior, limit, half_life=half_life or None, calibeating=int(calibeating)
+    )
+    found = []
+    for score, y, w in samples.tolist():
+        found += [calibrator.predict_one(score), calibrator.predict_one(1.0 - score)]
+        calibrator.learn_one(score, y, w)
+        found += [calibrator.slope, calibrator.intercept]
+    return np.array(found)
+
+
+def hedge_answers(inputs):
+    """Learn and predict: some labels at once, others with a ticket of earlier, last a batch.
+
+    The first row has the delay, -1 for None, and the share; further rows are samples, and by how
+    many samples the label is late, -1 for no ticket.
+    """
+    (delay, share), samples = inputs[0, :2].tolist(), inputs[1:]
+    members = (
+        IdentityCalibrator(),
+        PlattCalibrator(),
+        IsotonicCalibrator(window=30),
+        HistogramCalibrator(10),
+    )
+    hedge = HedgedCalibrator(members, share=(0.0, share), delay=None if delay < 0.0 else int(delay))
+    found, tickets = [], []
+    for at, (score, y, w, late) in enumerate(samples[:-20].tolist()):
+        answer, ticket = hedge.serve_one(score)
+        tickets.append((score, ticket))
+        if late < 0.0 or at < late:
+            hedge.learn_one(score, y, w)
+        else:
+            old, ticket = tickets[at - int(late)]
+            hedge.learn_one(old, y, w, served=ticket)
+        found += [answer, *hedge.weights.values(), hedge.mean_delay]
+    scores, y, w, _ = np.ascontiguousarray(samples[-20:].T)
+    batch = hedge.predict_learn_many(scores, y, w)
+    return np.concatenate([found, batch, [*hedge.share_weights.values()]])
+
+
+@pytest.mark.parametrize(("name", "answer"), [("platt", platt_answers), ("hedge", hedge_answers)])
+def test_platt_scaling_and_hedges_are_near_those_recorded(name, answer):
+    """Exponentials and logarithms differ by the last bit; the differences must not grow."""
+    with np.load(RECORDED / f"{name}.npz") as recorded:
+        for at in range(len(recorded.files) // 2):
+            found = answer(recorded[f"asked{at}"])
             assert_allclose(found, recorded[f"answered{at}"], rtol=1e-9, atol=1e-12)
 
 
