@@ -366,7 +366,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 return
             predictions, mixtures = self._served_predictions(sample[0], served)
             before = self.n_samples
-            n_served, mean_delay = self._delays_with(served)
+            late = 0.0 if served is None else before - served[0]
+            n_served, mean_delay = self._delays_with(late)
             try:
                 self._hedge.learn(*sample, mean_delay, predictions, mixtures)
             finally:
@@ -398,14 +399,20 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         n = len(self._names)
         return answers[:n], np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
 
-    def _delays_with(self, served: Ticket | None) -> tuple[int, float]:
-        """Return the number of tickets and the mean delay, if this one came back now."""
-        if served is None or self.delay is not None:
+    def _delays_with(self, delay: float) -> tuple[int, float]:
+        """Return the number of tickets and the mean delay, if a label is late by so many samples.
+
+        A known delay does not change.
+        """
+        if self.delay is not None:
             return self._n_served, self._mean_delay
         n_served = self._n_served + 1
         rate = max(1.0 / n_served, 1.0 / _MEMORY)
-        late = self.n_samples - served[0]
-        return n_served, self._mean_delay + rate * (late - self._mean_delay)
+        return n_served, self._mean_delay + rate * (delay - self._mean_delay)
+
+    def _learn_delay(self, delay: float) -> None:
+        """Learn by how many samples a label was late."""
+        self._n_served, self._mean_delay = self._delays_with(delay)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
