@@ -532,3 +532,105 @@ def test_a_state_whose_best_share_has_another_log_than_zero_is_refused(delay):
         with pytest.raises(ValueError, match="the best share"):
             HedgedCalibrator(delay=delay)._thaw(fields, crafted)
     HedgedCalibrator(delay=delay)._thaw(fields, arrays)
+
+
+class Picky(Scripted):
+    """Raises an error for some scores; counts the samples that it learned."""
+
+    def __init__(self, refused: tuple[float, ...] = (0.99,)) -> None:
+        super().__init__((0.5, 0.25))
+        self.refused = refused
+        self.n_samples = 0
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        if score in self.refused:
+            raise KeyError(score)
+        self.n_samples += 1
+
+    def predict_one(self, score: float) -> float:
+        return (1.0 + self.n_samples) / (3.0 + self.n_samples)
+
+
+def members(hedge: HedgedCalibrator) -> list[int]:
+    return [getattr(calibrator, "n_samples", 0) for calibrator in hedge._calibrators]
+
+
+PICKY = (Picky((0.5, 0.9)), IsotonicCalibrator("squared"), Picky((0.6, 0.9)), IsotonicCalibrator())
+
+
+@pytest.mark.parametrize(
+    ("refused", "learned", "counts"),
+    [
+        (0.5, [2, 2, 2, 2], 2),  # by the first one, so nobody learns it
+        (0.6, [3, 3, 2, 3], 3),  # by another one, which is the only one that skips it
+        (0.9, [2, 2, 2, 2], 2),
+    ],
+)
+@pytest.mark.parametrize("delay", [None, 0, 1, 5])
+def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(
+    refused, learned, counts, delay
+):
+    batch, single = (HedgedCalibrator(PICKY, delay=delay) for _ in range(2))
+    scores, y = [0.1, 0.2, refused, 0.7], [0, 1, 1, 0]
+    with pytest.raises(KeyError, match=str(refused)):
+        batch.predict_learn_many(scores, y)
+    with pytest.raises(KeyError, match=str(refused)):
+        serve(single, np.array(scores), np.array(y))
+    for hedge in (batch, single):
+        assert hedge.n_samples == counts
+        assert members(hedge) == learned
+    assert batch.weights == single.weights
+    assert batch.predict_one(0.3) == single.predict_one(0.3)
+    batch.learn_many([0.3], [1])
+    assert members(batch) == [n + 1 for n in learned]
+
+
+def test_a_refused_sample_with_a_ticket_changes_nothing():
+    hedge = HedgedCalibrator(PICKY)
+    _, ticket = hedge.serve_one(0.5)
+    hedge.learn_one(0.1, 1)
+    before = hedge.weights
+    with pytest.raises(KeyError):
+        hedge.learn_one(0.5, 1, served=ticket)
+    assert (hedge.n_samples, hedge.mean_delay, hedge.weights) == (1, 0.0, before)
+    with pytest.raises(KeyError):
+        hedge.learn_one(0.6, 1, served=ticket)
+    assert (hedge.n_samples, hedge.mean_delay) == (2, 1.0)
+
+
+def test_delayed_calibrators_skip_what_the_others_skipped():
+    hedge = HedgedCalibrator(PICKY, delay=1)
+    hedge.learn_one(0.1, 1)
+    with pytest.raises(KeyError):
+        hedge.learn_one(0.6, 1)
+    hedge.learn_one(0.2, 1)  # now the second set learns 0.6
+    assert members(hedge) == [3, 3, 2, 3]
+    delayed = [getattr(calibrator, "n_samples", 0) for calibrator in hedge._delayed]
+    assert delayed == [2, 2, 1, 2]
+
+
+def test_an_answer_that_is_none_ends_a_batch():
+    hedge = HedgedCalibrator((Silent(), IsotonicCalibrator()))
+    with pytest.raises(ValueError, match="`calibrators` must predict numbers, got NaN from"):
+        hedge.learn_many([0.1, 0.2, 0.7, 0.3], [0, 1, 1, 0])
+    assert hedge.n_samples == 2
+    assert members(hedge) == [0, 2]
+
+
+class Strict(Picky):
+    """Refuses labels other than 0 and 1."""
+
+    def _check_labels(self, y: Any) -> np.ndarray:
+        labels = super()._check_labels(y)
+        if not np.isin(labels, (0.0, 1.0)).all():
+            raise ValueError("labels must be 0 or 1")
+        return labels
+
+
+@pytest.mark.parametrize("delay", [None, 2])
+def test_a_batch_with_a_label_that_one_calibrator_refuses_changes_nothing(delay):
+    hedge = HedgedCalibrator((Picky(), Strict(), PlattCalibrator()), delay=delay)
+    with pytest.raises(ValueError, match="labels must be 0 or 1"):
+        hedge.learn_many([0.1, 0.2, 0.3], [1, 0, 0.5])
+    assert hedge.n_samples == 0
+    assert members(hedge)[:2] == [0, 0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import JointCalibrator
+from streamcal import IsotonicCalibrator, JointCalibrator
 from tests import programs
 
 CLASSES = sorted(programs.cases(), key=lambda kind: kind.__name__)
@@ -75,3 +75,14 @@ def test_joint_calibrators_say_what_they_want(kind: type) -> None:
         with pytest.raises((ValueError, TypeError), match="`score`"):
             calibrator.learn_one({"a": p, "b": 0.8}, "a")
     assert calibrator.to_bytes() == before
+
+
+def test_weighted_labels_near_zero_may_be_rounded_to_zero() -> None:
+    """Gamma loss, labels of 5e-324, and weights below 1; values and states stay possible."""
+    calibrator = IsotonicCalibrator("gamma", half_life=3.0)
+    for weight in (0.3, 0.2, 1e-60):
+        calibrator.learn_one(0.1, 5e-324, weight)
+    assert calibrator.samples()[2].tolist() == [0.0]
+    programs.ask_isotonic(calibrator)
+    assert IsotonicCalibrator.from_bytes(calibrator.to_bytes()).predict_one(0.1) == 5e-324
+    programs.run(IsotonicCalibrator, 227756761, 300)

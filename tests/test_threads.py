@@ -5,6 +5,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -601,3 +602,42 @@ def test_a_stack_takes_each_sample_once(loss: str) -> None:
 
     together(work)
     assert stack.staircase().weights.sum() == N_THREADS * 80
+
+
+def test_a_stack_stays_sound_while_another_thread_writes_to_its_arrays() -> None:
+    n, ended = 20_000, threading.Event()
+    x, y = np.arange(float(n)), np.arange(n) % 2.0
+
+    def write() -> None:
+        while not ended.is_set():
+            y[n // 2], y[n // 4], x[n // 3] = np.nan, 7.0, -5.0
+            y[n // 2], y[n // 4], x[n // 3] = 0.0, 0.0, n // 3
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(200):
+            stack = PAVStack("log")
+            with suppress(ValueError):
+                stack.push_many(x, y)
+            PAVStack.from_bytes(stack.to_bytes())
+    finally:
+        ended.set()
+        writer.join()
+
+
+def test_a_prediction_is_not_counted_as_a_score() -> None:
+    calibrator, ended = VennAbersCalibrator(), threading.Event()
+    calibrator.learn_many(np.arange(100) / 100, np.arange(100) % 2)
+
+    def predict() -> None:
+        while not ended.is_set():
+            calibrator.predict_one(0.005)
+
+    other = threading.Thread(target=predict)
+    other.start()
+    try:
+        assert {calibrator.isotonic.n_scores for _ in range(100_000)} == {100}
+    finally:
+        ended.set()
+        other.join()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcal import losses
+from streamcal.ordinal import StreamingThresholds, optimal_thresholds
 from streamcal.ordinal import _jobs as jobs_module
-from streamcal.ordinal import optimal_thresholds
 from streamcal.ordinal._jobs import Jobs, close_jobs, combine, summarise
 from tests.oracles_thresholds import best_kappa, independent_cuts, kappa, least_risk, total_cost
 
@@ -46,6 +46,57 @@ def goes_with(method, loss, n_labels):
     if method == "divide":
         return loss.is_convex(n_labels)
     return method != "subsequence" or loss.name == "zero-one"
+
+
+LIGHT_AND_HEAVY = st.sampled_from([1e-17, 1e-9, 0.3, 1.0, 1e7, 1e16, 3e17])
+
+
+@given(st.data())
+def test_certified_thresholds_are_optimal_whatever_the_weights(data):
+    scores, labels, n_labels, _ = data.draw(problems())
+    n = len(scores)
+    w = np.array(data.draw(st.lists(LIGHT_AND_HEAVY, min_size=n, max_size=n)))
+    loss = data.draw(task_losses(n_labels))
+    table = loss.table(n_labels)
+    least = least_risk(scores, labels, table, w)
+    stream = StreamingThresholds(n_labels, loss)
+    for sample in zip(scores.tolist(), labels.tolist(), w.tolist(), strict=True):
+        stream.learn_one(*sample)
+    methods = [method for method in METHODS if goes_with(method, loss, n_labels)]
+    results = [
+        optimal_thresholds(scores, labels, n_labels, loss=loss, w=w, method=method)
+        for method in methods
+    ]
+    for found in (*results, stream.result()):
+        if found.certified or found.method == "dp":
+            assert found.certified
+            assert total_cost(found(scores), labels, table, w) <= least * (1.0 + 1.1e-6)
+
+
+@pytest.mark.parametrize("weight", [1e16, 1e17, 1e30])
+@pytest.mark.parametrize(("n_labels", "loss"), [(2, "absolute"), (2, "zero-one"), (12, "squared")])
+def test_thresholds_that_rounding_may_have_moved_are_not_certified(n_labels, loss, weight):
+    samples = [0.1, 0.2, 0.3], [1, 1, 2], [weight, 1.0, 1.0]
+    stream = StreamingThresholds(n_labels, loss)
+    for sample in zip(*samples, strict=True):
+        stream.learn_one(*sample)
+    batch = optimal_thresholds(*samples[:2], n_labels, loss=loss, w=samples[2])
+    for found in (stream.result(), batch):  # the least risk is 0
+        assert found.certified == (found.risk == 0.0)
+    exact = optimal_thresholds(*samples[:2], n_labels, loss=loss, w=samples[2], method="dp")
+    assert (exact.risk, exact.certified) == (0.0, True)
+
+
+@pytest.mark.parametrize("loss", ["absolute", "squared", "zero-one", "quadratic-kappa"])
+def test_thresholds_of_ordinary_weights_are_certified(loss):
+    rng = np.random.default_rng(0)
+    scores, w = rng.uniform(1.0, 9.0, 100_000), rng.uniform(0.1, 10.0, 100_000)
+    labels = np.clip(rng.normal(scores, 1.0).round(), 1, 9).astype(int)
+    assert optimal_thresholds(scores, labels, loss=loss, w=w).certified
+    if loss != "quadratic-kappa":
+        stream = StreamingThresholds(9, loss, half_life=5_000.0)
+        stream.learn_many(scores[:20_000], labels[:20_000], w[:20_000])
+        assert stream.result().certified
 
 
 @given(st.data())

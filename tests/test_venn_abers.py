@@ -118,3 +118,28 @@ def test_bad_scores_and_parameters() -> None:
         VennAbersCalibrator(window=0)
     with pytest.raises(ValueError, match="`prior` must be a non-negative finite number, got -1"):
         VennAbersCalibrator(prior=-1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_predictions_change_no_bit_of_the_state(seed):
+    rng = np.random.default_rng(seed)
+    calibrator, other = VennAbersCalibrator(), VennAbersCalibrator()
+    for each in (calibrator, other):
+        each.learn_many(rng.integers(0, 60, 300) / 60, rng.random(300), rng.uniform(0.1, 3.0, 300))
+    calibrator.merge(other)
+    before, scores = calibrator.to_bytes(), rng.random(30)
+    answers = [calibrator.predict_one(score) for score in scores.tolist()]
+    assert calibrator.to_bytes() == before
+    assert calibrator.predict_many(scores).tolist() == answers
+
+
+def test_a_prediction_before_the_first_sample_is_the_score_though_another_thread_learns():
+    class Interrupted(VennAbersCalibrator):
+        @property
+        def n_samples(self) -> int:
+            """The number of samples; another thread learns right after it was read."""
+            n = super().n_samples
+            self.learn_many([0.2, 0.4, 0.8], [1, 0, 1])
+            return n
+
+    assert Interrupted().predict_one(0.3) == 0.3

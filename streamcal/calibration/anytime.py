@@ -184,6 +184,9 @@ class AnytimeCalibrator(Locked, Calibrator):
         """Predict each sample, then learn it, in order; see `Calibrator`."""
         return self._learn_samples(scores, y, w, predict=True)
 
+    def _learns_all(self) -> bool:
+        return type(self).predict_learn_many is AnytimeCalibrator.predict_learn_many
+
     def staircase(self) -> AnytimeStaircase:
         """Return the map that is served, with its bounds.
 

@@ -75,6 +75,10 @@ class Calibrator(Stateful, Cloned, ABC):
         """Return the compiled object that learns and predicts as this calibrator does, if any."""
         return None
 
+    def _learns_all(self) -> bool:
+        """Return whether `predict_learn_many` learns all samples that `_check_samples` accepts."""
+        return False
+
     def _check_score(self, score: float) -> None:
         """Raise unless `learn_one` accepts this score."""
         as_score(score)

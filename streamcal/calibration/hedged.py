@@ -16,8 +16,9 @@ prediction differs from the served one; `HedgedCalibrator` describes both ways t
 """
 
 import inspect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -53,6 +54,8 @@ from streamcal.kernels.hedge import Hedge
 
 _POWERS = 3  # rows of weights for each share, once a label was late
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
+# Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
+_LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 _MEMORY = 1_000.0  # labels over which the delay is averaged
 
 
@@ -139,6 +142,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample late, this
     hedge loses more than that. On every measured stream it lost less.)
 
+    *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
+    changed. If a later one does, it skips the sample; all others and the weights learn it, and then
+    the error is raised. In a batch the samples before it are learned, and those after it are not.
+    With a ``delay`` the second set skips what the first set skipped.
+
     A sample costs as much as all calibrators together. One compiled call runs those of the default
     set, beta and histogram calibrators, and any `IsotonicCalibrator` for log loss with linear
     interpolation.
@@ -191,7 +199,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self.clip = clip
 
         self._names = _names(prototypes)
-        self._n_served = 0
+        self._n_late = 0
         self._mean_delay = float(delay or 0)
         # With a known delay: calibrators that learn each sample that many samples late, so that
         # they repeat the served predictions; and the samples that they have not learned yet.
@@ -231,9 +239,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             (n_samples, log_odds, weights, mixed, powers, late), states = self._hedge.state(
                 lambda: [calibrator.to_bytes() for calibrator in calibrators]
             )
-            n_served, mean_delay, waiting = self._n_served, self._mean_delay, list(self._waiting)
+            n_late, mean_delay, waiting = self._n_late, self._mean_delay, list(self._waiting)
             rows = list(self._rows)
-        fields = {"n_samples": n_samples, "n_served": n_served, "mean_delay": mean_delay}
+        fields = {"n_samples": n_samples, "n_late": n_late, "mean_delay": mean_delay}
         arrays = {
             "log_odds": log_odds,
             "weights": weights,
@@ -248,6 +256,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             arrays[str(i)] = nest(state)
         return fields, arrays
 
+    @classmethod
+    def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
+        calibrators, share = parameters.get("calibrators"), parameters.get("share")
+        if isinstance(calibrators, list | tuple) and isinstance(share, list | tuple):
+            room = array_of(arrays, "weights", None, len(calibrators)).shape[0]
+            require(len(share) <= room, "there must be weights for each share")
+
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n, n_shares = len(self._calibrators), len(self._shares)
         late = _read_late(arrays, n)
@@ -259,7 +274,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
-        n_served = as_int(fields["n_served"], "n_served")
+        n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
         expected = [*self._calibrators, *self._delayed]
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
@@ -268,7 +283,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             rows = array_of(arrays, "rows", len(waiting) + 1, n_rows, n)
             require((rows >= 0.0).all() and (abs(rows.sum(axis=2) - 1.0) < 1e-6).all(), "sum to 1")
             self._rows = deque(rows)
-        self._n_served, self._mean_delay = n_served, mean_delay
+        self._n_late, self._mean_delay = n_late, mean_delay
         self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
         self._set_calibrators(restored[:n])
         self._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
@@ -293,13 +308,15 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         # The last one is that of the raw score, which is not always mixed with the others.
         best = log_odds.max(), log_odds[:-1].max()
         require(0.0 in best, "the best share must have the log 0")
+        require((log_odds >= -_LARGEST_SUM).all(), "log odds must be in range")
         repeated = len(weights) // len(self._shares)
         without_sharing = np.tile(np.array(self._shares) == 0.0, repeated)
         logs = weights[without_sharing]
         # The logs are relative to the largest, and the least prior is far above exp(-700).
         require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
+        require((weights[~without_sharing] > 0.0).all(), "shared weights must be positive")
         for row in (*weights[~without_sharing], mixed):
-            require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-6, "weights must sum to 1")
+            require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-9, "weights must sum to 1")
 
     # ------------------------------------------------------------------------------ weights
 
@@ -353,49 +370,65 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         Raises
         ------
         ValueError, TypeError
-            If an argument is out of range; nothing is learned.
+            If an argument is out of range; nothing is learned. An error of a calibrator of your own
+            is described in the notes of the class.
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
             if served is None and not self._delayed:
                 if self._mean_delay:
-                    self._learn_delay(0.0)
+                    self._n_late, self._mean_delay = self._delays_with(0.0)
                 self._hedge.learn(*sample, self._mean_delay)
                 return
-            predictions, mixtures = self._served_predictions(sample[0], served)
-            self._hedge.learn(*sample, self._mean_delay, predictions, mixtures)
-            if self._delayed:
-                self._teach_delayed(sample)
+            predictions, mixtures, late = self._served_predictions(sample[0], served)
+            before = self.n_samples
+            n_late, mean_delay = self._delays_with(late)
+            try:
+                self._hedge.learn(*sample, mean_delay, predictions, mixtures)
+            finally:
+                if self.n_samples > before:
+                    self._n_late, self._mean_delay = n_late, mean_delay
+                    if self._delayed:
+                        self._teach_delayed(sample)
 
     def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
         """Keep a sample; teach the delayed calibrators the sample that is ``delay`` samples old."""
-        self._waiting.append(sample)
         self._rows.append(self._hedge.rows())
-        if len(self._waiting) > (self.delay or 0):
-            self._rows.popleft()
+        self._waiting.append(sample)
+        while len(self._waiting) > (self.delay or 0):  # more than one after an interrupt
+            oldest = self._waiting.popleft()
             for calibrator in self._delayed:
-                calibrator.learn_one(*self._waiting[0])
-            self._waiting.popleft()
+                with suppress(Exception):  # it refuses what the calibrator that it repeats refused
+                    calibrator.learn_one(*oldest)
+        while len(self._rows) > len(self._waiting) + 1:
+            self._rows.popleft()
 
     def _served_predictions(
         self, p: float, served: Ticket | None
-    ) -> tuple[list[float], NDArray[np.float64]]:
-        """Return what the calibrators predicted when a sample was served, and their mixtures."""
+    ) -> tuple[list[float], NDArray[np.float64], float]:
+        """Return what the calibrators predicted when a sample was served, and their mixtures.
+
+        The third is by how many samples the label is late.
+        """
         if served is None:
             delayed = np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
             mixtures = self._rows[0] @ delayed.clip(self.clip, 1.0 - self.clip)
-            return delayed.tolist(), mixtures.clip(self.clip, 1.0 - self.clip)
-        answers = self.check_ticket(served)
-        self._learn_delay(self.n_samples - served[0])
+            return delayed.tolist(), mixtures.clip(self.clip, 1.0 - self.clip), 0.0
+        n_samples, answers = self._read_ticket(served)
         n = len(self._names)
-        return answers[:n], np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+        return answers[:n], mixtures, self.n_samples - n_samples
 
-    def _learn_delay(self, delay: float) -> None:
-        """Learn by how many samples a label was late; nothing counts before the first late one."""
-        if self.delay is None and (delay or self._mean_delay):
-            self._n_served += 1
-            rate = max(1.0 / self._n_served, 1.0 / _MEMORY)
-            self._mean_delay += rate * (delay - self._mean_delay)
+    def _delays_with(self, late: float) -> tuple[int, float]:
+        """Return the number of labels since the first late one, and the mean delay, after this.
+
+        A known delay does not change.
+        """
+        if self.delay is not None or not (late or self._mean_delay):
+            return self._n_late, self._mean_delay
+        n_late = self._n_late + 1
+        rate = max(1.0 / n_late, 1.0 / _MEMORY)
+        return n_late, self._mean_delay + rate * (late - self._mean_delay)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -432,12 +465,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         ValueError
             If another calibrator made it, or a later state of this one.
         """
+        return self._read_ticket(served)[1]
+
+    def _read_ticket(self, served: Any) -> tuple[float, list[float]]:
+        """Return the number of samples and the predictions on a ticket, or raise."""
         try:
             n_samples, answers = served
             values = [float(answer) for answer in answers]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
-        if not 0 <= as_number(n_samples, "served") <= self.n_samples:
+        learned = as_number(n_samples, "served")
+        if not 0.0 <= learned <= self.n_samples:
             raise ValueError(
                 f"`served` must come from this calibrator, which has learned {self.n_samples}"
                 f" samples, got one after {n_samples}"
@@ -449,9 +487,18 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
                 f" {_POWERS * n_shares} mixtures, got {answers}"
             )
-        return values
+        return learned, values
 
     # ------------------------------------------------------------------------------ many samples
+
+    def _check_samples(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        samples = super()._check_samples(scores, y, w)
+        for expert in self._hedge.experts:
+            if isinstance(expert, Calibrator):
+                expert._check_samples(*samples)
+        return samples
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
@@ -475,7 +522,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 return super().predict_learn_many(*samples)
             if self._mean_delay:
                 for _ in samples[0]:
-                    self._learn_delay(0.0)
+                    self._n_late, self._mean_delay = self._delays_with(0.0)
             return self._hedge.run(self._calibrators, *samples, self._mean_delay)
 
 
@@ -504,6 +551,8 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     shapes = ((8, n), (8,), (8, n), (n,), (3,))
     late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
     require(all((part >= 0.0).all() for part in late[1:]), "squares must not be negative")
+    require((abs(late[0]) <= _LARGEST_SUM).all(), "sums must be in range")
+    require(all((part <= _LARGEST_SQUARE).all() for part in late[1:]), "squares must be in range")
     return late
 
 
@@ -518,6 +567,7 @@ def _predict_number(calibrator: Calibrator, p: float) -> float:
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
     """Return a name for each calibrator, all different: its class and changed parameters."""
     names: list[str] = []
+    counts: Counter[str] = Counter()
     for calibrator in calibrators:
         parameters = inspect.signature(type(calibrator)).parameters.values()
         values = {
@@ -526,8 +576,8 @@ def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
         defaults = {p.name: p.default for p in parameters}
         changed = [f"{name}={v!r}" for name, v in values.items() if v != defaults[name]]
         name = f"{type(calibrator).__name__}({', '.join(changed)})"
-        same = sum(other.partition(" #")[0] == name for other in names)
-        names.append(f"{name} #{same + 1}" if same else name)
+        counts[name] += 1
+        names.append(f"{name} #{counts[name]}" if counts[name] > 1 else name)
     return tuple(names)
 
 

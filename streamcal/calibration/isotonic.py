@@ -346,6 +346,10 @@ class IsotonicCalibrator(Calibrator):
             raise _too_large_error(s[at], f" at position {at}")
         return labels
 
+    def _learns_all(self) -> bool:
+        own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
+        return own and self._plain_labels and self._plain_values
+
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)

@@ -135,8 +135,8 @@ class VennAbersCalibrator(Calibrator):
         TypeError
             If it is not a number.
         """
-        if not self.n_samples:
-            return self._isotonic.predict_one(score)
+        if not self.n_samples:  # another thread may learn now, and the map would not be the pair
+            return self._isotonic._loss.z_range.clip(as_score(score))
         p0, p1 = self.predict_interval_one(score)
         return p1 / (1.0 - p0 + p1)
 

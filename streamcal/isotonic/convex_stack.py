@@ -66,10 +66,13 @@ class ConvexBlocks(Locked):
         """Add samples in order; return False, unchanged, if one is late or sums overflow."""
         if not len(scores):
             return True
-        weights = np.ones(len(scores)) if w is None else w
+        # Another thread may write to the arrays, so the copies are checked.
+        samples = np.array([scores, y, np.ones(len(scores)) if w is None else w])
+        self._loss.check_labels(samples[1])
+        as_weights(samples[2], len(scores))
         with self._mutex:
-            in_order = pav.order_of(scores) != pav.UNSORTED and scores[0] >= self.last
-            return bool(in_order) and self._add_in_order(np.array([scores, y, weights]))
+            in_order = pav.order_of(samples[0]) != pav.UNSORTED and samples[0, 0] >= self.last
+            return bool(in_order) and self._add_in_order(samples)
 
     def predict(self, score: float, interpolation: str) -> float | None:
         """Return the value at a score, or None without any sample."""

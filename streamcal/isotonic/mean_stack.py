@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal.isotonic._sums import check_sums
+from streamcal.isotonic._sums import check_sums, statistic_range
 from streamcal.isotonic.staircase import Staircase, from_stack, weighted_statistics
 from streamcal.kernels import pav
 from streamcal.losses import MeanLoss
@@ -23,6 +23,7 @@ class MeanBlocks:
     def __init__(self, loss: MeanLoss) -> None:
         self._loss = loss
         self._mean_range = loss.mean_range
+        self._statistics = statistic_range(loss)
         # Most losses need no call for a sample: the statistic is the label, the value the mean.
         self._label_is_statistic = type(loss).statistic is MeanLoss.statistic
         self._mean_is_value = type(loss).link is MeanLoss.link
@@ -45,7 +46,8 @@ class MeanBlocks:
 
     def add_many(self, scores: Vector, y: Vector, w: Vector | None) -> bool:
         """Add samples in order; return False, unchanged, if one is late or sums overflow."""
-        return self._stack.extend(scores, w, weighted_statistics(y, w, self._loss))
+        sums = weighted_statistics(y, w, self._loss)
+        return self._stack.extend(scores, w, sums, *self._statistics)
 
     def predict(self, score: float, interpolation: str) -> float | None:
         """Return the value at a score, or None without any sample."""

@@ -5,6 +5,8 @@ from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 cdef class Hedge(Exclusive):
     cdef readonly tuple experts
+    cdef tuple order  # the experts, those first that may refuse a sample
+    cdef Py_ssize_t n_asked_first  # how many these are
     cdef readonly Py_ssize_t n_samples
     cdef double clip
     cdef Py_ssize_t n_shares
@@ -20,7 +22,15 @@ cdef class Hedge(Exclusive):
     cdef double[::1] gains
 
     cpdef int expect_late_labels(self) except -1
-    cdef Py_ssize_t run_part(self, calibrators, scores, y, w, double delay, out) except -1
+    cdef object teach(self, Py_ssize_t n, double score, double y, double w)
+    cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1
+    cdef tuple run_one_by_one(
+        self,
+        const double[::1] scores,
+        const double[::1] y,
+        const double[::1] w,
+        double[:, ::1] answers,
+    )
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil
     cdef void weigh(

@@ -61,6 +61,9 @@ cdef class Hedge(Exclusive):
     def __cinit__(self, experts, shares, prior, clip, raw):
         n = len(experts)
         self.experts = tuple(experts)
+        asked_first = [e for e in experts if may_refuse(e)]
+        self.n_asked_first = len(asked_first)
+        self.order = (*asked_first, *[e for e in experts if not may_refuse(e)])
         self.clip = clip
         self.shares = np.array(shares, dtype=np.float64)
         self.n_shares = len(shares)
@@ -80,20 +83,15 @@ cdef class Hedge(Exclusive):
         """Update the weights by the predictions, or by those ``served``; then teach the experts.
 
         Labels are ``delay`` samples late. ``mixtures`` are the predictions that the rows served;
-        without them the rows predict now.
+        without them the rows predict now. If an expert raises, see `teach`.
         """
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, n = self.answers.shape[0]
         cdef double[::1] row_predictions
         self.acquire()
         try:
-            for i in range(self.answers.shape[0]):
+            for i in range(n):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
-            for expert in self.experts:  # these may refuse the sample, so they come first
-                if not isinstance(expert, Expert):
-                    expert.learn_one(score, y, w)
-            for expert in self.experts:
-                if isinstance(expert, Expert):
-                    (<Expert> expert).teach(score, y, w)
+            error = self.teach(n, score, y, w)
             if delay > 0.0 and self.variance_ratio is None:
                 self.expect_late_labels()
             if mixtures is None:
@@ -106,6 +104,31 @@ cdef class Hedge(Exclusive):
             self.n_samples += 1
         finally:
             self.release()
+        if error is not None:
+            raise error
+
+    cdef object teach(self, Py_ssize_t n, double score, double y, double w):
+        """Teach a sample to the first ``n`` experts in `order`.
+
+        If the first one refuses it, raise: nothing has changed. If another one does, the sample
+        counts all the same, since the first one cannot unlearn it: teach the rest, and return the
+        error.
+        """
+        cdef Py_ssize_t i
+        error = None
+        for i in range(n):
+            expert = self.order[i]
+            try:
+                if isinstance(expert, Expert):
+                    (<Expert> expert).teach(score, y, w)
+                else:
+                    expert.learn_one(score, y, w)
+            except BaseException as refusal:
+                if i == 0:
+                    raise
+                if error is None:
+                    error = refusal
+        return error
 
     cpdef int expect_late_labels(self) except -1:
         """Keep the rows once for each power."""
@@ -165,40 +188,44 @@ cdef class Hedge(Exclusive):
     def run(self, calibrators, scores, y, w, double delay):
         """Predict, then learn each sample, and return the predictions.
 
-        The ``calibrators`` belong to the experts; each learns many samples in one call.
+        The ``calibrators`` belong to the experts. Those that cannot refuse a sample learn many in
+        one call. If another one raises, the batch ends with the last sample that counts: see
+        `teach`.
         """
-        cdef Py_ssize_t start, n_added = 0
+        cdef Py_ssize_t start
         if not len(y) == len(w) == len(scores):
             raise ValueError("scores, labels and weights must have the same length")
         out = np.empty(len(scores))
         self.acquire()
         try:
+            is_new = self.n_samples == 0
             if delay > 0.0 and self.variance_ratio is None:
                 self.expect_late_labels()
             for start in range(0, len(scores), BATCH):
                 part = slice(start, start + BATCH)
-                n_added += self.run_part(
-                    calibrators, scores[part], y[part], w[part], delay, out[part]
-                )
-            if self.n_samples == 0:
+                self.run_part(calibrators, scores[part], y[part], w[part], delay, out[part])
+            if is_new:
                 out[:1] = scores[:1]
         finally:
-            self.n_samples += n_added
             self.release()
         return out
 
-    cdef Py_ssize_t run_part(self, calibrators, scores, y, w, double delay, out) except -1:
-        """Predict and learn a part of a batch; return how many samples were learned."""
+    cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1:
+        """Predict and learn a part of a batch."""
         cdef double[::1] mixed_answers = out
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w
         cdef double[:, ::1] answers = np.empty((len(scores), len(self.experts)))
         cdef double label, weight
-        cdef Py_ssize_t t, i, n_added = 0
+        cdef Py_ssize_t t, i, n = len(scores), n_added = 0
+        error = None
+        if self.n_asked_first > 0:
+            n, error = self.run_one_by_one(score_view, labels, sample_weights, answers)
         for i, calibrator in enumerate(calibrators):
-            column = calibrator.predict_learn_many(scores, y, w)
-            np.asarray(answers)[:, i] = checked(column, out)
+            if not may_refuse(self.experts[i]):
+                column = calibrator.predict_learn_many(scores[:n], y[:n], w[:n])
+                np.asarray(answers)[:n, i] = checked(column, out[:n])
         with nogil:
-            for t in range(answers.shape[0]):
+            for t in range(n):
                 mixed_answers[t] = 0.0
                 for i in range(answers.shape[1]):
                     mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
@@ -206,7 +233,34 @@ cdef class Hedge(Exclusive):
                 if is_sample(score_view[t], label, weight):
                     self.weigh(&answers[t, 0], NULL, label, weight, delay)
                     n_added += 1
-        return n_added
+        self.n_samples += n_added
+        if error is not None:
+            raise error
+        return 0
+
+    cdef tuple run_one_by_one(
+        self,
+        const double[::1] scores,
+        const double[::1] y,
+        const double[::1] w,
+        double[:, ::1] answers,
+    ):
+        """Let the experts that may refuse a sample predict and learn, and write their columns.
+
+        Return how many samples count, and the error that ended the loop or None.
+        """
+        cdef Py_ssize_t t, i
+        for t in range(scores.shape[0]):
+            try:
+                for i in range(answers.shape[1]):
+                    if may_refuse(self.experts[i]):
+                        answers[t, i] = self.answer_of(i, scores[t])
+                error = self.teach(self.n_asked_first, scores[t], y[t], w[t])
+            except BaseException as refusal:
+                return t, refusal
+            if error is not None:
+                return t + 1, error
+        return scores.shape[0], None
 
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0:
         cdef double answer
@@ -340,9 +394,10 @@ cdef class Hedge(Exclusive):
         """Return the weights of the shares, shape ``(n_shares,)``."""
         self.acquire()
         try:
-            odds = np.exp(self.log_odds[: self.shares.shape[0]])
+            logs = np.array(self.log_odds[: self.shares.shape[0]])
         finally:
             self.release()
+        odds = np.exp(logs - logs.max())
         odds = odds.reshape((len(odds) // self.n_shares, self.n_shares)).sum(axis=0)
         return odds / odds.sum()
 
@@ -382,6 +437,11 @@ cdef class Hedge(Exclusive):
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)
         self.powers = np.array(powers)
+
+
+cdef bint may_refuse(expert):
+    """Return whether an expert may refuse a sample that was checked."""
+    return not isinstance(expert, Expert) and not expert._learns_all()
 
 
 cdef object checked(object answers, object scores):

@@ -27,11 +27,11 @@ from libc.string cimport memcpy
 
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport (
-    Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
+    ChunkHull, Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
 from streamcal.kernels.score_index cimport (
-    AHEAD, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    lost_digits, out_of_memory, same_within,
+    AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
+    find_slot, lost_digits, out_of_memory, same_within,
 )
 
 import numpy as np
@@ -299,15 +299,20 @@ cdef class IsotonicRegression(Hull):
 
         That is the Venn-Abers pair of a score (Vovk, Petej & Fedorova, *Large-Scale Probabilistic
         Predictors With and Without Guarantees of Validity*, NIPS 2015). The sample is added and
-        removed in three updates. Then all sums are the same as before to the last bit, but a full
-        chunk may have been split.
+        removed in three updates. Then all sums are the same as before to the last bit, unless a
+        full chunk was split. This holds the GIL, so that nobody counts the score meanwhile.
         """
         cdef double growth, w
         cdef double before_w = 0.0, before_s = 0.0, p0, p1
         cdef bint existed
         cdef Sample sample
         cdef Place place
-        with nogil, self.lock:
+        cdef Chunk *chunk
+        cdef ChunkHull hull
+        cdef Edge edges[SLOTS]
+        cdef int64_t n_chunks
+        cdef int size, i
+        with self.lock:
             self.start_change()
             growth = self.growth
             self.growth *= self.rate
@@ -315,6 +320,10 @@ cdef class IsotonicRegression(Hull):
             existed = self.locate(score, &place)
             if existed:
                 before_w, before_s = place.slot.weight, place.slot.sum
+            chunk, n_chunks = place.chunk, self.tree.n_chunks
+            hull, size = hull_of(chunk)[0], chunk.size
+            for i in range(hull.n):
+                edges[i] = hull.edges[i]
             sample = self.as_sample(score, self.lowest, w)
             self.add(&sample)
             self.finish()
@@ -329,9 +338,21 @@ cdef class IsotonicRegression(Hull):
                 self.set_sums(&place, before_w, before_s)
             else:
                 self.remove_slot(&place)
+            self.locate(score, &place)
+            if self.tree.n_chunks == n_chunks and place.chunk == chunk and chunk.size == size:
+                self.set_hull(hull_of(chunk), &hull, edges)  # sums of edges are rounded as before
             self.finish()
             self.changing = False
         return p0, p1
+
+    cdef int set_hull(self, ChunkHull *hull, const ChunkHull *other, const Edge *edges) except -1:
+        """Give a hull these edges, and the number and total of another one."""
+        cdef int i
+        self.set_edges(hull, max(hull.n, other.n))
+        for i in range(other.n):
+            hull.edges[i] = edges[i]
+        hull.n, hull.total = other.n, other.total
+        return 0
 
     cdef int set_sums(self, Place *place, double w, double s) except -1 nogil:
         """Set the sums of a slot, and fold."""

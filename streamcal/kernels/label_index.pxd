@@ -33,4 +33,6 @@ cdef class LabelIndex(ScoreIndex):
 
     cdef bint find_thresholds(self, double *out) noexcept nogil
     cdef double threshold_above(self, double below) noexcept nogil
-    cdef double risk_of(self, const double *thresholds) noexcept nogil
+    cdef double risk_of(
+        self, const double *thresholds, double *weight, bint *integers
+    ) noexcept nogil

@@ -154,19 +154,21 @@ cdef class LabelIndex(ScoreIndex):
     def answer(self, bint with_risk):
         """Return the number of scores, the thresholds, and with ``risk`` their cost, else NaN.
 
-        The thresholds are None if the boundaries are not sorted. O(n) with the risk, else
-        O(K log n).
+        The last two are the weight of all samples, and whether weights are integers; without
+        ``risk`` they mean nothing. The thresholds are None if the boundaries are not sorted. O(n)
+        with the risk, else O(K log n).
         """
         thresholds = np.empty(self.n_labels - 1)
         cdef double[::1] out = thresholds
-        cdef double total = NAN
-        cdef bint is_sorted
+        cdef double total = NAN, weight = 0.0
+        cdef bint is_sorted, integers = self.growth == 1.0
         with self.lock:
             self.check_whole()
             is_sorted = self.find_thresholds(&out[0])
             if is_sorted and with_risk:
-                total = self.risk_of(&out[0])
-            return self.tree.n_scores, thresholds if is_sorted else None, total
+                total = self.risk_of(&out[0], &weight, &integers)
+            found = thresholds if is_sorted else None
+            return self.tree.n_scores, found, total, weight, bool(integers)
 
     def samples(self):
         """Return the count of changes, the growth, the distinct scores and their label weights."""
@@ -410,8 +412,10 @@ cdef class LabelIndex(ScoreIndex):
         middle = 0.5 * below + 0.5 * above
         return middle if below < middle < above else above
 
-    cdef double risk_of(self, const double *thresholds) noexcept nogil:
-        """Return the summed cost of the samples; O(n)."""
+    cdef double risk_of(
+        self, const double *thresholds, double *weight, bint *integers
+    ) noexcept nogil:
+        """Return the summed cost of the samples; O(n). Add to ``weight``; clear ``integers``."""
         cdef int n_labels = self.n_labels, k = 0, i, y
         cdef double total = 0.0
         cdef const double *weights
@@ -422,13 +426,17 @@ cdef class LabelIndex(ScoreIndex):
                 slot = &chunk.slots[i]
                 while k < n_labels - 1 and slot.score >= thresholds[k]:
                     k += 1
+                weight[0] += slot.weight
+                integers[0] &= slot.weight == floor(slot.weight)
                 if not is_mixed(slot):
                     total += slot.weight * self.costs[<size_t> slot.sum * n_labels + k]
                     continue
                 weights = self.weights_of(slot)
                 for y in range(n_labels):
                     total += weights[y] * self.costs[<size_t> y * n_labels + k]
+                    integers[0] &= weights[y] == floor(weights[y])
             chunk = chunk.next
+        weight[0] /= self.growth
         return total / self.growth
 
     # ------------------------------------------------------------------ all at once

@@ -168,13 +168,22 @@ cdef class Stack:
             self.check()
             return True
 
-    def extend(self, const double[::1] x, const double[::1] w, const double[::1] s):
+    def extend(
+        self,
+        const double[::1] x,
+        const double[::1] w,
+        const double[::1] s,
+        double low,
+        double high,
+    ):
         """Add samples as `push` does, all or none; O(n_samples). Without ``w`` weights are 1.
 
-        Return False if a score is below the one before, or the sums overflow.
+        Return False if a score is below the one before, or the sums overflow. Statistics are from
+        ``low`` to ``high``. Raise if arrays have changed meanwhile: they are read more than once.
         """
+        cdef Stack batch = Stack()
         cdef double weight, magnitude
-        cdef bint good
+        cdef bint good, same = True
         cdef Py_ssize_t i
         cdef int order
         check_lengths(x, w, s)
@@ -185,11 +194,19 @@ cdef class Stack:
                 magnitude += fabs(s[i])
             order = order_of(x)
             good = order != UNSORTED and (len(x) == 0 or self.can_take(x[0], weight, magnitude))
-            if good:
-                self.make_room(len(x))  # the statements below cannot fail
-                self.take(x, w, s, order)
-                self.total_weight, self.magnitude = weight, magnitude
-                self.check()
+            if good and len(x) > 0:
+                batch.total_weight, batch.magnitude = weight, magnitude
+                if self.size > 0:  # the first sample may have the same score as the open one
+                    batch.add_block(&self.blocks[self.size - 1])
+                batch.make_room(len(x))
+                batch.take(x, w, s, order)
+                same = batch.is_sound(low, high)
+                if same:
+                    self.append(batch)
+                    self.total_weight, self.magnitude = batch.total_weight, batch.magnitude
+                    self.check()
+        if not same:
+            raise ValueError("`scores`, `y` and `w` must not be changed while they are learned, but were")
         return bool(good)
 
     def find(self, double x, bint centered):
@@ -301,6 +318,53 @@ cdef class Stack:
         for i in range(1, self.size):
             assert self.blocks[i - 1].upper < self.blocks[i].lower
             assert i == self.size - 1 or self.blocks[i - 1].mean < self.blocks[i].mean
+        return 0
+
+    cdef bint is_sound(self, double low, double high) noexcept nogil:
+        """Return whether these can be blocks of samples; let the totals bound their sums."""
+        cdef double weight = 0.0, magnitude = 0.0, before = -INFINITY
+        cdef double least = low - 1e-9 * (1.0 + fabs(low)), most = high + 1e-9 * (1.0 + fabs(high))
+        cdef Block *block
+        cdef Py_ssize_t i
+        cdef bint sound = self.blocks[self.size - 1].lower == self.blocks[self.size - 1].upper
+        for i in range(self.size):
+            block = &self.blocks[i]
+            sound &= (before < block.lower) & (block.lower <= block.upper) & (block.weight > 0.0)
+            sound &= (least <= block.mean) & (block.mean <= most)
+            before = block.upper
+            weight += block.weight
+            magnitude += fabs(block.sum)
+        if weight > (1.0 + 1e-9) * self.total_weight:
+            self.total_weight = weight
+        if magnitude > (1.0 + 1e-9) * self.magnitude:
+            self.magnitude = magnitude
+        return sound and before + self.total_weight + self.magnitude < INFINITY
+
+    cdef int append(self, Stack batch) except -1 nogil:
+        """Replace the open sample by the blocks of a batch that begins with it; take its memory."""
+        cdef Py_ssize_t i, n
+        if self.size <= 1:
+            self.blocks, batch.blocks = batch.blocks, self.blocks
+            self.size, self.room, batch.room = batch.size, batch.room, self.room
+            return 0
+        self.make_room(batch.size)  # the statements below cannot fail
+        self.size -= 1
+        for i in range(batch.size):
+            self.close()
+            if i > 0 and self.blocks[self.size - 1].lower == batch.blocks[i - 1].lower:
+                n = batch.size - i  # it was not pooled, so the blocks after it are not either
+                memcpy(&self.blocks[self.size], &batch.blocks[i], n * sizeof(Block))
+                self.size += n
+                return 0
+            self.blocks[self.size] = batch.blocks[i]
+            self.size += 1
+        return 0
+
+    cdef int add_block(self, const Block *block) except -1 nogil:
+        """Add a block as the open sample."""
+        self.make_room(1)
+        self.blocks[self.size] = block[0]
+        self.size += 1
         return 0
 
     cdef int make_room(self, Py_ssize_t n) except -1 nogil:

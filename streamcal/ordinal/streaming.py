@@ -26,17 +26,26 @@ from streamcal.kernels.prefix_extrema import PrefixExtrema
 from streamcal.kernels.score_index import LARGEST_GROWTH
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
-from streamcal.ordinal.thresholds import Samples, Thresholds, as_ranks, find_cuts
+from streamcal.ordinal.thresholds import (
+    Samples,
+    Thresholds,
+    as_ranks,
+    find_cuts,
+    is_accurate,
+    spread_of,
+)
 
+_MOST_ADDITIONS = 256  # that a sum in the tree goes through: in a chunk, then at each level
 _LABELS_OF_SMALL_TABLES = 500  # costs of so many labels take two megabytes
 
 
 class _Optimum(NamedTuple):
-    """The number of distinct scores, the best thresholds and their summed loss."""
+    """The number of distinct scores, the best thresholds, their loss, and if they are certified."""
 
     n_scores: int
     thresholds: NDArray[np.float64]
     risk: float
+    certified: bool
 
 
 class StreamingThresholds(Stateful, Cloned):
@@ -80,8 +89,11 @@ class StreamingThresholds(Stateful, Cloned):
     Any thread may call any method at any time: calls run one after the other.
 
     Integer weights and losses give exact sums, and then the thresholds do not depend on the order
-    of the samples, even where several cost the same. Other sums are added along a balanced tree and
-    never subtracted, so they are accurate to a few units in the last place.
+    of the samples, even where several cost the same. Other sums are added along a balanced tree;
+    their error is some units in the last place of the summed weights. If weights differ by many
+    orders of magnitude, light samples are lost in this error, and thresholds need not be optimal
+    for them. `result` computes a bound, and says by ``certified`` whether it can matter. Where the
+    nodes hold least costs, no error is large: costs are added, and none is negative.
 
     References
     ----------
@@ -274,17 +286,21 @@ class StreamingThresholds(Stateful, Cloned):
         ValueError
             If nothing has been learned.
         """
-        _, thresholds, risk = self._check_learned(self._optimum(with_risk=True))
-        return Thresholds(thresholds.copy(), risk, "streaming", True)
+        _, thresholds, risk, certified = self._check_learned(self._optimum(with_risk=True))
+        return Thresholds(thresholds.copy(), risk, "streaming", certified)
 
     def _optimum(self, with_risk: bool) -> _Optimum:
         """Return the optimum, solved from scratch if the tree does not give it."""
-        n_scores, thresholds, risk = self._index.answer(with_risk)
-        return (
-            self._solve_from_scratch()
-            if thresholds is None
-            else _Optimum(n_scores, thresholds, risk)
-        )
+        n_scores, thresholds, risk, weight, integers = self._index.answer(with_risk)
+        if thresholds is None:
+            return self._solve_from_scratch()
+        certified = isinstance(self._index, MinPlus)  # which adds costs, and none is negative
+        if with_risk and not certified:
+            table = self._index.table()
+            scale = weight * float(spread_of(table).max())
+            costs = table if integers else None
+            certified = is_accurate(risk, scale, _MOST_ADDITIONS, costs)
+        return _Optimum(n_scores, thresholds, risk, certified)
 
     @staticmethod
     def _check_learned(found: _Optimum) -> _Optimum:
@@ -300,7 +316,7 @@ class StreamingThresholds(Stateful, Cloned):
             return solved[1]
         n_changes, growth, scores, weights = self._index.samples()
         if not len(scores):
-            return _Optimum(0, np.empty(0), 0.0)
+            return _Optimum(0, np.empty(0), 0.0, True)
         at, ranks = np.nonzero(weights)
         samples = Samples.sorted(
             scores[at],
@@ -315,7 +331,8 @@ class StreamingThresholds(Stateful, Cloned):
         answers = np.searchsorted(thresholds, scores, side="right")
         # Summed in the order of the index, for the same rounding.
         risk = float(np.cumsum(weights * table[answers])[-1]) / growth
-        found = _Optimum(len(scores), thresholds, risk)
+        certified = method == "dp" or samples.is_accurate(risk * growth, table)
+        found = _Optimum(len(scores), thresholds, risk, certified)
         self._last_solve = n_changes, found
         return found
 

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._pool import Pool, check_pool
 from streamcal._validation import (
+    MOST_COUNT,
     as_vector,
     as_weights,
     check_choice,
@@ -64,8 +65,11 @@ class Thresholds:
     method : str
         The method that found them: "dp", "io", "blocked-io", "divide" or "subsequence".
     certified : bool
-        Whether they are known to be optimal. Only "io" and "blocked-io" with a loss that is not
-        convex may find unsorted thresholds; these are then sorted and need not be optimal.
+        Whether they are known to be optimal: whether no thresholds can have a risk that is smaller
+        by more than a millionth. This is False in two cases. Only "io" and "blocked-io" with a loss
+        that is not convex may find unsorted thresholds; these are then sorted. And a sum of weights
+        that differ by many orders of magnitude loses light samples to rounding; a bound of this
+        error may be too large, compared with the risk, for any method but "dp".
 
     Examples
     --------
@@ -218,7 +222,35 @@ def optimal_thresholds(
     # With a convex loss only rounding unsorts them; sorting changes the risk no more than rounding.
     certified = convex or not (np.diff(cuts) < 0).any()
     cuts.sort()
-    return Thresholds(samples.thresholds(cuts), samples.risk(table, cuts), method, certified)
+    risk = samples.risk(table, cuts)
+    if method != "dp":  # which adds costs only, and none is negative
+        certified &= samples.is_accurate(risk, table)
+    return Thresholds(samples.thresholds(cuts), risk, method, certified)
+
+
+def is_accurate(risk: float, scale: float, n_added: int, table: NDArray[np.float64] | None) -> bool:
+    """Return whether rounding in prefix sums can increase the risk by a millionth at most.
+
+    Parameters
+    ----------
+    risk : float
+        The risk of the thresholds that were found.
+    scale : float
+        The sum of the sizes of all addends.
+    n_added : int
+        How many additions the result of an addition can go through.
+    table : ndarray of shape (n_labels, n_labels), optional
+        The costs, if weights are integers: sums of integers below 2**53 are exact.
+    """
+    if table is not None and scale < MOST_COUNT and bool((table == np.rint(table)).all()):
+        return True
+    return risk == 0.0 or 2.0**-52 * n_added * scale <= 1e-6 * risk
+
+
+def spread_of(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each label the sum of the differences of its costs, in size."""
+    spread: NDArray[np.float64] = np.abs(np.diff(table, axis=0)).sum(axis=0)
+    return spread
 
 
 @dataclass(frozen=True)
@@ -287,6 +319,12 @@ class Samples:
                 cuts < len(self.scores), self.scores[np.minimum(cuts, len(self.scores) - 1)], np.inf
             ),
         )
+
+    def is_accurate(self, risk: float, table: NDArray[np.float64]) -> bool:
+        """Return whether rounding can increase the risk by a millionth at most."""
+        integers = bool((self.w == np.rint(self.w)).all())
+        scale = float(spread_of(table) @ self.totals)
+        return is_accurate(risk, scale, len(self.labels), table if integers else None)
 
     def risk(self, table: NDArray[np.float64], cuts: NDArray[np.int64]) -> float:
         """Return the summed loss of the labels that sorted cuts give."""
@@ -399,8 +437,11 @@ def _maximise_kappa(samples: Samples, method: str, options: JobOptions) -> Thres
     while quotient > 0.0:
         better = np.sort(find_cuts(samples, error - quotient * expected, method, options))
         by_chance = samples.risk(expected, better)
-        found = samples.risk(error, better) / by_chance if by_chance > 0.0 else quotient
-        if not found < quotient:
+        ratio = samples.risk(error, better) / by_chance if by_chance > 0.0 else quotient
+        if not ratio < quotient:
             break
-        quotient, cuts = found, better
-    return Thresholds(samples.thresholds(cuts), quotient, method, True)
+        quotient, cuts = ratio, better
+    costs = error - quotient * expected
+    found = samples.risk(error, cuts)
+    certified = samples.is_accurate(found, costs)
+    return Thresholds(samples.thresholds(cuts), quotient, method, certified)
