@@ -46,7 +46,7 @@ from streamcal.losses import (
 )
 
 MAGIC = b"streamcal"
-VERSION = 4
+VERSION = 5
 
 DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4
