@@ -67,8 +67,8 @@ class BestWay:
 
         Without the last one, re-solved thresholds count as streaming ones.
         """
-        for pair, loss in zip(self._sums, (losses[STREAMING], losses[-1]), strict=True):
-            difference = w * (loss - losses[ROUNDING])
+        for way, pair in enumerate(self._sums, STREAMING):
+            difference = w * (losses[min(way, len(losses) - 1)] - losses[ROUNDING])
             pair[0] = _DECAY * pair[0] + difference
             pair[1] = _DECAY * _DECAY * pair[1] + difference * difference
         self._choose()
