@@ -33,7 +33,7 @@ def as_score(value: Any, name: str = "score") -> float:
     >>> as_score(3)
     3.0
     """
-    number = as_number(value, name)
+    number = value if type(value) is float else as_number(value, name)
     if not math.isfinite(number):
         raise ValueError(f"`{name}` must be a finite number, got {number}")
     return number
@@ -47,7 +47,7 @@ def as_weight(value: Any, name: str = "w") -> float:
     >>> as_weight(2)
     2.0
     """
-    number = as_number(value, name)
+    number = value if type(value) is float else as_number(value, name)
     if not SMALLEST <= number <= LARGEST:
         raise ValueError(_weight_rule(name, number))
     return number

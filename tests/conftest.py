@@ -1,8 +1,11 @@
 import gc
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 # No deadline: the first example of a test may compile, and shared machines stall. In the gates each
 # run has the same examples, so that a change is judged by the change; at the desk they vary.
@@ -18,8 +21,8 @@ settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
 )
 
-# What takes long to make, and is made once for all tests of a file that use it.
-_MADE_ONCE = {"browser", "folder", "pool", "root", "rows", "spark"}
+# Files whose tests share what takes long to make: a browser, Ray, Spark, a study, a folder.
+IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,16 +38,26 @@ def pytest_configure(config: pytest.Config) -> None:
         }
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share something in one process, if there are many (`--dist loadgroup`).
+def scope_of(nodeid: str) -> str:
+    """Return what stays in one process with a test: its file, or nothing but itself."""
+    path = nodeid.partition("::")[0]
+    return path if Path(path).stem.removeprefix("test_") in IN_ONE_PROCESS else nodeid
 
-    These groups come first, since a group that began late would be awaited by the other processes.
+
+class Scheduling(LoadScopeScheduling):
+    """A process gets a whole file of `IN_ONE_PROCESS`, these first, or a single test.
+
+    A file that began late would be awaited by the other processes. `--dist loadgroup` would need
+    marks instead of names, but pytest 9.2 with xdist 3.8 ignores them without a word.
     """
-    for item in items:
-        if _MADE_ONCE & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import streamcal
+from tests.conftest import IN_ONE_PROCESS, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
@@ -231,6 +232,13 @@ def test_the_map_of_the_tree_names_files_that_exist():
     on_disk = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()}
     on_disk -= {"__pycache__/", "py.typed", "meson.build"}
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
+
+
+def test_files_that_share_what_is_slow_to_make_stay_in_one_process():
+    shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS]
+    assert all(path.exists() for path in shared)
+    assert scope_of("tests/test_spark.py::test_a[x::y/z]") == "tests/test_spark.py"
+    assert scope_of("tests/test_store.py::test_a[x]") == "tests/test_store.py::test_a[x]"
 
 
 def test_the_citation_is_of_this_version_and_licence():

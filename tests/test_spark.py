@@ -226,14 +226,14 @@ def test_what_is_wrong_ends_the_query(spark, tmp_path):
 
 @needs_java
 def test_a_worker_that_is_killed_changes_nothing(tmp_path):
-    n = 10_000
-    tables = [make_rows(n, n_keys=8, seed=seed) for seed in range(4)]
+    n = 4_000
+    tables = [make_rows(n, n_keys=8, seed=seed) for seed in range(3)]
     tables = [
         table.set_column(0, "id", pa.array(np.arange(n) + n * number))
         for number, table in enumerate(tables)
     ]
     folder = write(tmp_path / "in", tables)
-    prototype = IsotonicCalibrator(window=1_000)
+    prototype = IsotonicCalibrator(window=400)
     with cluster_session(tmp_path) as (cluster, spark):
         calibrated = streamcal.spark.calibrate(
             stream(spark, folder),

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import time
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -156,11 +157,10 @@ def test_jobs_solve_the_same():
 def wait_for(classifier, seconds=300.0):
     """Look until the background process has answered."""
     end = time.monotonic() + seconds
-    while classifier._rescorer.waiting:
+    while (found := classifier._rescorer.poll()) is None:
         assert time.monotonic() < end
-        # A dead process is noticed at a multiple of 100 samples.
-        found = classifier._rescorer.poll(classifier._n_samples // 100 * 100)
-        classifier._take_over(found)
+        assert classifier._rescorer.worker.busy
+    classifier._take_over(found)
 
 
 def ask(classifier, samples, seconds=300.0):
@@ -168,7 +168,7 @@ def ask(classifier, samples, seconds=300.0):
     end = time.monotonic() + seconds
     for x, y in samples:
         classifier.learn_one(x, y)
-        if classifier._rescorer.waiting:
+        if classifier._rescorer.worker.busy:
             return
         assert time.monotonic() < end
     raise AssertionError
@@ -180,18 +180,16 @@ def endless(labels):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_the_background_solves_while_the_stream_goes_on(n_jobs):
+def test_the_background_solves_while_the_stream_goes_on(n_jobs, monkeypatch):
     classifier = model(WORDS, window=200, every=100, background=True, n_jobs=n_jobs)
     samples = endless(WORDS)
     ask(classifier, samples)
     asked = classifier._n_samples - 1  # the job was sent before the last sample was learned
     job = list(classifier._samples)[:-1]
-    for _ in range(30):  # without looking, so that these come between question and answer
-        x, y = next(samples)
-        classifier._rescorer.waiting = False
-        classifier._rescorer.due = None
-        classifier.learn_one(x, y)
-        classifier._rescorer.waiting = True
+    with monkeypatch.context() as patch:  # these come between question and answer
+        patch.setattr(classifier, "_look_for_thresholds", lambda: None)
+        for x, y in islice(samples, 30):
+            classifier.learn_one(x, y)
     wait_for(classifier)
     assert classifier._n_samples == asked + 31
     assert classifier.solution.certified
@@ -204,10 +202,13 @@ def test_a_killed_worker_is_replaced():
     classifier = model(WORDS, window=200, every=100, background=True)
     samples = endless(WORDS)
     ask(classifier, samples)
-    os.kill(classifier._rescorer.worker.pid, signal.SIGKILL)
-    wait_for(classifier)
-    classifier._rescorer.waiting = False
-    ask(classifier, samples)
+    worker = classifier._rescorer.worker
+    dead = worker.pid
+    os.kill(dead, signal.SIGKILL)
+    while worker.busy:  # it is dying
+        pass
+    ask(classifier, samples)  # nothing but learning replaces it
+    assert worker.pid != dead
     wait_for(classifier)
     assert classifier.solution is not None
     check_layer(classifier)

@@ -16,5 +16,10 @@ from river import linear_model, preprocessing, utils  # noqa: F401  (the same)
 
 from benchmarks.sizes import LARGEST
 
-if LARGEST:  # else no process is a fork
+if LARGEST:  # else no process is a fork, and an older revision may lack a name
     import jax.numpy  # noqa: F401  (the same)
+
+    import streamcal
+
+    for name in streamcal.__all__:
+        getattr(streamcal, name)

@@ -164,7 +164,7 @@ class WhileSolving:
     """How late `learn_one` is with a re-solve in the background every 1,000 samples."""
 
     timeout = 120
-    n = 10_000
+    n = size(10_000)
 
     def setup(self) -> None:
         from river import linear_model, preprocessing

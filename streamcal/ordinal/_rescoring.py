@@ -76,20 +76,13 @@ class Rescorer:
     ----------
     due : int or None
         The number of learned samples at which the next one starts.
-    waiting : bool
-        Whether the background process has a job.
     worker : Worker or None
         The background process.
     """
 
     def __init__(self, every: int | None, background: bool) -> None:
         self.due = self._every = every
-        self.waiting = False
         self.worker = Worker(_rescore_pickled) if background else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy has no job in the background.
-        return {**self.__dict__, "waiting": False}
 
     def postpone(self, n_samples: int) -> None:
         """Make the next one due ``every`` samples from now."""
@@ -97,8 +90,11 @@ class Rescorer:
             self.due = n_samples + self._every
 
     def ready(self, n_samples: int) -> bool:
-        """Return whether a window can be taken; if not, the next attempt is due soon."""
-        if self.worker is None or (not self.waiting and self.worker.ready()):
+        """Return whether a window can be taken; if not, the next attempt is due soon.
+
+        A background process that was killed is replaced here, and takes the next window.
+        """
+        if self.worker is None or self.worker.ready():
             return True
         self.due = n_samples + _RETRY_SAMPLES
         return False
@@ -108,11 +104,10 @@ class Rescorer:
         self.postpone(window.n_samples)  # first: after an error the next one comes later
         if self.worker is None:
             return window.rescore(regressor)
-        parts = _pickle_if_possible(regressor), _pickle_if_possible(window)
-        self.waiting = self.worker.submit(*parts)
+        self.worker.submit(_pickle_if_possible(regressor), _pickle_if_possible(window))
         return None
 
-    def poll(self, n_samples: int) -> Rescored | None:
+    def poll(self) -> Rescored | None:
         """Return the result of the background process if it is ready; else None.
 
         Raises
@@ -120,20 +115,11 @@ class Rescorer:
         Exception
             What the job raised, once.
         """
-        assert self.worker is not None
-        try:
-            result = self.worker.poll()
-        except Exception:
-            self.waiting = False
-            raise
-        if result is not None:
-            self.waiting = False
-            rescored: Rescored | None = pickle.loads(result)
-            return rescored
-        if n_samples % _RETRY_SAMPLES == 0 and not self.worker.busy:  # it was killed
-            self.waiting = False
-            self.due = n_samples
-        return None
+        # Asked at every sample: this reads one byte. `ready` notices that the process has died.
+        if self.worker is None or not self.worker.done:
+            return None
+        result = self.worker.poll()
+        return None if result is None else pickle.loads(result)
 
 
 def _pickle_if_possible(thing: Any) -> Any:

@@ -321,31 +321,34 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     def _look_for_thresholds(self) -> None:
         """Take over re-solved thresholds that are ready, and start the next solve if it is due."""
-        if self._rescorer.waiting:
-            self._take_over(self._rescorer.poll(self._n_samples))
+        found = self._rescorer.poll()
+        if found is not None:
+            self._take_over(found)
         due = self._rescorer.due
         if due is None or self._n_samples < due:
             return
         if self._score_model is None:
             self._rescorer.postpone(self._n_samples)
         elif self._rescorer.ready(self._n_samples):
-            features, _, _, w = zip(*self._samples, strict=True)
+            # Lists: `zip` would make an object for each sample, and so start the garbage collector.
             window = Window(
-                features,
+                [x for x, _, _, _ in self._samples],
                 self._recorded_ranks(),
-                np.array(w),
+                np.array([w for _, _, _, w in self._samples]),
                 len(self._order),
                 self.loss,
                 self.window,
                 self.n_jobs,
                 self._n_samples,
             )
-            self._take_over(self._rescorer.start(self.regressor, window))
+            found = self._rescorer.start(self.regressor, window)
+            if found is not None:
+                self._take_over(found)
 
-    def _take_over(self, found: Rescored | None) -> None:
+    def _take_over(self, found: Rescored) -> None:
         """Serve re-solved thresholds, once they have learned the samples since the window."""
         model = self._score_model
-        if found is None or model is None or found.thresholds.n_labels != model.n_labels:
+        if model is None or found.thresholds.n_labels != model.n_labels:
             return  # with a new label the result is outdated: the next one has it
         n_held = len(self._samples)
         n_old = max(n_held - (self._n_samples - found.n_samples), 0)
