@@ -4,7 +4,10 @@ import copy
 import json
 import math
 import pickle
+import tracemalloc
 from collections import deque
+from contextlib import suppress
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ from streamcal import (
     IsotonicCalibrator,
     PlattCalibrator,
 )
+from streamcal._state import decode, encode
+from streamcal.calibration import Calibrator
 from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrators
 from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
 from streamcal.kernels.expert import Expert
@@ -634,3 +639,100 @@ def test_a_batch_with_a_label_that_one_calibrator_refuses_changes_nothing(delay)
         hedge.learn_many([0.1, 0.2, 0.3], [1, 0, 0.5])
     assert hedge.n_samples == 0
     assert members(hedge)[:2] == [0, 0]
+
+
+# Numbers that hostile states, tickets and interrupts leave ----------------------------------------
+
+
+def changed(hedge: HedgedCalibrator, **arrays: Any) -> bytes:
+    """Return the bytes of a hedge with some arrays replaced."""
+    found = decode(hedge.to_bytes())
+    return encode(found.kind, found.fields, {**found.arrays, **arrays})
+
+
+def test_weights_of_zero_are_refused_where_weight_is_shared():
+    hedge = HedgedCalibrator([IdentityCalibrator(), PlattCalibrator()], share=0.01)
+    hedge.learn_one(0.5, 1)
+    with pytest.raises(ValueError, match="shared weights must be positive"):
+        Calibrator.from_bytes(changed(hedge, weights=np.array([[1.0, 0.0]])))
+
+
+def test_shares_without_weights_are_refused_before_memory_is_taken():
+    hedge = HedgedCalibrator(share=(0.1, 0.2))
+    found = decode(hedge.to_bytes())
+    found.fields["parameters"]["share"] = {"tuple": [1e-6 * (i + 1) for i in range(50_000)]}
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="weights"):
+        Calibrator.from_bytes(encode(found.kind, found.fields, found.arrays))
+    assert tracemalloc.get_traced_memory()[1] < 30e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("sums", 1e200), ("long_run", 1e300), ("log_odds", -1.7e308)]
+)
+def test_states_that_would_overflow_are_refused(name, value):
+    hedge = HedgedCalibrator()
+    ticket = hedge.serve_one(0.4)[1]
+    hedge.learn_one(0.9, 1)
+    hedge.learn_one(0.4, 0, served=ticket)
+    array = decode(hedge.to_bytes()).arrays[name].copy()
+    array.flat[array.argmin()] = value
+    with pytest.raises(ValueError, match="must be in range"):
+        Calibrator.from_bytes(changed(hedge, **{name: array}))
+
+
+def test_share_weights_are_numbers_after_a_heavy_late_label():
+    hedge = HedgedCalibrator()
+    for i in range(40):
+        ticket = hedge.serve_one(0.5)[1]
+        hedge.learn_one(0.5, 1)
+        hedge.learn_one(0.5, 1)
+        hedge.learn_one(0.5, i % 2, 1e6, served=ticket)
+        assert sum(hedge.share_weights.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.int8, np.float64, Fraction])
+def test_a_ticket_may_hold_numbers_of_any_type(number):
+    one, other = HedgedCalibrator(), HedgedCalibrator()
+    for hedge in (one, other):
+        hedge.learn_many([0.2, 0.7] * 50, [0, 1] * 50)
+    ticket = one.serve_one(0.4)[1]
+    for hedge in (one, other):
+        hedge.learn_many([0.2, 0.7] * 60, [0, 1] * 60)
+    one.learn_one(0.4, 1, served=ticket)
+    other.learn_one(0.4, 1, served=Ticket(number(100), ticket.answers))
+    assert other.to_bytes() == one.to_bytes()
+
+
+@pytest.mark.parametrize("served", [(0, [10**400] * 10), {"n_samples": 0, "answers": []}])
+def test_what_is_no_ticket_changes_nothing(served):
+    hedge = HedgedCalibrator()
+    before = hedge.to_bytes()
+    with pytest.raises(TypeError, match="`served`"):
+        hedge.learn_one(0.5, 1, served=served)
+    assert hedge.to_bytes() == before
+
+
+class Interrupted(PlattCalibrator):
+    """Is interrupted once, as by Ctrl-C."""
+
+    waits = 3
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        type(self).waits -= 1
+        if type(self).waits == 0:
+            raise KeyboardInterrupt
+        super().learn_one(score, y, w)
+
+
+@pytest.mark.parametrize("waits", range(1, 9))
+def test_an_interrupt_with_a_known_delay_leaves_a_state_that_can_be_read(waits):
+    Interrupted.waits = waits
+    hedge = HedgedCalibrator([IdentityCalibrator(), Interrupted()], delay=2)
+    for i in range(8):
+        with suppress(KeyboardInterrupt):
+            hedge.learn_one(0.1 * i, i % 2)
+    assert Interrupted.waits <= 0
+    assert len(hedge._waiting) == 2
+    assert len(hedge._rows) == 3

@@ -259,8 +259,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
         calibrators, share = parameters.get("calibrators"), parameters.get("share")
-        if isinstance(calibrators, list | tuple) and isinstance(share, list | tuple):
-            room = array_of(arrays, "weights", None, len(calibrators)).shape[0]
+        if isinstance(calibrators, list | tuple | None) and isinstance(share, list | tuple):
+            n = len(DEFAULT_PRIOR if calibrators is None else calibrators)
+            room = array_of(arrays, "weights", None, n).shape[0]
             require(len(share) <= room, "there must be weights for each share")
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
