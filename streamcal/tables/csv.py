@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -46,6 +47,7 @@ class CsvReader(Reader):
         self._n_rows = 0
         self._malformed: list[tuple[int, int]] = []  # number and fields of each row
         self._error = ""
+        self._blocks: deque[int] = deque()  # bytes that pyarrow has read, and not yet parsed
 
     def __iter__(self) -> Iterator[Chunk]:
         done = 0
@@ -85,6 +87,8 @@ class CsvReader(Reader):
         held = pa.RecordBatch.from_arrays([], names=[])
         try:
             for batch in self._open(text):
+                if self._blocks:  # pyarrow reads ahead, and each block is a batch
+                    self.position += self._blocks.popleft()
                 self._n_rows += len(batch)
                 if len(batch):
                     yield held
@@ -99,6 +103,7 @@ class CsvReader(Reader):
                 self._malformed.pop()
             else:
                 held = held.slice(0, max(len(held) - 1, 0))
+        self.position += sum(self._blocks)
         yield held
 
     def _open(self, text: "_Utf8") -> Any:
@@ -154,7 +159,7 @@ class _Utf8(io.RawIOBase):
     If such a byte is found there is no appendix, and ``error`` names it.
     """
 
-    def __init__(self, reader: Reader, appendix: bytes) -> None:
+    def __init__(self, reader: CsvReader, appendix: bytes) -> None:
         self._reader = reader
         self._appendix = io.BytesIO(appendix)
         self._rest = b""  # bytes that have been read but not returned
@@ -166,7 +171,7 @@ class _Utf8(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Return at most ``size`` bytes of complete characters, none at the end."""
         data: bytes = self._reader._file.read(size - len(self._rest))
-        self._reader.position += len(data)
+        self._reader._blocks.append(len(data))
         final = not data
         data = self._rest + data
         if self.error:
