@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.hedged import Ticket
+from streamcal.calibration.joint_hedge import JointTicket
 
 
 class Prediction(NamedTuple):
@@ -27,7 +28,7 @@ class Prediction(NamedTuple):
 
     raw: Mapping[ClfTarget, float]
     shown: Mapping[ClfTarget, float] | None
-    tickets: Mapping[ClfTarget, Ticket]
+    tickets: Mapping[ClfTarget, Ticket | JointTicket]
     n_alarms: int
 
 

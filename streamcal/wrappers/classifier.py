@@ -35,7 +35,15 @@ from streamcal.wrappers._checks import (
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._memory import Prediction, PredictionMemory
-from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, Raw, Tickets, as_rows
+from streamcal.wrappers._strategies import (
+    HedgedJointly,
+    Joint,
+    OneVsRest,
+    OwningStrategy,
+    Raw,
+    Tickets,
+    as_rows,
+)
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
@@ -133,6 +141,8 @@ class CalibratedClassifier(
         self._strategy: OwningStrategy
         if isinstance(calibrator, JointCalibrator):
             self._strategy = Joint(calibrator)
+        elif isinstance(calibrator, HedgedCalibrator) and not calibrator.delay:
+            self._strategy = HedgedJointly(calibrator, self._label_of_column)
         else:
             self._strategy = OneVsRest(calibrator, self._label_of_column)
         self._monitor = None
