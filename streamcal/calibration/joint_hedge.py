@@ -41,7 +41,7 @@ from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.temperature import TemperatureCalibrator
-from streamcal.kernels.matrix import Matrix
+from streamcal.kernels.joint import JointMaps, Matrix
 
 Raw = Mapping[ClfTarget, float]
 Array = NDArray[np.float64]
@@ -98,11 +98,12 @@ class JointHedge(Locked):
         self._temperature = TemperatureCalibrator(clip=_CLIP)
         bias, slow, fast = _PRIORS
         fade = decay_per_sample(5_000.0)
-        self._matrices = (
+        matrices = (
             Matrix(0, 0, 1.0, bias, _LIMIT, 1.0, int(MOST_COUNT)),
             Matrix(1, _ROWS, 1.0, slow, _LIMIT, fade, _MOST_LABELS),
             Matrix(1, _ROWS, 0.5, fast, _LIMIT, fade, _MOST_LABELS),
         )
+        self._maps = JointMaps(self._temperature._kernel, matrices, _CLIP)
 
     @property
     def n_samples(self) -> int:
@@ -121,22 +122,18 @@ class JointHedge(Locked):
         with self._mutex:
             if not self.n_samples:
                 return dict(one_vs_rest)
-            answers = self._answers(*self._inputs(raw, one_vs_rest))
-            mixture = self._weigher._hedge.served_weights() @ answers
+            mixture = self._maps.predict(self._weigher._hedge, *self._vectors(raw, one_vs_rest))
         return dict(zip(raw, mixture.tolist(), strict=True))
 
-    def serve_one(
-        self, raw: Raw, one_vs_rest: Raw
-    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
+    def serve_one(self, raw: Raw, one_vs_rest: Raw) -> tuple[dict[ClfTarget, float], list[Ticket]]:
         """Return `predict_one`, and a ticket for each label; pass back that of the true one."""
         with self._mutex:
-            n_samples, hedge = self.n_samples, self._weigher._hedge
-            answers = self._answers(*self._inputs(raw, one_vs_rest))
-            mixture = hedge.served_weights() @ answers
-            kept = np.concatenate([answers, hedge.rows() @ answers]).clip(0.0, 1.0)
-        tickets = [Ticket(n_samples, tuple(values)) for values in kept.T.tolist()]
+            n_samples = self.n_samples
+            vectors = self._vectors(raw, one_vs_rest)
+            mixture, kept = self._maps.serve(self._weigher._hedge, *vectors)
+        tickets = [Ticket(n_samples, tuple(answers)) for answers in kept.tolist()]
         served = mixture.tolist() if n_samples else one_vs_rest.values()
-        return dict(zip(raw, served, strict=True)), dict(zip(raw, tickets, strict=True))
+        return dict(zip(raw, served, strict=True)), tickets
 
     def learn_one(
         self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, served: Ticket | None = None
@@ -149,18 +146,16 @@ class JointHedge(Locked):
         column = next((i for i, label in enumerate(raw) if label == y), None)
         if column is None:
             return
+        weigher = self._weigher
         with self._mutex:
             self._add_labels(raw)
-            vectors, logs, places = self._inputs(raw, one_vs_rest)
-            if served is None:
-                answers = self._answers(vectors, logs, places)[:, column]
-                mixtures = self._weigher._hedge.rows() @ answers
-                now = np.concatenate([answers, mixtures]).clip(0.0, 1.0)
-                served = Ticket(self.n_samples, tuple(now.tolist()))
-            self._weigher.learn_one(0.5, 1.0, w, served=served)
-            self._temperature._kernel.learn(vectors[0], column, w)
-            for matrix in self._matrices:
-                matrix.learn(logs, places, column, w)
+            answers = self._maps.learn(*self._vectors(raw, one_vs_rest), column, w)
+            if served is not None and served[0] != self.n_samples:
+                weigher.learn_one(0.5, 1.0, w, served=served)
+                return
+            if served is not None:
+                weigher._learn_delay(0.0)  # it predicts now what it predicted then
+            weigher._hedge.learn(0.5, 1.0, w, weigher.mean_delay, answers)
 
     def served_one_vs_rest(
         self, raw: Raw, tickets: Mapping[ClfTarget, Any]
@@ -182,28 +177,15 @@ class JointHedge(Locked):
         for label in raw:
             self._places.setdefault(label, len(self._places))
         if len(self._places) > n_before:
-            for matrix in self._matrices:
+            for matrix in self._maps.matrices:
                 matrix.grow(len(self._places))
 
-    def _inputs(self, raw: Raw, one_vs_rest: Raw) -> tuple[Array, Array, Places]:
-        """Return both probabilities, the logs of both less their mean, and the labels' places."""
-        vectors = np.array([[*raw.values()], [*one_vs_rest.values()]], dtype=np.float64)
-        vectors = vectors.clip(_CLIP, 1.0)
-        vectors /= vectors.sum(axis=1, keepdims=True)
-        logs = np.log(vectors)
-        logs -= logs.mean(axis=1, keepdims=True)
-        unknown = len(self._places)
-        places = np.array([self._places.get(label, unknown) for label in raw], dtype=np.intp)
-        return vectors, logs, places
-
-    def _answers(self, vectors: Array, logs: Array, places: Places) -> Array:
-        """Return the probabilities by each map, shape ``(n_maps, n_labels)``."""
-        answers = np.empty((len(_NAMES), len(places)))
-        answers[0], answers[_ONE_VS_REST] = vectors
-        self._temperature._kernel.predict(vectors[0], answers[1])
-        for matrix, row in zip(self._matrices, (2, 4, 5), strict=True):
-            matrix.predict(logs, places, answers[row])
-        return answers
+    def _vectors(self, raw: Raw, one_vs_rest: Raw) -> tuple[Array, Array, Places]:
+        """Return both probabilities as vectors, and the places of the labels."""
+        n, unknown = len(raw), int(MOST_COUNT)
+        places = np.fromiter((self._places.get(label, unknown) for label in raw), np.intp, n)
+        model = np.fromiter(raw.values(), np.float64, n)
+        return model, np.fromiter(one_vs_rest.values(), np.float64, n), places
 
     # ------------------------------------------------------------------------------ state
 
@@ -214,7 +196,7 @@ class JointHedge(Locked):
                 "weigher": nest(self._weigher.to_bytes()),
                 "temperature": nest(self._temperature.to_bytes()),
             }
-            for i, matrix in enumerate(self._matrices):
+            for i, matrix in enumerate(self._maps.matrices):
                 arrays |= {
                     f"{name}{i}": part for name, part in zip(_PARTS, matrix.state(), strict=True)
                 }
@@ -226,10 +208,11 @@ class JointHedge(Locked):
         weigher = Calibrator.from_bytes(state_of(arrays, "weigher"))
         temperature = JointCalibrator.from_bytes(state_of(arrays, "temperature"))
         check_alike([weigher, temperature], [self._weigher, self._temperature])
-        states = [_read_matrix(arrays, i, len(labels)) for i in range(len(self._matrices))]
+        states = [_read_matrix(arrays, i, len(labels)) for i in range(len(self._maps.matrices))]
         self._weigher, self._temperature = weigher, temperature
+        self._maps = JointMaps(temperature._kernel, self._maps.matrices, _CLIP)
         self._places = {label: i for i, label in enumerate(labels)}
-        for matrix, state in zip(self._matrices, states, strict=True):
+        for matrix, state in zip(self._maps.matrices, states, strict=True):
             matrix.restore(*state)
 
 
@@ -242,7 +225,7 @@ def _read_matrix(arrays: Arrays, i: int, n_labels: int) -> list[Array]:
     d = 1 if i == 0 else 1 + _ROWS * n
     numbers = array_of(arrays, f"numbers{i}", 3)
     weights, inverse = (
-        array_of(arrays, f"weights{i}", n, d),
+        array_of(arrays, f"weights{i}", d, n),
         array_of(arrays, f"inverse{i}", d * (d + 1) // 2),
     )
     slope, curvature, restored = numbers.tolist()

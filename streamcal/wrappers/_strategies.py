@@ -299,7 +299,7 @@ class HedgedJointly(OneVsRest):
         if len(raw) < 3:
             return calibrated, tickets
         mixture, joint = self._joint.serve_one(raw, calibrated)
-        pairs = zip(tickets.values(), joint.values(), strict=True)
+        pairs = zip(tickets.values(), joint, strict=True)
         return mixture, dict(zip(raw, map(JointTicket._make, pairs), strict=True))
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
