@@ -17,6 +17,7 @@ streams, the hedge keeps it from harm on short ones.
 """
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,7 +132,9 @@ class JointHedge(Locked):
             n_samples = self.n_samples
             vectors = self._vectors(raw, one_vs_rest)
             mixture, kept = self._maps.serve(self._weigher._hedge, *vectors)
-        tickets = [Ticket(n_samples, tuple(answers)) for answers in kept.tolist()]
+        # Without a Python call for each of maybe hundreds of labels.
+        pairs = zip(repeat(n_samples), map(tuple, kept.tolist()), strict=False)
+        tickets = list(map(tuple.__new__, repeat(Ticket), pairs))
         served = mixture.tolist() if n_samples else one_vs_rest.values()
         return dict(zip(raw, served, strict=True)), tickets
 
@@ -161,8 +164,8 @@ class JointHedge(Locked):
         self, raw: Raw, tickets: Mapping[ClfTarget, Any]
     ) -> dict[ClfTarget, float] | None:
         """Return what one-vs-rest answered then, or None unless each label has a ticket."""
-        found = [tickets.get(label) for label in raw]
-        if not all(isinstance(ticket, JointTicket) for ticket in found):
+        found = [*map(tickets.get, raw)]
+        if {*map(type, found)} != {JointTicket}:
             return None
         return {
             label: ticket.joint[1][_ONE_VS_REST] for label, ticket in zip(raw, found, strict=True)
@@ -173,17 +176,17 @@ class JointHedge(Locked):
         self._weigher.check_ticket(ticket)
 
     def _add_labels(self, raw: Raw) -> None:
-        n_before = len(self._places)
+        if raw.keys() <= self._places.keys():
+            return
         for label in raw:
             self._places.setdefault(label, len(self._places))
-        if len(self._places) > n_before:
-            for matrix in self._maps.matrices:
-                matrix.grow(len(self._places))
+        for matrix in self._maps.matrices:
+            matrix.grow(len(self._places))
 
     def _vectors(self, raw: Raw, one_vs_rest: Raw) -> tuple[Array, Array, Places]:
         """Return both probabilities as vectors, and the places of the labels."""
-        n, unknown = len(raw), int(MOST_COUNT)
-        places = np.fromiter((self._places.get(label, unknown) for label in raw), np.intp, n)
+        n = len(raw)
+        places = np.fromiter(map(self._places.get, raw, repeat(int(MOST_COUNT))), np.intp, n)
         model = np.fromiter(raw.values(), np.float64, n)
         return model, np.fromiter(one_vs_rest.values(), np.float64, n), places
 

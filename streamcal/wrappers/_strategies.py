@@ -10,6 +10,7 @@ batch: an array of shape ``(n_samples,)`` for each label.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import cast
 
 import numpy as np
@@ -300,7 +301,8 @@ class HedgedJointly(OneVsRest):
             return calibrated, tickets
         mixture, joint = self._joint.serve_one(raw, calibrated)
         pairs = zip(tickets.values(), joint, strict=True)
-        return mixture, dict(zip(raw, map(JointTicket._make, pairs), strict=True))
+        both = map(tuple.__new__, repeat(JointTicket), pairs)
+        return mixture, dict(zip(raw, both, strict=True))
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         if len(raw) > 2:
