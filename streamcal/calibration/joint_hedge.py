@@ -73,7 +73,7 @@ class JointHedge(Locked):
     Parameters
     ----------
     prototype : HedgedCalibrator
-        Its shares, delay and clip are used.
+        Its shares and clip are used.
 
     Examples
     --------
@@ -90,10 +90,7 @@ class JointHedge(Locked):
     def __init__(self, prototype: HedgedCalibrator) -> None:
         # The likelihoods of the members are all that it learns.
         self._weigher = HedgedCalibrator(
-            [IdentityCalibrator() for _ in _NAMES],
-            share=prototype.share,
-            delay=prototype.delay,
-            clip=prototype.clip,
+            [IdentityCalibrator() for _ in _NAMES], share=prototype.share, clip=prototype.clip
         )
         self._places: dict[ClfTarget, int] = {}
         self._temperature = TemperatureCalibrator(clip=_CLIP)

@@ -141,7 +141,7 @@ class CalibratedClassifier(
         self._strategy: OwningStrategy
         if isinstance(calibrator, JointCalibrator):
             self._strategy = Joint(calibrator)
-        elif isinstance(calibrator, HedgedCalibrator) and not calibrator.delay:
+        elif isinstance(calibrator, HedgedCalibrator) and calibrator.delay is None:
             self._strategy = HedgedJointly(calibrator, self._label_of_column)
         else:
             self._strategy = OneVsRest(calibrator, self._label_of_column)
