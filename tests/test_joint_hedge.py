@@ -153,6 +153,16 @@ def test_forgetting_stays_bounded_in_directions_without_samples():
     assert hedge.predict_one(raw, raw) == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=0.02)
 
 
+def test_states_after_heavy_samples_are_possible():
+    hedge = JointHedge(HedgedCalibrator())
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        raw = dict(zip("abcd", rng.dirichlet(np.ones(4)).tolist(), strict=True))
+        hedge.learn_one(raw, raw, str(rng.choice(list("abcd"))), 10.0 ** rng.uniform(-60.0, 60.0))
+        JointHedge(HedgedCalibrator()).thaw(*hedge.freeze())
+        assert sum(hedge.predict_one(raw, raw).values()) == pytest.approx(1.0)
+
+
 def test_more_labels_than_the_matrices_hold():
     labels = tuple(range(300))
     rng = np.random.default_rng(0)
@@ -212,7 +222,9 @@ def test_zeros_are_probabilities(zeros):
     model = model_of()
     for label in "abcabc":
         model.learn_one({"p": zeros}, label, 1e60)
+        twin = CalibratedClassifier.from_bytes(model.to_bytes(), classifier=FixedModel())
         answer = model.predict_proba_one({"p": zeros})
+        assert twin.predict_proba_one({"p": zeros}) == answer
         assert all(0.0 <= p <= 1.0 for p in answer.values())
         assert sum(answer.values()) == pytest.approx(1.0)
 

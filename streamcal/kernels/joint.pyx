@@ -30,6 +30,7 @@ from streamcal.kernels.expert import restored
 
 cdef double SLOPE_GAMMA = 0.5
 cdef double SLOPE_PRIOR = 10.0
+cdef double ROUNDING = 1e-12  # of the inverse, in parts of that at the start
 
 
 cdef enum:
@@ -144,7 +145,9 @@ cdef class Matrix:
             v[i] = dot(row, x, i + 1)
         for i in range(d):
             size += x[i] * v[i]
-        scale[0] = self.fade + w * h * max(size, 0.0)
+        # After heavy samples only rounding errors may remain in the direction of the features.
+        size = max(size, ROUNDING / self.prior * dot(x, x, d))
+        scale[0] = self.fade + w * h * size
         gain = w * h / scale[0]
         for i in range(d):  # the column of the coordinate whose prior is restored
             s = self.inverse[i * (i + 1) // 2 + at if at <= i else at * (at + 1) // 2 + i]

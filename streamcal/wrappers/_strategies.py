@@ -1,8 +1,8 @@
 """How the probabilities of a classifier are calibrated: binary, one-vs-rest or jointly.
 
-`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. The model's
-labels may change with each sample, so the wrapper calls ``for_labels`` each time. For the labels
-False and True, `OneVsRest` returns a `Binary` strategy.
+`streamcal.CalibratedClassifier` holds a `OneVsRest`, a `HedgedJointly` or a `Joint` strategy. The
+model's labels may change with each sample, so the wrapper calls ``for_labels`` each time. For the
+labels False and True, `OneVsRest` returns a `Binary` strategy.
 
 Throughout, ``raw`` are the model's probabilities of one sample by label. ``columns`` are those of a
 batch: an array of shape ``(n_samples,)`` for each label.
@@ -234,7 +234,8 @@ class OneVsRest(OwningStrategy):
             self._calibrators.learn_one(label, raw, y, w, tickets)
 
     def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        calibrated, tickets = {}, {}
+        calibrated: dict[ClfTarget, float] = {}
+        tickets: dict[ClfTarget, AnyTicket] = {}
         for label, p in raw.items():
             calibrated[label], ticket = self._calibrators.serve_one(label, p)
             if ticket is not None:
@@ -307,7 +308,8 @@ class HedgedJointly(OneVsRest):
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         if len(raw) > 2:
             served = self._joint.served_one_vs_rest(raw, tickets or {})
-            ticket = tickets[y].joint if served and tickets and y in raw else None
+            given = tickets.get(y) if tickets else None
+            ticket = given.joint if isinstance(given, JointTicket) else None
             self._joint.learn_one(raw, served or super().predict_one(raw), y, w, ticket)
         super().learn_one(raw, y, w, tickets)
 

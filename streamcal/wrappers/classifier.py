@@ -57,7 +57,9 @@ class CalibratedClassifier(
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
     other labels each label has its own calibrator, one against the rest, and the calibrated
     probabilities are divided by their sum. If all of them are 0, the model's own probabilities
-    are returned. The keys of a prediction are the model's own label objects.
+    are returned. With more than two labels the default mixes these probabilities, by their
+    likelihood so far, with the model's own and with maps of all labels: a temperature, biases, and
+    matrix scaling. The keys of a prediction are the model's own label objects.
 
     Parameters
     ----------
@@ -67,7 +69,8 @@ class CalibratedClassifier(
     calibrator : Calibrator, JointCalibrator or None
         The prototype that is cloned for each label; it must accept the labels 0 and 1. A
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
-        a mixture that is nearly as good as the best of several calibrators.
+        a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`
+        without a ``delay`` adds the maps of all labels; with one, also 0, it does not.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
@@ -77,7 +80,7 @@ class CalibratedClassifier(
         `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
-        A prediction of two labels takes about 1 KB.
+        A prediction of two labels takes about 1 KB, each label of more than two about 1 KB.
 
     Raises
     ------

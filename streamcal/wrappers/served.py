@@ -28,7 +28,8 @@ class Served:
         The model's own probability of each label.
     tickets : dict
         For each label whose calibrator is a `streamcal.HedgedCalibrator`, the ticket that this
-        calibrator needs with the label.
+        calibrator needs with the label. With more than two labels, a pair of tickets: that one, and
+        that of the maps of all labels.
     n_alarms : int
         How many alarms the drift detector had raised by then.
 
