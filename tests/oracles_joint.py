@@ -86,7 +86,7 @@ class MatrixScaling:
         for label, each in p.items():
             row = self.weights[label] - step * (each - (label == y))
             self.weights[label] = row.clip(-100.0, 100.0)
-        self.curvature[self.at, self.at] += (1.0 - self.fade) * self.prior * d
+        self.curvature[self.at, self.at] += (1.0 - self.fade) * 0.1 * self.prior * d
         self.at = (self.at + 1) % d
         z = self.base(logs)
         self.slope.learn(sum((p[label] - (label == y)) * z[label] for label in p), w)

@@ -238,9 +238,9 @@ def _read_matrix(arrays: Arrays, i: int, n_labels: int) -> list[Array]:
     full = np.zeros((d, d))
     full[np.tril_indices(d)] = inverse
     diagonal = np.diagonal(full)
-    # What the prior loses is restored, so the curvature stays near the prior or above.
+    # A tenth of what the prior loses is restored, so the curvature stays near that or above.
     require(
-        (diagonal >= 0.0).all() and (diagonal <= 2.0 / _PRIORS[i]).all(),
+        (diagonal >= 0.0).all() and (diagonal <= 20.0 / _PRIORS[i]).all(),
         "variances must be in range",
     )
     most = np.sqrt(np.outer(diagonal, diagonal))

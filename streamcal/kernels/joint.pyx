@@ -15,7 +15,7 @@ is replaced by h = mean_k p_k (1 − p_k), so one matrix A serves all labels::
 
 A starts at prior · I. Its inverse is kept and updated (Sherman & Morrison 1950), so a sample costs
 as much as A has entries. In a direction that the features never take, forgetting would make A⁻¹
-grow without end. So what the prior loses is restored, in each step for one coordinate in turn.
+grow without end. So a tenth of what the prior loses is restored, for one coordinate in turn.
 The slope takes a step of its own.
 """
 
@@ -30,6 +30,7 @@ from streamcal.kernels.expert import restored
 
 cdef double SLOPE_GAMMA = 0.5
 cdef double SLOPE_PRIOR = 10.0
+cdef double RESTORED = 0.1  # of the prior, after it was forgotten
 cdef double ROUNDING = 1e-12  # of the inverse, in parts of that at the start
 
 
@@ -152,7 +153,7 @@ cdef class Matrix:
         for i in range(d):  # the column of the coordinate whose prior is restored
             s = self.inverse[i * (i + 1) // 2 + at if at <= i else at * (at + 1) // 2 + i]
             c[i] = (s - gain * v[i] * v[at]) * grown
-        lost = (1.0 - self.fade) * self.prior * d
+        lost = (1.0 - self.fade) * RESTORED * self.prior * d
         loss = lost / (1.0 + lost * max(c[at], 0.0))
         for i in range(d):
             row = &self.inverse[i * (i + 1) // 2]
