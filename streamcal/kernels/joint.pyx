@@ -249,13 +249,14 @@ cdef class JointMaps:
 
     def __cinit__(self, temperature, matrices, clip):
         self.temperature, self.matrices, self.clip = temperature, matrices, clip
+        self.vectors = self.logs = self.answers = np.empty((0, 0))
 
     cdef int ask(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1:
         """Compute logs and answers for a sample."""
         cdef const double[::1] given
         cdef Py_ssize_t n = places.shape[0], i, k
         cdef double total, mean
-        if self.answers is None or self.answers.shape[1] != n:
+        if self.answers.shape[1] != n:
             self.vectors, self.logs = np.empty((2, n)), np.empty((2, n))
             self.answers = np.empty((3 + len(self.matrices), n))
         for i in range(2):
