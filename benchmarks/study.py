@@ -341,19 +341,18 @@ def measure_all(
 
 def many_labels(quick: bool) -> str:
     """Return the log loss over all labels of streams with more than two labels."""
-    answers = (
-        {} if quick else {f"ImageSegments, {m}": multiclass.segments(m) for m in multiclass.MODELS}
-    )
+    answers = {
+        f"ImageSegments, {model}": multiclass.answers_of(model, datasets.ImageSegments())
+        for model in multiclass.MODELS
+        if not quick
+    }
     for kind in ("too sure", "too shy", "noise"):
         answers[f"ten labels, {kind}"] = multiclass.logits(kind, 60 if quick else 5_000)
     lines = []
     for name, stream in answers.items():
         samples = list(stream)
         losses = [multiclass.losses(samples, make())[0] for make in multiclass.CALIBRATORS.values()]
-        default, best = (
-            losses[list(multiclass.CALIBRATORS).index("one-vs-rest, hedge")],
-            min(losses),
-        )
+        default, best = losses[list(multiclass.CALIBRATORS).index("joint hedge")], min(losses)
         lines.append(
             [name, f"{len(samples):,}", *least_bold(losses), signed(default - best, AT_ONCE)]
         )

@@ -165,6 +165,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "BetaCalibrator": [Example(lambda: BetaCalibrator(half_life=80.0), binary)],
     "CalibratedClassifier": [
         Example(lambda: CalibratedClassifier(logistic()), truths, of_logistic),
+        Example(lambda: CalibratedClassifier(of_bayes()["classifier"]), words, of_bayes),
         Example(
             lambda: CalibratedClassifier(of_bayes()["classifier"], PlattCalibrator()),
             words,

@@ -377,9 +377,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
             if served is None and not self._delayed:
-                if self._mean_delay:
-                    self._n_late, self._mean_delay = self._delays_with(0.0)
-                self._hedge.learn(*sample, self._mean_delay)
+                self._learn_now(*sample)
                 return
             predictions, mixtures, late = self._served_predictions(sample[0], served)
             before = self.n_samples
@@ -391,6 +389,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                     self._n_late, self._mean_delay = n_late, mean_delay
                     if self._delayed:
                         self._teach_delayed(sample)
+
+    def _learn_now(
+        self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
+    ) -> None:
+        """Learn a sample whose label came at once; ``predictions`` stand for the calibrators'."""
+        if self._mean_delay:
+            self._n_late, self._mean_delay = self._delays_with(0.0)
+        self._hedge.learn(p, y, w, self._mean_delay, predictions)
 
     def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
         """Keep a sample; teach the delayed calibrators the sample that is ``delay`` samples old."""

@@ -1,8 +1,8 @@
 """How the probabilities of a classifier are calibrated: binary, one-vs-rest or jointly.
 
-`streamcal.CalibratedClassifier` holds a `OneVsRest` or a `Joint` strategy. The model's
-labels may change with each sample, so the wrapper calls ``for_labels`` each time. For the labels
-False and True, `OneVsRest` returns a `Binary` strategy.
+`streamcal.CalibratedClassifier` holds a `OneVsRest`, a `HedgedJointly` or a `Joint` strategy. The
+model's labels may change with each sample, so the wrapper calls ``for_labels`` each time. For the
+labels False and True, `OneVsRest` returns a `Binary` strategy.
 
 Throughout, ``raw`` are the model's probabilities of one sample by label. ``columns`` are those of a
 batch: an array of shape ``(n_samples,)`` for each label.
@@ -10,6 +10,7 @@ batch: an array of shape ``(n_samples,)`` for each label.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import cast
 
 import numpy as np
@@ -31,13 +32,14 @@ from streamcal._state import (
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.joint import JointCalibrator
+from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
 from streamcal.wrappers._checks import check_range
 
 Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
 Labels = Sequence[ClfTarget]
 Weights = NDArray[np.float64]
-Tickets = Mapping[ClfTarget, Ticket] | None
+Tickets = Mapping[ClfTarget, AnyTicket] | None
 
 
 class Strategy(ABC):
@@ -55,7 +57,7 @@ class Strategy(ABC):
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
         """Return `predict_one`, and the tickets that hedged calibrators need with the label."""
         return self.predict_one(raw), {}
 
@@ -80,7 +82,7 @@ class OwningStrategy(Strategy):
         """Return the strategy for predictions with these labels."""
         return self
 
-    def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
+    def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
         """Raise unless these calibrators have made the tickets, now or in an earlier state."""
 
     @abstractmethod
@@ -118,7 +120,9 @@ class LabelCalibrators:
             calibrator = self._add(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
         if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
-            calibrator.learn_one(raw[label], hit, w, served=tickets[label])
+            given = tickets[label]
+            ticket = given.one_vs_rest if isinstance(given, JointTicket) else given
+            calibrator.learn_one(raw[label], hit, w, served=ticket)
         else:
             calibrator.learn_one(raw[label], hit, w)
 
@@ -178,7 +182,7 @@ class Binary(Strategy):
         else:  # the usual case, without another call
             calibrator.learn_one(raw[True], 1.0 if y == 1 else 0.0, w)  # True is 1
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
         p, ticket = self._calibrators.serve_one(True, raw[True])
         if True not in self._calibrators.by_label:
             return {**raw}, {} if ticket is None else {True: ticket}
@@ -226,15 +230,16 @@ class OneVsRest(OwningStrategy):
         for label in raw:
             self._calibrators.learn_one(label, raw, y, w, tickets)
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, Ticket]]:
-        calibrated, tickets = {}, {}
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+        calibrated: dict[ClfTarget, float] = {}
+        tickets: dict[ClfTarget, AnyTicket] = {}
         for label, p in raw.items():
             calibrated[label], ticket = self._calibrators.serve_one(label, p)
             if ticket is not None:
                 tickets[label] = ticket
         return _normalised(calibrated, raw), tickets
 
-    def check_tickets(self, tickets: Mapping[ClfTarget, Ticket]) -> None:
+    def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
         for label, ticket in tickets.items():
             calibrator = self.calibrators.get(label, self._calibrators.unlearned)
             if isinstance(calibrator, HedgedCalibrator):
@@ -270,6 +275,83 @@ class OneVsRest(OwningStrategy):
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
         check_alike(restored, [self._calibrators.prototype] * len(labels))
         self._calibrators.by_label = dict(zip(labels, restored, strict=True))
+
+
+class HedgedJointly(OneVsRest):
+    """For more than two labels, `OneVsRest` is one of the maps that a `JointHedge` mixes.
+
+    Samples with two labels teach only the calibrators of these labels. So nothing is lost when a
+    third label comes: the mixture starts from what one-vs-rest answers.
+    """
+
+    def __init__(self, prototype: HedgedCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
+        super().__init__(prototype, label_of_column)
+        self._prototype = prototype
+        self._joint = JointHedge(prototype)
+
+    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+        calibrated = super().predict_one(raw)
+        return self._joint.predict_one(raw, calibrated) if len(raw) > 2 else calibrated
+
+    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+        calibrated, tickets = super().serve_one(raw)
+        if len(raw) < 3:
+            return calibrated, tickets
+        mixture, joint = self._joint.serve_one(raw, calibrated)
+        pairs = zip(tickets.values(), joint, strict=True)
+        both = map(tuple.__new__, repeat(JointTicket), pairs)
+        return mixture, dict(zip(raw, both, strict=True))
+
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+        if len(raw) > 2:
+            served = self._joint.served_one_vs_rest(raw, tickets or {})
+            given = tickets.get(y) if tickets else None
+            ticket = given.joint if isinstance(given, JointTicket) else None
+            self._joint.learn_one(raw, served or super().predict_one(raw), y, w, ticket)
+        super().learn_one(raw, y, w, tickets)
+
+    def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
+        plain = {}
+        for label, ticket in tickets.items():
+            if isinstance(ticket, JointTicket):
+                self._joint.check_ticket(ticket.joint)
+            plain[label] = ticket.one_vs_rest if isinstance(ticket, JointTicket) else ticket
+        super().check_tickets(plain)
+
+    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+        calibrated = super().predict_many(columns)
+        if len(columns) < 3:
+            return calibrated
+        rows = as_rows(columns, calibrated.shape[1])
+        pairs = zip(rows, calibrated.T.tolist(), strict=True)
+        answers = [self._joint.predict_one(raw, dict(zip(raw, p, strict=True))) for raw, p in pairs]
+        return np.array([[answer[label] for answer in answers] for label in columns])
+
+    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+        if len(columns) < 3:
+            super().learn_many(columns, labels, weights)
+            return
+        for raw, y, w in zip(as_rows(columns, len(labels)), labels, weights.tolist(), strict=True):
+            self.learn_one(raw, y, w)
+
+    def reset(self) -> None:
+        super().reset()
+        self._joint = JointHedge(self._prototype)
+
+    def freeze(self) -> tuple[Fields, Arrays]:
+        fields, arrays = super().freeze()
+        if self._joint.n_samples:
+            fields["joint"], joint = self._joint.freeze()
+            arrays |= {f"joint {name}": array for name, array in joint.items()}
+        return fields, arrays
+
+    def thaw(self, fields: Fields, arrays: Arrays) -> None:
+        joint = JointHedge(self._prototype)
+        if "joint" in fields:
+            found = {name.removeprefix("joint "): array for name, array in arrays.items()}
+            joint.thaw(fields["joint"], found)
+        super().thaw(fields, arrays)
+        self._joint = joint
 
 
 class Joint(OwningStrategy):

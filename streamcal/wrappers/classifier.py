@@ -1,6 +1,5 @@
 """A river classifier with calibrated probabilities."""
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,8 +20,9 @@ from streamcal._routing import BatchRouting
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_label
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
+from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.probability import check_count
 from streamcal.wrappers._checks import (
     Features,
@@ -36,7 +36,15 @@ from streamcal.wrappers._checks import (
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._memory import Prediction, PredictionMemory
-from streamcal.wrappers._strategies import Joint, OneVsRest, OwningStrategy, Raw, Tickets, as_rows
+from streamcal.wrappers._strategies import (
+    HedgedJointly,
+    Joint,
+    OneVsRest,
+    OwningStrategy,
+    Raw,
+    Tickets,
+    as_rows,
+)
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
@@ -50,7 +58,9 @@ class CalibratedClassifier(
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
     other labels each label has its own calibrator, one against the rest, and the calibrated
     probabilities are divided by their sum. If all of them are 0, the model's own probabilities
-    are returned. The keys of a prediction are the model's own label objects.
+    are returned. With more than two labels the default mixes these probabilities, by their
+    likelihood so far, with the model's own and with maps of all labels: a temperature, biases, and
+    matrix scaling. The keys of a prediction are the model's own label objects.
 
     Parameters
     ----------
@@ -60,7 +70,8 @@ class CalibratedClassifier(
     calibrator : Calibrator, JointCalibrator or None
         The prototype that is cloned for each label; it must accept the labels 0 and 1. A
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
-        a mixture that is nearly as good as the best of several calibrators.
+        a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`
+        without a ``delay`` adds the maps of all labels; with one, also 0, it does not.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
@@ -70,7 +81,7 @@ class CalibratedClassifier(
         `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
-        A prediction whose label is late takes about 1.5 KB, and .4 KB for each label beyond two.
+        A prediction whose label is late takes about 1.5 KB; each of more than two labels .5 KB.
 
     Raises
     ------
@@ -136,6 +147,8 @@ class CalibratedClassifier(
         self._strategy: OwningStrategy
         if isinstance(calibrator, JointCalibrator):
             self._strategy = Joint(calibrator)
+        elif isinstance(calibrator, HedgedCalibrator) and calibrator.delay is None:
+            self._strategy = HedgedJointly(calibrator, self._label_of_column)
         else:
             self._strategy = OneVsRest(calibrator, self._label_of_column)
         self._monitor = None
@@ -322,11 +335,9 @@ class CalibratedClassifier(
         raw: Raw = self._call("predict_proba_one", x, **kwargs)
         return raw
 
-    def _make_tickets(self, raw: Raw) -> Mapping[ClfTarget, Ticket]:
+    def _make_tickets(self, raw: Raw) -> Mapping[ClfTarget, AnyTicket]:
         """Return the tickets of the calibrators as they are for the model's probabilities."""
-        tickets = self._strategy.for_labels(raw).serve_one(raw)[1]
-        # An array takes a fifth of the memory of a tuple of numbers.
-        return {label: Ticket(n, array("d", answers)) for label, (n, answers) in tickets.items()}
+        return self._strategy.for_labels(raw).serve_one(raw)[1]
 
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.

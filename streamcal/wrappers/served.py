@@ -9,6 +9,7 @@ from river.base.typing import ClfTarget
 
 from streamcal._json import as_count, as_items, as_pairs, as_share, from_pairs
 from streamcal.calibration.hedged import Ticket
+from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.wrappers._checks import as_probabilities_of_labels
 
 
@@ -27,7 +28,8 @@ class Served:
         The model's own probability of each label.
     tickets : dict
         For each label whose calibrator is a `streamcal.HedgedCalibrator`, the ticket that this
-        calibrator needs with the label.
+        calibrator needs with the label. With more than two labels, a pair of tickets: that one, and
+        that of the maps of all labels.
     n_alarms : int
         How many alarms the drift detector had raised by then.
 
@@ -44,7 +46,7 @@ class Served:
 
     calibrated: dict[ClfTarget, float]
     raw: dict[ClfTarget, float]
-    tickets: dict[ClfTarget, Ticket] = field(default_factory=dict)
+    tickets: dict[ClfTarget, Ticket | JointTicket] = field(default_factory=dict)
     n_alarms: int = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +66,9 @@ class Served:
         return {
             "calibrated": as_pairs(as_probabilities_of_labels(self.calibrated)),
             "raw": as_pairs(as_probabilities_of_labels(self.raw)),
-            "tickets": as_pairs({label: [n, list(p)] for label, (n, p) in self.tickets.items()}),
+            "tickets": as_pairs(
+                {label: _as_list(ticket) for label, ticket in self.tickets.items()}
+            ),
             "n_alarms": self.n_alarms,
         }
 
@@ -92,7 +96,21 @@ class Served:
         )
 
 
-def _as_ticket(kept: Any) -> Ticket:
+def _as_list(ticket: Ticket | JointTicket) -> list[Any]:
+    if isinstance(ticket, JointTicket):
+        return [_as_list(part) for part in ticket]
+    n_samples, answers = ticket
+    return [n_samples, list(answers)]
+
+
+def _as_ticket(kept: Any) -> Ticket | JointTicket:
+    parts = as_items(kept, "a ticket, or two", 2)
+    if isinstance(parts[0], list | tuple):
+        return JointTicket(_as_plain_ticket(parts[0]), _as_plain_ticket(parts[1]))
+    return _as_plain_ticket(kept)
+
+
+def _as_plain_ticket(kept: Any) -> Ticket:
     n_samples, answers = as_items(kept, "a count and answers in a ticket", 2)
     shares = as_items(answers, "a list of answers in a ticket")
     return Ticket(as_count(n_samples), tuple(as_share(p) for p in shares))

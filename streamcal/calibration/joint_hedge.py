@@ -1,0 +1,251 @@
+"""A mixture of maps of the probabilities of all labels, for models with more than two labels.
+
+Calibrators of single labels, one against the rest, cannot see that the model mistakes one label for
+another, and their answers no longer belong together once they are divided by their sum. A map of
+the whole vector of probabilities can correct both. So several such maps run side by side, and are
+mixed by the likelihood of the true labels, as in `streamcal.HedgedCalibrator`, which holds the
+weights here too:
+
+    model           the model's probabilities
+    temperature     of these (Guo, Pleiss, Sun & Weinberger, ICML 2017)
+    bias            the same, with a bias for each label
+    one-vs-rest     the calibrators of single labels, divided by their sum
+    matrix          logits from the logs of model and one-vs-rest together; a slow and a fast one
+
+Matrix scaling of all labels is the most powerful and has the most parameters: it wins on long
+streams, the hedge keeps it from harm on short ones.
+"""
+
+from collections.abc import Mapping
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from river.base.typing import ClfTarget
+
+from streamcal._locked import Locked
+from streamcal._state import (
+    Arrays,
+    Fields,
+    array_of,
+    as_names,
+    check_alike,
+    nest,
+    pack,
+    require,
+    state_of,
+)
+from streamcal._validation import MOST_COUNT, decay_per_sample
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.identity import IdentityCalibrator
+from streamcal.calibration.temperature import TemperatureCalibrator
+from streamcal.kernels.joint import JointMaps, Matrix
+
+Raw = Mapping[ClfTarget, float]
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_CLIP = 1e-6  # smaller probabilities are replaced by this
+_NAMES = ("model", "temperature", "bias", "one-vs-rest", "matrix", "fast matrix")
+_ONE_VS_REST = _NAMES.index("one-vs-rest")
+_ROWS = 2  # logs: of the model, of one-vs-rest
+_LIMIT = 100.0  # of the parameters of matrices
+_PRIORS = (10.0, 30.0, 100.0)  # curvatures before the first sample, of the last kinds of maps
+_MOST_LABELS = 256  # in the matrices, whose cost is quadratic
+
+
+class JointTicket(NamedTuple):
+    """The predictions for one label: of its own calibrator, and of the maps of all labels."""
+
+    one_vs_rest: Ticket
+    joint: Ticket
+
+
+AnyTicket = Ticket | JointTicket
+
+
+class JointHedge(Locked):
+    """Mix the model's probabilities, those of one-vs-rest, and maps of both.
+
+    ``one_vs_rest`` are always the probabilities by the calibrators of single labels, in the order
+    of the model's. Labels may be added at any time.
+
+    Parameters
+    ----------
+    prototype : HedgedCalibrator
+        Its shares and clip are used.
+
+    Examples
+    --------
+    The model mistakes dogs for cats:
+
+    >>> hedge = JointHedge(HedgedCalibrator())
+    >>> raw = {"cat": 0.8, "dog": 0.1, "bird": 0.1}
+    >>> for i in range(300):
+    ...     hedge.learn_one(raw, raw, "cat" if i % 2 else "dog", 1.0)
+    >>> {label: round(p, 1) for label, p in hedge.predict_one(raw, raw).items()}
+    {'cat': 0.5, 'dog': 0.5, 'bird': 0.0}
+    """
+
+    def __init__(self, prototype: HedgedCalibrator) -> None:
+        # The likelihoods of the members are all that it learns.
+        self._weigher = HedgedCalibrator(
+            [IdentityCalibrator() for _ in _NAMES], share=prototype.share, clip=prototype.clip
+        )
+        self._places: dict[ClfTarget, int] = {}
+        self._temperature = TemperatureCalibrator(clip=_CLIP)
+        bias, slow, fast = _PRIORS
+        fade = decay_per_sample(5_000.0)
+        matrices = (
+            Matrix(0, 0, 1.0, bias, _LIMIT, 1.0, int(MOST_COUNT)),
+            Matrix(1, _ROWS, 1.0, slow, _LIMIT, fade, _MOST_LABELS),
+            Matrix(1, _ROWS, 0.5, fast, _LIMIT, fade, _MOST_LABELS),
+        )
+        self._maps = JointMaps(self._temperature._kernel, matrices, _CLIP)
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples have been learned."""
+        return self._weigher.n_samples
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The current weight of each map."""
+        return dict(zip(_NAMES, self._weigher.weights.values(), strict=True))
+
+    # ------------------------------------------------------------------------------ one sample
+
+    def predict_one(self, raw: Raw, one_vs_rest: Raw) -> dict[ClfTarget, float]:
+        """Return the mixture's probabilities; before anything is learned, those of one-vs-rest."""
+        with self._mutex:
+            if not self.n_samples:
+                return dict(one_vs_rest)
+            mixture = self._maps.predict(self._weigher._hedge, *self._vectors(raw, one_vs_rest))
+        return dict(zip(raw, mixture.tolist(), strict=True))
+
+    def serve_one(self, raw: Raw, one_vs_rest: Raw) -> tuple[dict[ClfTarget, float], list[Ticket]]:
+        """Return `predict_one`, and a ticket for each label; pass back that of the true one."""
+        with self._mutex:
+            n_samples = self.n_samples
+            vectors = self._vectors(raw, one_vs_rest)
+            mixture, kept = self._maps.serve(self._weigher._hedge, *vectors)
+        # Without a Python call for each of maybe hundreds of labels.
+        pairs = zip(repeat(n_samples), map(tuple, kept.tolist()), strict=False)
+        tickets = list(map(tuple.__new__, repeat(Ticket), pairs))
+        served = mixture.tolist() if n_samples else one_vs_rest.values()
+        return dict(zip(raw, served, strict=True)), tickets
+
+    def learn_one(
+        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, served: Ticket | None = None
+    ) -> None:
+        """Update the weights by the served predictions for the true label, then teach the maps.
+
+        ``served`` is this label's ticket; without it, the current predictions count. Nothing is
+        learned from a label without a probability.
+        """
+        column = next((i for i, label in enumerate(raw) if label == y), None)
+        if column is None:
+            return
+        weigher = self._weigher
+        with self._mutex:
+            self._add_labels(raw)
+            answers = self._maps.learn(*self._vectors(raw, one_vs_rest), column, w)
+            if served is None:
+                weigher._learn_now(0.5, 1.0, w, answers)
+            else:
+                weigher.learn_one(0.5, 1.0, w, served=served)
+
+    def served_one_vs_rest(
+        self, raw: Raw, tickets: Mapping[ClfTarget, object]
+    ) -> dict[ClfTarget, float] | None:
+        """Return what one-vs-rest answered then, or None unless each label has a ticket."""
+        answers = {}
+        for label in raw:
+            ticket = tickets.get(label)
+            if not isinstance(ticket, JointTicket):
+                return None
+            answers[label] = ticket.joint[1][_ONE_VS_REST]
+        return answers
+
+    def check_ticket(self, ticket: Any) -> None:
+        """Raise unless this hedge made the ticket, now or in an earlier state."""
+        self._weigher.check_ticket(ticket)
+
+    def _add_labels(self, raw: Raw) -> None:
+        if raw.keys() <= self._places.keys():
+            return
+        for label in raw:
+            self._places.setdefault(label, len(self._places))
+        for matrix in self._maps.matrices:
+            matrix.grow(len(self._places))
+
+    def _vectors(self, raw: Raw, one_vs_rest: Raw) -> tuple[Array, Array, Places]:
+        """Return both probabilities as vectors, and the places of the labels."""
+        n = len(raw)
+        places = np.fromiter(map(self._places.get, raw, repeat(int(MOST_COUNT))), np.intp, n)
+        model = np.fromiter(raw.values(), np.float64, n)
+        return model, np.fromiter(one_vs_rest.values(), np.float64, n), places
+
+    # ------------------------------------------------------------------------------ state
+
+    def freeze(self) -> tuple[Fields, Arrays]:
+        """Return the state as fields for JSON and arrays, for `thaw`."""
+        with self._mutex:
+            arrays: Arrays = {
+                "weigher": nest(self._weigher.to_bytes()),
+                "temperature": nest(self._temperature.to_bytes()),
+            }
+            for i, matrix in enumerate(self._maps.matrices):
+                arrays |= {
+                    f"{name}{i}": part for name, part in zip(_PARTS, matrix.state(), strict=True)
+                }
+            return {"labels": [pack(label) for label in self._places]}, arrays
+
+    def thaw(self, fields: Fields, arrays: Arrays) -> None:
+        """Restore a state that `freeze` returned, or raise."""
+        labels = as_names(fields["labels"], "labels")
+        weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
+        temperature = TemperatureCalibrator.from_bytes(state_of(arrays, "temperature"))
+        check_alike([weigher, temperature], [self._weigher, self._temperature])
+        states = [_read_matrix(arrays, i, len(labels)) for i in range(len(self._maps.matrices))]
+        self._weigher, self._temperature = weigher, temperature
+        self._maps = JointMaps(temperature._kernel, self._maps.matrices, _CLIP)
+        self._places = {label: i for i, label in enumerate(labels)}
+        for matrix, state in zip(self._maps.matrices, states, strict=True):
+            matrix.restore(*state)
+
+
+_PARTS = ("numbers", "weights", "inverse")  # of a matrix
+
+
+def _read_matrix(arrays: Arrays, i: int, n_labels: int) -> list[Array]:
+    """Return the state of a matrix, or raise."""
+    n = n_labels if i == 0 else min(n_labels, _MOST_LABELS)
+    d = 1 if i == 0 else 1 + _ROWS * n
+    numbers = array_of(arrays, f"numbers{i}", 3)
+    weights, inverse = (
+        array_of(arrays, f"weights{i}", d, n),
+        array_of(arrays, f"inverse{i}", d * (d + 1) // 2),
+    )
+    slope, curvature, restored = numbers.tolist()
+    require(
+        1.0 / _LIMIT <= slope <= _LIMIT and curvature > 0.0, "the slope must be within the limit"
+    )
+    require(
+        restored.is_integer() and 0.0 <= restored < d, "the restored place must be in the matrix"
+    )
+    require((np.abs(weights) <= _LIMIT).all(), "weights must be within the limit")
+    full = np.zeros((d, d))
+    full[np.tril_indices(d)] = inverse
+    diagonal = np.diagonal(full)
+    # A tenth of what the prior loses is restored, so the curvature stays near that or above.
+    require(
+        (diagonal >= 0.0).all() and (diagonal <= 20.0 / _PRIORS[i]).all(),
+        "variances must be in range",
+    )
+    most = np.sqrt(np.outer(diagonal, diagonal))
+    # After a heavy sample little but rounding errors may remain.
+    most = (1.0 + 1e-6) * most + 1e-12
+    require((np.abs(full) <= most).all(), "the curvature must be positive definite")
+    return [numbers, weights, inverse]

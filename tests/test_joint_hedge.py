@@ -1,0 +1,342 @@
+"""The default for more than two labels: a hedge over maps of the whole vector of probabilities."""
+
+import copy
+import json
+import math
+import pickle
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcal import (
+    CalibratedClassifier,
+    HedgedCalibrator,
+    IdentityCalibrator,
+    PlattCalibrator,
+    Served,
+)
+from streamcal.calibration.joint_hedge import JointHedge, JointTicket
+from streamcal.wrappers._strategies import OneVsRest
+from tests.fixed_model import FixedModel
+from tests.oracles_hedged import mixtures
+from tests.oracles_joint import Maps
+
+SHARES = (0.0, 0.001, 0.01)
+N_MAPS = 6
+
+
+def model_of(**parameters: Any) -> Any:
+    return CalibratedClassifier(FixedModel(), **parameters)
+
+
+def one_vs_rest() -> Any:
+    """Return a wrapper without the mixture."""
+    model = model_of()
+    model._strategy = OneVsRest(HedgedCalibrator(), model._label_of_column)
+    return model
+
+
+def stream(n: int, labels: tuple[Any, ...] = ("a", "b", "c", "d"), seed: int = 0) -> list[Any]:
+    """Return samples of a model that claims too much and mistakes each label for the next."""
+    rng = np.random.default_rng(seed)
+    samples = []
+    for z in rng.normal(0.0, 1.0, (n, len(labels))):
+        right = np.exp(z) / np.exp(z).sum()
+        claimed = np.exp(2.5 * z + 1.5 * np.roll(z, 1))
+        raw = dict(zip(labels, (claimed / claimed.sum()).tolist(), strict=True))
+        samples.append(({"p": raw}, labels[rng.choice(len(labels), p=right)]))
+    return samples
+
+
+def played(model: Any, samples: list[Any], delay: int = 0) -> list[Any]:
+    """Serve and teach samples with labels ``delay`` late; return what was served."""
+    waiting: deque[Any] = deque()
+    served = []
+    for x, y in samples:
+        served.append(model.serve_one(x))
+        waiting.append((x, y, served[-1]))
+        if len(waiting) > delay:
+            x, y, kept = waiting.popleft()
+            model.learn_one(x, y, served=kept)
+    return served
+
+
+# The maps and the mixture -------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_maps_and_mixture_are_those_of_the_slow_reference(seed):
+    rng = np.random.default_rng(seed)
+    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    likelihoods, served = [], []
+    for t in range(60):
+        labels = sorted(rng.permutation(3 + t // 15)[: rng.integers(3, 7)].tolist())
+        scale = 10.0 ** rng.uniform(-1.0, 1.5)  # some probabilities are nearly 0
+        p, q = (rng.dirichlet(np.ones(len(labels)) / scale).tolist() for _ in range(2))
+        raw, other = (dict(zip(labels, each, strict=True)) for each in (p, q))
+        y = int(rng.choice(labels))
+        mixture, tickets = hedge.serve_one(raw, other)
+        expected = maps.predict(raw, other)
+        for label, ticket in zip(labels, tickets, strict=True):
+            found = ticket.answers[:N_MAPS]
+            assert found == pytest.approx([each[label] for each in expected], rel=1e-6, abs=1e-9)
+        if t:
+            assert mixture == hedge.predict_one(raw, other)
+            assert sum(mixture.values()) == pytest.approx(1.0, abs=1e-12)
+        likelihoods.append([each[y] for each in expected])
+        served.append(mixture[y])
+        hedge.learn_one(raw, other, y, 1.0)
+        maps.learn(raw, other, y, 1.0)
+    ones = np.ones(len(served))
+    right = mixtures(np.array(likelihoods), ones, SHARES, ones)
+    # The reference clips what it mixes to 1e-6.
+    assert served[1:] == pytest.approx(right[1:].tolist(), rel=1e-5, abs=2e-6)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_weights_and_forgetting_are_those_of_the_slow_reference(seed):
+    rng = np.random.default_rng(seed)
+    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    for _ in range(40):
+        p, q = (rng.dirichlet(np.ones(3)).tolist() for _ in range(2))
+        raw, other = (dict(zip("abc", each, strict=True)) for each in (p, q))
+        y, w = str(rng.choice(list("abc"))), 10.0 ** rng.uniform(-3.0, 3.0)
+        hedge.learn_one(raw, other, y, w)
+        maps.learn(raw, other, y, w)
+    _, tickets = hedge.serve_one(raw, other)
+    expected = maps.predict(raw, other)
+    for label, ticket in zip("abc", tickets, strict=True):
+        found = ticket.answers[:N_MAPS]
+        assert found == pytest.approx([each[label] for each in expected], rel=1e-5, abs=1e-8)
+
+
+def test_late_labels_are_charged_what_was_served():
+    delay, samples = 7, stream(150)
+    model = model_of()
+    served = played(model, samples, delay)
+    expected = HedgedCalibrator([IdentityCalibrator() for _ in range(N_MAPS)])
+    for kept, (_, y) in zip(served[:-delay], samples, strict=False):
+        expected.learn_one(0.5, 1.0, served=kept.tickets[y].joint)
+    found = model._strategy._joint
+    assert list(found.weights.values()) == list(expected.weights.values())
+    assert found.n_samples == 150 - delay
+
+
+def test_loss_is_within_the_bound_of_the_best_map():
+    samples = stream(1_500)
+    served = played(model_of(), samples)
+    pairs = [(kept, y) for kept, (_, y) in zip(served, samples, strict=True)][1:]
+    loss = -math.fsum(math.log(kept.calibrated[y]) for kept, y in pairs)
+    best = min(
+        -math.fsum(math.log(kept.tickets[y].joint.answers[i]) for kept, y in pairs)
+        for i in range(N_MAPS)
+    )
+    assert loss <= best + math.log(N_MAPS) + math.log(len(SHARES)) + 2.0  # the first sample
+    other = [
+        kept.calibrated[y]
+        for kept, y in zip(played(one_vs_rest(), samples), [y for _, y in samples], strict=True)
+    ]
+    assert loss < -math.fsum(map(math.log, other[1:])) - 0.02 * len(samples)
+
+
+def test_forgetting_stays_bounded_in_directions_without_samples():
+    hedge = JointHedge(HedgedCalibrator())
+    raw = {"a": 0.5, "b": 0.3, "c": 0.2}
+    for i in range(60_000):
+        hedge.learn_one(raw, raw, "abc"[i % 3], 1.0)
+    fields, arrays = hedge.freeze()
+    JointHedge(HedgedCalibrator()).thaw(fields, arrays)  # which checks the matrices
+    assert hedge.predict_one(raw, raw) == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=0.02)
+
+
+def test_states_after_heavy_samples_are_possible():
+    hedge = JointHedge(HedgedCalibrator())
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        raw = dict(zip("abcd", rng.dirichlet(np.ones(4)).tolist(), strict=True))
+        hedge.learn_one(raw, raw, str(rng.choice(list("abcd"))), 10.0 ** rng.uniform(-60.0, 60.0))
+        JointHedge(HedgedCalibrator()).thaw(*hedge.freeze())
+        assert sum(hedge.predict_one(raw, raw).values()) == pytest.approx(1.0)
+
+
+def test_more_labels_than_the_matrices_hold():
+    labels = tuple(range(300))
+    rng = np.random.default_rng(0)
+    hedge = JointHedge(HedgedCalibrator())
+    for _ in range(4):
+        p = rng.dirichlet(np.ones(300)).tolist()
+        raw = dict(zip(labels, p, strict=True))
+        hedge.learn_one(raw, raw, 299, 1.0)
+        answer = hedge.predict_one(raw, raw)
+        assert sum(answer.values()) == pytest.approx(1.0)
+    fields, arrays = hedge.freeze()
+    twin = JointHedge(HedgedCalibrator())
+    twin.thaw(fields, arrays)
+    assert twin.predict_one(raw, raw) == answer
+
+
+# Labels -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [(False, True), ("yes", "no")], ids=repr)
+@pytest.mark.parametrize("delay", [0, 5])
+def test_two_labels_have_no_mixture(labels, delay):
+    model, plain = model_of(), one_vs_rest()
+    samples = stream(200, labels)
+    found, expected = played(model, samples, delay), played(plain, samples, delay)
+    assert found == expected
+    assert model.to_bytes() == plain.to_bytes()
+
+
+@pytest.mark.parametrize("labels", [(False, True), ("yes", "no")], ids=repr)
+def test_a_third_label_starts_from_what_two_have_learned(labels):
+    model, plain = model_of(), one_vs_rest()
+    for each in (model, plain):
+        played(each, stream(300, labels))
+    x = {"p": {labels[0]: 0.3, labels[1]: 0.5, "third": 0.2}}
+    assert model.predict_proba_one(x) == plain.predict_proba_one(x)
+    played(model, stream(300, (*labels, "third")))
+    assert set(model.predict_proba_one(x)) == {*labels, "third"}
+    two = {"p": {labels[0]: 0.3, labels[1]: 0.7}}  # and then two again
+    model.learn_one(two, labels[0])
+    assert sum(model.predict_proba_one(two).values()) == pytest.approx(1.0)
+
+
+def test_a_label_without_a_probability_teaches_no_map():
+    model = model_of()
+    played(model, stream(50))
+    before = model._strategy._joint.freeze()[1]
+    model.learn_one({"p": {"a": 0.2, "b": 0.5, "c": 0.3}}, "unknown")
+    after = model._strategy._joint.freeze()[1]
+    assert {name: part.tolist() for name, part in before.items()} == {
+        name: part.tolist() for name, part in after.items()
+    }
+
+
+@pytest.mark.parametrize("zeros", [{"a": 0.0, "b": 0.0, "c": 0.0}, {"a": 1.0, "b": 0.0, "c": 0.0}])
+def test_zeros_are_probabilities(zeros):
+    model = model_of()
+    for label in "abcabc":
+        model.learn_one({"p": zeros}, label, 1e60)
+        twin = CalibratedClassifier.from_bytes(model.to_bytes(), classifier=FixedModel())
+        answer = model.predict_proba_one({"p": zeros})
+        assert twin.predict_proba_one({"p": zeros}) == answer
+        assert all(0.0 <= p <= 1.0 for p in answer.values())
+        assert sum(answer.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [PlattCalibrator(), HedgedCalibrator(delay=0), HedgedCalibrator(delay=3)],
+    ids=["Platt", "no delay", "delay"],
+)
+def test_other_calibrators_and_known_delays_have_no_mixture(calibrator):
+    assert type(model_of(calibrator=calibrator)._strategy) is OneVsRest
+
+
+def test_batches_learn_and_predict_like_single_samples():
+    model, twin = model_of(), model_of()
+    samples = stream(60)
+    columns = {label: np.array([x["p"][label] for x, _ in samples]) for label in "abcd"}
+    strategy = model._strategy
+    strategy.learn_many(columns, [y for _, y in samples], np.ones(60))
+    for x, y in samples:
+        twin.learn_one(x, y)
+    assert strategy.freeze()[0] == twin._strategy.freeze()[0]
+    answers = strategy.predict_many(columns)
+    for i, (x, _) in enumerate(samples):
+        expected = list(twin.predict_proba_one(x).values())
+        assert answers[:, i].tolist() == pytest.approx(expected, rel=1e-9)
+
+
+# States and tickets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+def test_copies_and_restored_states_go_on_alike(delay):
+    model = model_of()
+    played(model, stream(100), delay)
+    twins = [
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        CalibratedClassifier.from_bytes(model.to_bytes(), classifier=FixedModel()),
+    ]
+    rest = stream(50, ("a", "b", "c", "d", "e"), seed=1)
+    expected = played(model, rest, delay)
+    for twin in twins:
+        assert played(twin, rest, delay) == expected
+        assert twin.to_bytes() == model.to_bytes()
+
+
+def test_a_drift_alarm_starts_the_mixture_anew():
+    model = model_of()
+    played(model, stream(50))
+    model._strategy.reset()
+    assert model.to_bytes() == _without_names(model_of(), model).to_bytes()
+
+
+def _without_names(fresh: Any, model: Any) -> Any:
+    fresh._label_of_column.update(model._label_of_column)
+    return fresh
+
+
+def test_tickets_survive_json():
+    model = model_of()
+    played(model, stream(50), 5)
+    x, y = stream(1, seed=2)[0]
+    served = model.serve_one(x)
+    back = Served.from_dict(json.loads(json.dumps(served.to_dict())))
+    assert back == served
+    assert all(type(ticket) is JointTicket for ticket in back.tickets.values())
+    twin = copy.deepcopy(model)
+    model.learn_one(x, y, served=served)
+    twin.learn_one(x, y, served=back)
+    assert twin.to_bytes() == model.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ticket: JointTicket(ticket.one_vs_rest, ticket.joint._replace(n_samples=10**6)),
+        lambda ticket: JointTicket(ticket.one_vs_rest, ticket.joint._replace(answers=(0.5,))),
+        lambda ticket: JointTicket(ticket.joint._replace(n_samples=10**6), ticket.joint),
+        lambda ticket: (ticket.one_vs_rest, ticket.joint),
+    ],
+    ids=["later", "short", "of one label", "plain"],
+)
+def test_a_wrong_ticket_changes_nothing(change):
+    model = model_of()
+    played(model, stream(50))
+    x, y = stream(1, seed=2)[0]
+    served, before = model.serve_one(x), model.to_bytes()
+    served.tickets[y] = change(served.tickets[y])
+    with pytest.raises((TypeError, ValueError), match="served"):
+        model.learn_one(x, y, served=served)
+    assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("numbers1", np.array([0.0, 10.0, 0.0])),
+        ("numbers1", np.array([1.0, 10.0, 99.0])),
+        ("numbers2", np.array([1.0, -1.0, 0.0])),
+        ("weights1", np.full((9, 4), 1e3)),
+        ("weights1", np.zeros((2, 4))),
+        ("inverse1", np.full(45, 1.0)),
+        ("inverse1", np.full(45, -0.01)),
+        ("inverse1", np.full(45, math.nan)),
+    ],
+)
+def test_impossible_states_raise(name, value):
+    hedge = JointHedge(HedgedCalibrator())
+    for x, y in stream(20):
+        hedge.learn_one(x["p"], x["p"], y, 1.0)
+    fields, arrays = hedge.freeze()
+    JointHedge(HedgedCalibrator()).thaw(fields, dict(arrays))
+    with pytest.raises(ValueError, match="must"):
+        JointHedge(HedgedCalibrator()).thaw(fields, arrays | {name: value})
