@@ -123,7 +123,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
       ``learn_one(score, y, served=ticket)``. Delays may vary; their mean is learned.
     * Set ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators.
       The second set learns each sample d samples late, so it repeats the served predictions.
-      Learning costs about three times as much.
+      Learning costs about ten times as much.
 
     In both cases likelihoods are raised to a power η = 1 / VR, the learning rate. The variance
     ratio VR estimates how many consecutive labels carry the information of one. It is the variance
@@ -539,7 +539,7 @@ DEFAULT_PRIOR = (1.0, 1.0, 0.5, 0.1, 0.3, 0.5, 1.0)
 
 
 def default_calibrators() -> list[Calibrator]:
-    """Return the calibrators that `HedgedCalibrator` mixtures by default."""
+    """Return the calibrators that `HedgedCalibrator` mixes by default."""
     return [
         IdentityCalibrator(),
         PlattCalibrator(),

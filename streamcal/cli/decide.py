@@ -16,7 +16,7 @@ from streamcal.cli.options import (
     OnError,
     OnErrorOption,
     OutTableOption,
-    TableArgument,
+    TableFileArgument,
     column_option,
     picture_option,
 )
@@ -38,7 +38,7 @@ Vector = NDArray[np.float64]
 
 
 def decide(
-    table: TableArgument,
+    table: TableFileArgument,
     prob: Annotated[str, column_option("The calibrated probability of the label 1.")],
     metric: Annotated[
         str,

@@ -62,6 +62,10 @@ TableArgument = Annotated[
         show_default=False,
     ),
 ]
+TableFileArgument = Annotated[
+    Path,
+    typer.Argument(metavar="TABLE", help="CSV, NDJSON or Parquet file.", show_default=False),
+]
 LabelOption = Annotated[
     str,
     column_option(
@@ -69,6 +73,9 @@ LabelOption = Annotated[
         "Empty: unknown.",
         "--label",
     ),
+]
+BinaryLabelOption = Annotated[
+    str, column_option("The true label: 0 and 1, true and false. Empty: unknown.", "--label")
 ]
 WeightOption = Annotated[
     str | None, column_option("The weight of each row, a positive number.", "--weight")
@@ -81,7 +88,7 @@ FormatOption = Annotated[
     Format | None,
     typer.Option(
         "--format",
-        help="The format of input and output. Default: by the ending of the file, else csv.",
+        help="The format of tables. Default: by the ending of the file, else csv.",
         rich_help_panel=FILES,
     ),
 ]

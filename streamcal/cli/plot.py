@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
 from streamcal.cli.options import (
+    BinaryLabelOption,
     FormatOption,
-    LabelOption,
     OnError,
     OnErrorOption,
     TableArgument,
@@ -31,7 +31,7 @@ EXAMPLES = (
 def plot(
     table: TableArgument,
     score: Annotated[list[str], column_option("Probabilities; give it once for each curve.")],
-    label: LabelOption,
+    label: BinaryLabelOption,
     out: Annotated[Path, out_option("IMAGE", "The picture (png, pdf, svg).")] = Path(
         "reliability.png"
     ),

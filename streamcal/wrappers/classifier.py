@@ -81,7 +81,7 @@ class CalibratedClassifier(
         `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
-        A prediction whose label is late takes about 1.5 KB; each of more than two labels .5 KB.
+        A prediction whose label is late takes about 1.5 KB; each of more than two labels .8 KB.
 
     Raises
     ------

@@ -29,8 +29,8 @@ class CalibratedRegressor(
     """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
 
     The map is learned by the calibrator. With `IsotonicCalibrator` and the squared or the Poisson
-    loss it predicts the mean of the labels of similar predictions, with the pinball loss
-    their quantile. The order of the model's predictions is kept.
+    loss it predicts the mean of the labels of similar predictions; with `AnytimeCalibrator` and the
+    pinball loss, their quantile. The order of the model's predictions is kept.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ class CalibratedRegressor(
 
     Notes
     -----
-    Weights, other keyword arguments and late labels are treated as by `CalibratedClassifier`.
+    Weights and other keyword arguments are treated as by `CalibratedClassifier`. Predictions are
+    not remembered: if labels come late, pass ``served``.
 
     Examples
     --------
