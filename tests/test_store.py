@@ -979,15 +979,127 @@ def test_a_reader_in_a_folder_that_is_read_only(
             assert read_mark(reader.get_bytes("last")) == 7
 
 
-@pytest.mark.parametrize("beside", ["", "-lock"])
+def become_another(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be of another user than a store, as far as it can see."""
+    if how == "may not write":
+        monkeypatch.setattr(os, "access", lambda file, mode: Path(file).name != path.name)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12_345_678)
+
+
+OTHERS = pytest.mark.parametrize(
+    "how",
+    [
+        "may not write",
+        pytest.param(
+            "may write",
+            marks=pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files"),
+        ),
+    ],
+)
+
+
+@OTHERS
+def test_a_reader_of_another_user_makes_no_file(
+    path: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner could not write to a log of another user, so not to the store any more."""
+    filled(path, 2)
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        become_another(path, how, patch)
+        with Store(path, read_only=True) as reader:
+            assert_holds(reader, 2)
+            assert sorted(tmp_path.iterdir()) == before
+            reader.check()
+        assert sorted(tmp_path.iterdir()) == before
+
+
+@OTHERS
+def test_a_reader_of_another_user_makes_no_index_of_a_log(
+    path: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a database and its log were copied without the index."""
+    with Store(path) as store:
+        commit(store, 1)
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{tmp_path / 'copy.db'}{ending}")
+    copied = tmp_path / "copy.db"
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        become_another(copied, how, patch)
+        with pytest.raises(StoreError, match="its owner must open it first"):
+            Store(copied, read_only=True)
+        assert sorted(tmp_path.iterdir()) == before
+    with Store(copied) as store:
+        assert_holds(store, 1)
+        become_another(copied, how, monkeypatch)
+        with Store(copied, read_only=True) as reader:
+            assert_holds(reader, 1)
+
+
+@pytest.mark.parametrize("use", ["read", "fail"])
+def test_what_a_reader_without_a_lock_has_read_is_of_one_save(
+    path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that comes during a read does not see this reader."""
+    filled(path, 2)
+    become_another(path, "may not write", monkeypatch)
+    with Store(path, read_only=True) as reader:
+        monkeypatch.undo()
+
+        def read() -> None:
+            with reader._reading():
+                filled(path, 3, start=3)
+                if use == "fail":
+                    raise ValueError("pages of two saves")
+
+        with pytest.raises(StoreError, match="it was written meanwhile; read it again"):
+            read()
+        reader.refresh()
+        assert_holds(reader, 3)
+
+
+def test_a_backup_of_a_reader_without_a_lock_is_of_one_save(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        """A connection during whose backup somebody else saves."""
+
+        def __init__(self, database: Any) -> None:
+            self.database = database
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.database, name)
+
+        def backup(self, copy: sqlite3.Connection) -> None:
+            filled(path, 3, start=3)
+            self.database.backup(copy)
+
+    filled(path, 2)
+    become_another(path, "may not write", monkeypatch)
+    with Store(path, read_only=True) as reader:
+        monkeypatch.undo()
+        reader._connection.database = Late(reader._connection.database)  # type: ignore[assignment]
+        with pytest.raises(StoreError, match="it was written meanwhile; read it again"):
+            reader.backup(tmp_path / "copy.db")
+        assert not (tmp_path / "copy.db").exists()
+        reader.backup(tmp_path / "copy.db")
+    with Store(tmp_path / "copy.db") as copied:
+        assert_holds(copied, 3)
+
+
+@pytest.mark.parametrize("beside", ["", "-lock", "-wal", "-shm"])
 def test_a_file_that_may_not_be_written_has_no_writer(
     path: Path, beside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite would open it all the same, only to be read, and lock nothing."""
     filled(path, 2)
     name = path.name + beside
+    path.with_name(name).touch()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name)
-    with pytest.raises(StoreError, match="can't be opened: Permission denied"):
+    message = "can't be opened: Permission denied" + (f": .*{name}" if beside else "$")
+    with pytest.raises(StoreError, match=message):
         Store(path)
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)

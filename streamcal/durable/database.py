@@ -41,7 +41,9 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
     if not path.stat().st_size:
         raise StoreError(f"{path} is empty: it is no store")
     if not read_only:
-        check_writable(path)
+        for file in (path, beside(path, "-wal"), beside(path, "-shm")):
+            if file.exists():
+                check_writable(file)
         if path.stat().st_nlink > 1:  # each name would have its own lock and log
             raise StoreError(
                 f"{path} has another name (a hard link): a process that writes to that name"

@@ -78,7 +78,18 @@ def follow_link(path: Path) -> Path:
 def check_writable(path: Path) -> None:
     """Raise unless a file may be written: SQLite would open it read-only without an error."""
     if not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def is_own(path: Path) -> bool:
+    """Return whether the owner of a file could write what SQLite makes beside it for this process.
+
+    Its files have the mode of the database, but the owner is whoever makes them, or for root the
+    owner of the database.
+    """
+    if not os.access(path, os.W_OK):
+        return False
+    return os.name == "nt" or os.geteuid() in (0, path.stat().st_uid)
 
 
 def check_application(path: Path) -> None:

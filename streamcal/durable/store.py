@@ -395,8 +395,12 @@ class Store:
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             check_backup(target, self._connection.file)
-            with contextlib.closing(take_lock(target)), replacing(target) as copy:
-                self._connection.current().backup(copy)
+            with (
+                contextlib.closing(take_lock(target)),
+                replacing(target) as copy,
+                self._connection.reading() as database,
+            ):
+                database.backup(copy)
 
 
 def _as_bytes(key: Any, state: Any) -> bytes:
