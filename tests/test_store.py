@@ -810,7 +810,6 @@ def rewrite(path: Path, statement: str, *values: Any) -> None:
         "UPDATE head SET text = NULL",
         "UPDATE head SET digest = 3",
         "DELETE FROM head",
-        "DROP TABLE head",
     ],
 )
 def test_what_hands_do_to_the_head(path: Path, statement: str) -> None:
@@ -839,7 +838,6 @@ def assert_refused(store: Store, *uses: Callable[[], Any]) -> None:
         "UPDATE states SET n_saves = 6",
         "UPDATE states SET n_saves = 'x'",
         "UPDATE states SET key = CASE key WHEN 'last' THEN '5' WHEN '5' THEN 'last' ELSE key END",
-        "DROP TABLE states",
     ],
 )
 def test_what_hands_do_to_states(path: Path, statement: str) -> None:
@@ -893,16 +891,62 @@ def test_an_older_row_is_not_of_the_last_save(path: Path) -> None:
 
 
 def test_an_index_that_does_not_fit_its_table(path: Path) -> None:
+    """A row was added while the index was not in the list of tables."""
     filled(path, 5)
+    query = "SELECT rootpage, sql FROM sqlite_master WHERE name = 'directory'"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        (index,) = database.execute(query).fetchall()
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("DELETE FROM sqlite_master WHERE name = 'directory'")
+    rewrite(path, "INSERT INTO states VALUES (99, 'new', x'00', 1, x'00')")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA writable_schema = ON")
-        query = "UPDATE sqlite_master SET sql = replace(sql, 'key, digest', 'digest, key')"
-        database.execute(f"{query} WHERE name = 'directory'")
+        values = "('index', 'directory', 'states', ?, ?)"
+        database.execute(f"INSERT INTO sqlite_master VALUES {values}", index)
     with (
         Store(path) as store,
         pytest.raises(StoreError, match=r"is damaged: .* missing from index"),
     ):
         store.check()
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("in_log", [False, True])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        f"DROP TABLE head; CREATE VIEW head AS {ENDLESS} i AS id, i AS text, i AS digest FROM n",
+        "DROP TABLE states; CREATE VIEW states AS SELECT 1 AS place, 'a' AS key, x'' AS digest",
+        "CREATE TRIGGER later AFTER UPDATE ON head BEGIN DELETE FROM states; END",
+        "CREATE TRIGGER never BEFORE INSERT ON states BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE INDEX mine ON states (abs(place))",
+        "CREATE TABLE mine (a)",
+        "ALTER TABLE states ADD COLUMN mine",
+        "DROP INDEX directory",
+        "DROP TABLE head",
+        "DROP TABLE states",
+    ],
+)
+def test_a_store_runs_no_statement_of_somebody_else(
+    path: Path, tmp_path: Path, statements: str, in_log: bool, read_only: bool
+) -> None:
+    """Other tables are refused before anything is read from them."""
+    crafted = tmp_path / "crafted.db"
+    with Store(path) as store:
+        commit(store, 1)
+        database = store._connection.connected()
+        database.executescript(f"BEGIN; {statements}; COMMIT")
+        if not in_log:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{crafted}{ending}")
+    before = crafted.read_bytes()
+    with pytest.raises(StoreError, match="its tables are not those of a store"):
+        Store(crafted, read_only=read_only)
+    assert in_log or crafted.read_bytes() == before
 
 
 # Disks that fail ---------------------------------------------------------------------------------

@@ -24,14 +24,12 @@ from streamcal.durable.rows import Head
 
 VERSION = 2
 # The index has all columns that `Store.keys` reads, in a hundredth of the pages of the states.
-_SCHEMA = f"""
-BEGIN;
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {VERSION};
-CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB);
-CREATE TABLE states (place INTEGER PRIMARY KEY, key TEXT, digest BLOB, n_saves INT, data BLOB);
-CREATE UNIQUE INDEX directory ON states (key, digest);
-"""
+_SCHEMA = [
+    "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB)",
+    "CREATE TABLE states"
+    " (place INTEGER PRIMARY KEY, key TEXT, digest BLOB, n_saves INT, data BLOB)",
+    "CREATE UNIQUE INDEX directory ON states (key, digest)",
+]
 
 
 def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
@@ -66,7 +64,10 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
 
 
 def _check_kind(database: sqlite3.Connection, path: Path) -> None:
-    """Raise unless a database has the ids of a store of this version."""
+    """Raise unless a database has the ids of a store of this version, and its tables alone.
+
+    A view in the place of a table, or a trigger, would run SQL of whoever made the file.
+    """
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -76,12 +77,19 @@ def _check_kind(database: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             f"{path} must be of version {VERSION}, got version {version}: {age} streamcal wrote it"
         )
+    found = database.execute("SELECT sql FROM sqlite_master").fetchmany(len(_SCHEMA) + 1)
+    if sorted(found, key=str) != sorted((statement,) for statement in _SCHEMA):
+        raise StoreError(f"{path} is damaged or no store: its tables are not those of a store")
 
 
 def create(path: Path) -> None:
     """Make an empty store; its name appears when it is complete."""
     with replacing(path) as database:
-        database.executescript(_SCHEMA)
+        database.execute("BEGIN")
+        database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+        for statement in _SCHEMA:
+            database.execute(statement)
         database.execute("INSERT INTO head VALUES (0, ?, ?)", Head().encode())
         database.execute("COMMIT")
 
