@@ -120,6 +120,20 @@ def test_any_text_is_a_key(path: Path, key: str) -> None:
         assert held(store) == {key: 1, key + "x": 2}
 
 
+@pytest.mark.parametrize("name", ["file:x.db", "file:x.db?mode=memory", ":memory:", "a b%20#?.db"])
+def test_any_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store(name) as store:
+        commit(store, 1)
+        store.backup(f"{name}2")
+        with pytest.raises(StoreError, match="is in use"):
+            Store(name)
+    with Store(f"{name}2") as copied:
+        assert_holds(copied, 1)
+    names = {f"{name}{rest}" for rest in ("", "-lock", "2", "2-lock")}
+    assert {file.name for file in tmp_path.iterdir()} == names
+
+
 def test_many_commits(path: Path) -> None:
     with Store(path) as store:
         for n in range(1, 60):
@@ -910,7 +924,7 @@ def test_an_index_that_does_not_fit_its_table(path: Path) -> None:
         store.check()
 
 
-ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+MANY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10000) SELECT"
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -918,7 +932,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 @pytest.mark.parametrize(
     "statements",
     [
-        f"DROP TABLE head; CREATE VIEW head AS {ENDLESS} i AS id, i AS text, i AS digest FROM n",
+        f"DROP TABLE head; CREATE VIEW head AS {MANY} i AS id, i AS text, i AS digest FROM n",
         "DROP TABLE states; CREATE VIEW states AS SELECT 1 AS place, 'a' AS key, x'' AS digest",
         "CREATE TRIGGER later AFTER UPDATE ON head BEGIN DELETE FROM states; END",
         "CREATE TRIGGER never BEFORE INSERT ON states BEGIN SELECT RAISE(IGNORE); END",

@@ -101,7 +101,7 @@ def replacing(path: Path) -> Iterator[sqlite3.Connection]:
     The caller has the lock of the name, so nobody has the old file open for writing.
     """
     check_free(path)
-    partial = beside(path, PARTIAL)
+    partial = beside(path.absolute(), PARTIAL)  # SQLite may take "file:x.db" for a URI
     remove(partial)
     try:
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:

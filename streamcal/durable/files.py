@@ -202,7 +202,7 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
 
 def take_lock(path: Path) -> sqlite3.Connection:
     """Return the lock of the one writer of a file; it is held until the connection is closed."""
-    name = beside(path, _LOCK)
+    name = beside(path.absolute(), _LOCK)  # SQLite may take "file:x.db" for a URI
     lock = sqlite3.connect(name, timeout=0.0, isolation_level=None)
     try:
         lock.execute("BEGIN EXCLUSIVE")
