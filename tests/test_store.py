@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from streamcal import IsotonicCalibrator, PlattCalibrator, _state
-from streamcal.durable import Store, StoreError
+from streamcal.durable import Store, StoreError, rows
 from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
 
@@ -831,6 +831,32 @@ def test_what_hands_do_to_the_head(path: Path, statement: str) -> None:
     rewrite(path, statement)
     with pytest.raises(StoreError):
         Store(path)
+
+
+def rewrite_head(path: Path, **fields: Any) -> None:
+    """Change fields of the head, which fits its digest then."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        ((text,),) = database.execute("SELECT text FROM head").fetchall()
+        text = json.dumps({**json.loads(text), **fields})
+        digest = rows.hash_of(text.encode())
+        database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
+
+
+@pytest.mark.parametrize("field", ["n_saves", "n_states"])
+def test_counts_in_the_head_that_are_too_great(path: Path, field: str) -> None:
+    """A `save` that would write what can't be read again writes nothing."""
+    filled(path, 5)
+    rewrite_head(path, **{field: 2**53 + (field == "n_states")})
+    with pytest.raises(StoreError, match=f"is damaged: {field} must be an int from 0 to"):
+        Store(path)
+    most = 2**53 - (field == "n_saves")
+    rewrite_head(path, **{field: most})
+    with Store(path) as store:
+        with pytest.raises(StoreError, match=f"is damaged: {field} must be an int from 0 to"):
+            store.save({"new": mark(6)}, 6)
+        assert (store.offset, "new" in store) == (5, False)
+    with Store(path) as store:
+        assert store.offset == 5
 
 
 def assert_refused(store: Store, *uses: Callable[[], Any]) -> None:

@@ -364,13 +364,15 @@ class Store:
                 changes = {**dict.fromkeys(forget), **changed}
                 with errors_of_content(self.path):
                     head, rows = prepare_rows(database, head, changes)
-                write_rows(database, rows)
                 text, digest = head.encode()
+                with errors_of_content(self.path):  # what a read would refuse is not written
+                    head = Head.decode(text, digest)
+                write_rows(database, rows)
                 self._pending = digest
                 database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
             # After an interrupt here, the next read finds the pending head in the file.
             self._version += 1
-            self._head, self._pending = Head.decode(text, digest), None
+            self._head, self._pending = head, None
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to read or save."""
