@@ -453,6 +453,117 @@ def test_what_a_killed_process_left_is_made_anew(path: Path, tmp_path: Path, lef
     assert {file.name for file in tmp_path.glob("run.db*")} == {"run.db", "run.db-lock"}
 
 
+def test_a_journal_of_another_database_is_not_played_into_a_store(
+    path: Path, tmp_path: Path
+) -> None:
+    code = """if True:
+        import os, sqlite3, sys
+        database = sqlite3.connect(sys.argv[1], isolation_level=None)
+        database.execute("PRAGMA cache_size = 5")
+        database.execute("CREATE TABLE numbers (n)")
+        database.executemany("INSERT INTO numbers VALUES (?)", [("x" * 500,)] * 400)
+        database.execute("BEGIN")
+        database.execute("UPDATE numbers SET n = n || 'y'")
+        os._exit(0)
+    """
+    filled(tmp_path / "whole.db", 5)
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    shutil.copy(tmp_path / "whole.db", path)
+    journal = path.with_name("run.db-journal")
+    before = path.read_bytes(), journal.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"run\.db-journal is there and may be somebody else"):
+            Store(path, read_only=read_only)
+        assert (path.read_bytes(), journal.read_bytes()) == before
+    with Store(tmp_path / "whole.db") as store, pytest.raises(StoreError, match="can't be made"):
+        store.backup(path)
+    assert (path.read_bytes(), journal.read_bytes()) == before
+    journal.unlink()
+    with Store(path) as store:
+        assert_holds(store, 5)
+
+
+def put_foreign(file: Path, kind: str) -> None:
+    """Put something of somebody else in the place of a file."""
+    mine = file.with_name("mine.txt")
+    mine.unlink(missing_ok=True)
+    if kind == "folder":
+        file.mkdir()
+    elif kind.startswith("link"):
+        file.symlink_to(mine)
+        if kind == "link":
+            mine.write_bytes(b"MINE")
+    else:
+        file.write_bytes({"text": b"MINE" * 500, "database": b"SQLite format 3\0" * 300}[kind])
+
+
+def look_at(file: Path) -> list[tuple[bool, bool, bytes | None]]:
+    """What is there, and where a link of `put_foreign` leads."""
+    return [
+        (name.is_symlink(), name.is_dir(), name.read_bytes() if name.is_file() else None)
+        for name in (file, file.with_name("mine.txt"))
+    ]
+
+
+KINDS = pytest.mark.parametrize("kind", ["text", "database", "link", "link to nothing", "folder"])
+
+
+def assert_foreign_stays(foreign: Path, kind: str, *uses: Callable[[], object]) -> None:
+    """Each of the uses is refused, and the message names the file."""
+    put_foreign(foreign, kind)
+    before = look_at(foreign)
+    for use in uses:
+        with pytest.raises(StoreError, match="somebody else's; move it away") as caught:
+            use()
+        assert str(foreign) in str(caught.value)
+        assert look_at(foreign) == before
+
+
+@KINDS
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_files_of_others_beside_a_store_stay(
+    path: Path, tmp_path: Path, ending: str, kind: str
+) -> None:
+    filled(path, 1)
+    with Store(tmp_path / "other.db") as other:
+        assert_foreign_stays(
+            path.with_name(path.name + ending),
+            kind,
+            lambda: Store(path),
+            lambda: Store(path, read_only=True),
+            lambda: other.backup(path),
+        )
+
+
+@KINDS
+@pytest.mark.parametrize("ending", ["", "-journal", "-wal"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_files_of_others_with_the_name_of_a_lock_stay(
+    path: Path, tmp_path: Path, exists: bool, ending: str, kind: str
+) -> None:
+    if exists:
+        filled(path, 1)
+        path.with_name("run.db-lock").unlink()
+    foreign = path.with_name(f"run.db-lock{ending}")
+    with Store(tmp_path / "other.db") as other:
+        assert_foreign_stays(foreign, kind, lambda: Store(path), lambda: other.backup(path))
+    assert path.exists() == exists
+    if exists:
+        with Store(path, read_only=True) as reader:  # it needs no lock
+            assert_holds(reader, 1)
+
+
+def test_the_lock_of_a_killed_process_is_taken(path: Path, tmp_path: Path) -> None:
+    """Its journal may be left."""
+    with Store(path):
+        journal = path.with_name("run.db-lock-journal")
+        assert journal.read_bytes()
+        for ending in ("-lock", "-lock-journal"):
+            shutil.copy(f"{path}{ending}", f"{tmp_path / 'new.db'}{ending}")
+    filled(tmp_path / "new.db", 1)
+    assert not (tmp_path / "new.db-lock-journal").exists()
+
+
 # One writer --------------------------------------------------------------------------------------
 
 HOLD = """

@@ -15,6 +15,7 @@ from streamcal.durable.files import (
     BESIDE,
     PARTIAL,
     beside,
+    check_beside,
     check_free,
     check_writable,
     remove,
@@ -38,6 +39,7 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
         raise StoreError(f"{path} can't be opened: there is no such file")
     if not path.stat().st_size:
         raise StoreError(f"{path} is empty: it is no store")
+    check_beside(path)
     if not read_only:
         for file in (path, beside(path, "-wal"), beside(path, "-shm")):
             if file.exists():
