@@ -483,6 +483,28 @@ def test_a_journal_of_another_database_is_not_played_into_a_store(
         assert_holds(store, 5)
 
 
+def test_a_log_is_not_played_into_an_older_file(path: Path, tmp_path: Path) -> None:
+    """A backup was copied over a store, and the log of the store is left."""
+    keys = [f"{n:04}" for n in range(500)]
+    for at in (0, 77, 250, 499):
+        with Store(path) as store:
+            store.save(dict.fromkeys(keys, mark(1, 9)), 1)
+            store.backup(tmp_path / "copy.db")
+            for n in (2, 3):
+                store.save(dict.fromkeys(keys, mark(n, 9)), n)
+        with Store(path) as store:
+            store.save({keys[at]: mark(4, 9)}, 4)
+            shutil.copy(f"{path}-wal", tmp_path / "copy.db-wal")
+        before = {file: file.read_bytes() for file in tmp_path.glob("copy.db*[bl]")}
+        with pytest.raises(StoreError, match=r"copy\.db-wal is the log of another file|no store"):
+            Store(tmp_path / "copy.db")
+        assert {file: file.read_bytes() for file in before} == before
+        for file in tmp_path.glob("copy.db?*"):
+            file.unlink()
+        with Store(tmp_path / "copy.db") as copied:
+            assert set(held(copied).values()) == {1}
+
+
 def put_foreign(file: Path, kind: str) -> None:
     """Put something of somebody else in the place of a file."""
     mine = file.with_name("mine.txt")

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamcal.durable.errors import StoreError
+from streamcal.durable.errors import StoreError, errors_of_content
 from streamcal.durable.files import (
     APPLICATION,
     BESIDE,
@@ -21,7 +21,7 @@ from streamcal.durable.files import (
     remove,
     sync,
 )
-from streamcal.durable.rows import Head
+from streamcal.durable.rows import Head, all_rows, read_head
 
 VERSION = 2
 # The index has all columns that `Store.keys` reads, in a hundredth of the pages of the states.
@@ -35,20 +35,7 @@ _SCHEMA = [
 
 def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
     """Open a store that exists; ``immutable`` if nobody writes to it, which is not checked."""
-    if not path.is_file():
-        raise StoreError(f"{path} can't be opened: there is no such file")
-    if not path.stat().st_size:
-        raise StoreError(f"{path} is empty: it is no store")
-    check_beside(path)
-    if not read_only:
-        for file in (path, beside(path, "-wal"), beside(path, "-shm")):
-            if file.exists():
-                check_writable(file)
-        if path.stat().st_nlink > 1:  # each name would have its own lock and log
-            raise StoreError(
-                f"{path} has another name (a hard link): a process that writes to that name"
-                " would not be noticed"
-            )
+    _check_files(path, read_only)
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
     database = sqlite3.connect(
@@ -63,6 +50,44 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
         database.close()
         raise
     return database
+
+
+def _check_files(path: Path, read_only: bool) -> None:
+    """Raise unless a file can be a store, and what is beside it is of this store."""
+    if not path.is_file():
+        raise StoreError(f"{path} can't be opened: there is no such file")
+    if not path.stat().st_size:
+        raise StoreError(f"{path} is empty: it is no store")
+    check_beside(path)
+    if not read_only:
+        for file in (path, beside(path, "-wal"), beside(path, "-shm")):
+            if file.exists():
+                check_writable(file)
+        if path.stat().st_nlink > 1:  # each name would have its own lock and log
+            raise StoreError(
+                f"{path} has another name (a hard link): a process that writes to that name"
+                " would not be noticed"
+            )
+        _check_log(path)
+
+
+def _check_log(path: Path) -> None:
+    """Raise if the log that is beside a store may be of another file.
+
+    SQLite plays it back into whatever the file holds. If somebody has copied a backup over a store
+    and left its log, the head would be the newest, and most rows older. Here it is only read, so
+    that both files stay as they are.
+    """
+    log = beside(path, "-wal")
+    if not log.exists() or not log.stat().st_size:
+        return
+    with contextlib.closing(connect(path, read_only=True)) as database:
+        try:
+            with errors_of_content(path):
+                for _ in all_rows(database, read_head(database, Head()), "key, digest"):
+                    pass
+        except StoreError as error:
+            raise StoreError(f"{error}; or {log} is the log of another file") from error
 
 
 def _check_kind(database: sqlite3.Connection, path: Path) -> None:
