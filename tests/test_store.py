@@ -505,6 +505,24 @@ def test_a_log_is_not_played_into_an_older_file(path: Path, tmp_path: Path) -> N
             assert set(held(copied).values()) == {1}
 
 
+def test_no_older_state_is_read_where_the_index_is_in_the_log(path: Path, tmp_path: Path) -> None:
+    """All keys are on one page of the index, so the summary fits; most states are older."""
+    keys = list("abcde")
+    with Store(path) as store:
+        store.save(dict.fromkeys(keys, mark(1)), 1)
+        store.backup(tmp_path / "copy.db")
+        for n in (2, 3):
+            store.save(dict.fromkeys(keys, mark(n)), n)
+    with Store(path) as store:
+        store.save({"a": mark(4)}, 4)
+        shutil.copy(f"{path}-wal", tmp_path / "copy.db-wal")
+    with Store(tmp_path / "copy.db") as copied:
+        assert read_mark(copied.get_bytes("a")) == 4
+        for key in "bcde":
+            with pytest.raises(StoreError, match="is damaged"):
+                copied.get_bytes(key)
+
+
 def put_foreign(file: Path, kind: str) -> None:
     """Put something of somebody else in the place of a file."""
     mine = file.with_name("mine.txt")

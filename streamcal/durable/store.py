@@ -85,14 +85,17 @@ class Store:
     ------
     StoreError
         If the head of the file is damaged; if the file is no store, of another version, in use by
-        another writer, or can't be read or made; if it is to be made and ``NAME.partial`` or
-        ``NAME-wal`` and its like are there and may be somebody else's; if it is to be written and
-        has a second name (a hard link), under which another writer would not be noticed.
+        another writer, or can't be read or made; if ``NAME-wal``, ``NAME-lock``,
+        ``NAME.partial`` and their like are there and may be somebody else's, or of another store; if it is to be written and has a
+        second name (a hard link), under which another writer would not be noticed.
 
     Notes
     -----
-    Opening reads the head alone: it does not depend on the number of keys. `check` reads
-    everything.
+    Opening reads the head alone: it does not depend on the number of keys. If a killed process has
+    left a log, a writer compares all keys with the summary. `check` reads everything.
+
+    A reader that is not the owner of the file reads without a lock while there is no writer. If one
+    comes during a read, the read may raise `StoreError`; the next one sees what was saved.
 
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
     and after a fork the child can't use it. Open the file again instead.
