@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from streamcal import IsotonicCalibrator, PlattCalibrator, _state
-from streamcal.durable import Store, StoreError
+from streamcal.durable import Store, StoreError, rows
 from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
 
@@ -118,6 +118,20 @@ def test_any_text_is_a_key(path: Path, key: str) -> None:
         store.save({key: mark(1), key + "x": mark(2)})
     with Store(path) as store:
         assert held(store) == {key: 1, key + "x": 2}
+
+
+@pytest.mark.parametrize("name", ["file:x.db", "file:x.db?mode=memory", ":memory:", "a b%20#?.db"])
+def test_any_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store(name) as store:
+        commit(store, 1)
+        store.backup(f"{name}2")
+        with pytest.raises(StoreError, match="is in use"):
+            Store(name)
+    with Store(f"{name}2") as copied:
+        assert_holds(copied, 1)
+    names = {f"{name}{rest}" for rest in ("", "-lock", "2", "2-lock")}
+    assert {file.name for file in tmp_path.iterdir()} == names
 
 
 def test_many_commits(path: Path) -> None:
@@ -437,6 +451,157 @@ def test_what_a_killed_process_left_is_made_anew(path: Path, tmp_path: Path, lef
     with Store(path) as store:
         assert_holds(store, 1)
     assert {file.name for file in tmp_path.glob("run.db*")} == {"run.db", "run.db-lock"}
+
+
+def test_a_journal_of_another_database_is_not_played_into_a_store(
+    path: Path, tmp_path: Path
+) -> None:
+    code = """if True:
+        import os, sqlite3, sys
+        database = sqlite3.connect(sys.argv[1], isolation_level=None)
+        database.execute("PRAGMA cache_size = 5")
+        database.execute("CREATE TABLE numbers (n)")
+        database.executemany("INSERT INTO numbers VALUES (?)", [("x" * 500,)] * 400)
+        database.execute("BEGIN")
+        database.execute("UPDATE numbers SET n = n || 'y'")
+        os._exit(0)
+    """
+    filled(tmp_path / "whole.db", 5)
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    shutil.copy(tmp_path / "whole.db", path)
+    journal = path.with_name("run.db-journal")
+    before = path.read_bytes(), journal.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"run\.db-journal is there and may be somebody else"):
+            Store(path, read_only=read_only)
+        assert (path.read_bytes(), journal.read_bytes()) == before
+    with Store(tmp_path / "whole.db") as store, pytest.raises(StoreError, match="can't be made"):
+        store.backup(path)
+    assert (path.read_bytes(), journal.read_bytes()) == before
+    journal.unlink()
+    with Store(path) as store:
+        assert_holds(store, 5)
+
+
+def test_a_log_is_not_played_into_an_older_file(path: Path, tmp_path: Path) -> None:
+    """A backup was copied over a store, and the log of the store is left."""
+    keys = [f"{n:04}" for n in range(500)]
+    for at in (0, 77, 250, 499):
+        with Store(path) as store:
+            store.save(dict.fromkeys(keys, mark(1, 9)), 1)
+            store.backup(tmp_path / "copy.db")
+            for n in (2, 3):
+                store.save(dict.fromkeys(keys, mark(n, 9)), n)
+        with Store(path) as store:
+            store.save({keys[at]: mark(4, 9)}, 4)
+            shutil.copy(f"{path}-wal", tmp_path / "copy.db-wal")
+        before = {file: file.read_bytes() for file in tmp_path.glob("copy.db*[bl]")}
+        with pytest.raises(StoreError, match=r"copy\.db-wal is the log of another file|no store"):
+            Store(tmp_path / "copy.db")
+        assert {file: file.read_bytes() for file in before} == before
+        for file in tmp_path.glob("copy.db?*"):
+            file.unlink()
+        with Store(tmp_path / "copy.db") as copied:
+            assert set(held(copied).values()) == {1}
+
+
+def test_no_older_state_is_read_where_the_index_is_in_the_log(path: Path, tmp_path: Path) -> None:
+    """All keys are on one page of the index, so the summary fits; most states are older."""
+    keys = list("abcde")
+    with Store(path) as store:
+        store.save(dict.fromkeys(keys, mark(1)), 1)
+        store.backup(tmp_path / "copy.db")
+        for n in (2, 3):
+            store.save(dict.fromkeys(keys, mark(n)), n)
+    with Store(path) as store:
+        store.save({"a": mark(4)}, 4)
+        shutil.copy(f"{path}-wal", tmp_path / "copy.db-wal")
+    with Store(tmp_path / "copy.db") as copied:
+        assert read_mark(copied.get_bytes("a")) == 4
+        for key in "bcde":
+            with pytest.raises(StoreError, match="is damaged"):
+                copied.get_bytes(key)
+
+
+def put_foreign(file: Path, kind: str) -> None:
+    """Put something of somebody else in the place of a file."""
+    mine = file.with_name("mine.txt")
+    mine.unlink(missing_ok=True)
+    if kind == "folder":
+        file.mkdir()
+    elif kind.startswith("link"):
+        file.symlink_to(mine)
+        if kind == "link":
+            mine.write_bytes(b"MINE")
+    else:
+        file.write_bytes({"text": b"MINE" * 500, "database": b"SQLite format 3\0" * 300}[kind])
+
+
+def look_at(file: Path) -> list[tuple[bool, bool, bytes | None]]:
+    """What is there, and where a link of `put_foreign` leads."""
+    return [
+        (name.is_symlink(), name.is_dir(), name.read_bytes() if name.is_file() else None)
+        for name in (file, file.with_name("mine.txt"))
+    ]
+
+
+KINDS = pytest.mark.parametrize("kind", ["text", "database", "link", "link to nothing", "folder"])
+
+
+def assert_foreign_stays(foreign: Path, kind: str, *uses: Callable[[], object]) -> None:
+    """Each of the uses is refused, and the message names the file."""
+    put_foreign(foreign, kind)
+    before = look_at(foreign)
+    for use in uses:
+        with pytest.raises(StoreError, match="somebody else's; move it away") as caught:
+            use()
+        assert str(foreign) in str(caught.value)
+        assert look_at(foreign) == before
+
+
+@KINDS
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_files_of_others_beside_a_store_stay(
+    path: Path, tmp_path: Path, ending: str, kind: str
+) -> None:
+    filled(path, 1)
+    with Store(tmp_path / "other.db") as other:
+        assert_foreign_stays(
+            path.with_name(path.name + ending),
+            kind,
+            lambda: Store(path),
+            lambda: Store(path, read_only=True),
+            lambda: other.backup(path),
+        )
+
+
+@KINDS
+@pytest.mark.parametrize("ending", ["", "-journal", "-wal"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_files_of_others_with_the_name_of_a_lock_stay(
+    path: Path, tmp_path: Path, exists: bool, ending: str, kind: str
+) -> None:
+    if exists:
+        filled(path, 1)
+        path.with_name("run.db-lock").unlink()
+    foreign = path.with_name(f"run.db-lock{ending}")
+    with Store(tmp_path / "other.db") as other:
+        assert_foreign_stays(foreign, kind, lambda: Store(path), lambda: other.backup(path))
+    assert path.exists() == exists
+    if exists:
+        with Store(path, read_only=True) as reader:  # it needs no lock
+            assert_holds(reader, 1)
+
+
+def test_the_lock_of_a_killed_process_is_taken(path: Path, tmp_path: Path) -> None:
+    """Its journal may be left."""
+    with Store(path):
+        journal = path.with_name("run.db-lock-journal")
+        assert journal.read_bytes()
+        for ending in ("-lock", "-lock-journal"):
+            shutil.copy(f"{path}{ending}", f"{tmp_path / 'new.db'}{ending}")
+    filled(tmp_path / "new.db", 1)
+    assert not (tmp_path / "new.db-lock-journal").exists()
 
 
 # One writer --------------------------------------------------------------------------------------
@@ -810,7 +975,6 @@ def rewrite(path: Path, statement: str, *values: Any) -> None:
         "UPDATE head SET text = NULL",
         "UPDATE head SET digest = 3",
         "DELETE FROM head",
-        "DROP TABLE head",
     ],
 )
 def test_what_hands_do_to_the_head(path: Path, statement: str) -> None:
@@ -818,6 +982,32 @@ def test_what_hands_do_to_the_head(path: Path, statement: str) -> None:
     rewrite(path, statement)
     with pytest.raises(StoreError):
         Store(path)
+
+
+def rewrite_head(path: Path, **fields: Any) -> None:
+    """Change fields of the head, which fits its digest then."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        ((text,),) = database.execute("SELECT text FROM head").fetchall()
+        text = json.dumps({**json.loads(text), **fields})
+        digest = rows.hash_of(text.encode())
+        database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
+
+
+@pytest.mark.parametrize("field", ["n_saves", "n_states"])
+def test_counts_in_the_head_that_are_too_great(path: Path, field: str) -> None:
+    """A `save` that would write what can't be read again writes nothing."""
+    filled(path, 5)
+    rewrite_head(path, **{field: 2**53 + (field == "n_states")})
+    with pytest.raises(StoreError, match=f"is damaged: {field} must be an int from 0 to"):
+        Store(path)
+    most = 2**53 - (field == "n_saves")
+    rewrite_head(path, **{field: most})
+    with Store(path) as store:
+        with pytest.raises(StoreError, match=f"is damaged: {field} must be an int from 0 to"):
+            store.save({"new": mark(6)}, 6)
+        assert (store.offset, "new" in store) == (5, False)
+    with Store(path) as store:
+        assert store.offset == 5
 
 
 def assert_refused(store: Store, *uses: Callable[[], Any]) -> None:
@@ -839,7 +1029,6 @@ def assert_refused(store: Store, *uses: Callable[[], Any]) -> None:
         "UPDATE states SET n_saves = 6",
         "UPDATE states SET n_saves = 'x'",
         "UPDATE states SET key = CASE key WHEN 'last' THEN '5' WHEN '5' THEN 'last' ELSE key END",
-        "DROP TABLE states",
     ],
 )
 def test_what_hands_do_to_states(path: Path, statement: str) -> None:
@@ -893,16 +1082,62 @@ def test_an_older_row_is_not_of_the_last_save(path: Path) -> None:
 
 
 def test_an_index_that_does_not_fit_its_table(path: Path) -> None:
+    """A row was added while the index was not in the list of tables."""
     filled(path, 5)
+    query = "SELECT rootpage, sql FROM sqlite_master WHERE name = 'directory'"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        (index,) = database.execute(query).fetchall()
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("DELETE FROM sqlite_master WHERE name = 'directory'")
+    rewrite(path, "INSERT INTO states VALUES (99, 'new', x'00', 1, x'00')")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA writable_schema = ON")
-        query = "UPDATE sqlite_master SET sql = replace(sql, 'key, digest', 'digest, key')"
-        database.execute(f"{query} WHERE name = 'directory'")
+        values = "('index', 'directory', 'states', ?, ?)"
+        database.execute(f"INSERT INTO sqlite_master VALUES {values}", index)
     with (
         Store(path) as store,
         pytest.raises(StoreError, match=r"is damaged: .* missing from index"),
     ):
         store.check()
+
+
+MANY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10000) SELECT"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("in_log", [False, True])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        f"DROP TABLE head; CREATE VIEW head AS {MANY} i AS id, i AS text, i AS digest FROM n",
+        "DROP TABLE states; CREATE VIEW states AS SELECT 1 AS place, 'a' AS key, x'' AS digest",
+        "CREATE TRIGGER later AFTER UPDATE ON head BEGIN DELETE FROM states; END",
+        "CREATE TRIGGER never BEFORE INSERT ON states BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE INDEX mine ON states (abs(place))",
+        "CREATE TABLE mine (a)",
+        "ALTER TABLE states ADD COLUMN mine",
+        "DROP INDEX directory",
+        "DROP TABLE head",
+        "DROP TABLE states",
+    ],
+)
+def test_a_store_runs_no_statement_of_somebody_else(
+    path: Path, tmp_path: Path, statements: str, in_log: bool, read_only: bool
+) -> None:
+    """Other tables are refused before anything is read from them."""
+    crafted = tmp_path / "crafted.db"
+    with Store(path) as store:
+        commit(store, 1)
+        database = store._connection.connected()
+        database.executescript(f"BEGIN; {statements}; COMMIT")
+        if not in_log:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{crafted}{ending}")
+    before = crafted.read_bytes()
+    with pytest.raises(StoreError, match="its tables are not those of a store"):
+        Store(crafted, read_only=read_only)
+    assert in_log or crafted.read_bytes() == before
 
 
 # Disks that fail ---------------------------------------------------------------------------------
@@ -979,15 +1214,127 @@ def test_a_reader_in_a_folder_that_is_read_only(
             assert read_mark(reader.get_bytes("last")) == 7
 
 
-@pytest.mark.parametrize("beside", ["", "-lock"])
+def become_another(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be of another user than a store, as far as it can see."""
+    if how == "may not write":
+        monkeypatch.setattr(os, "access", lambda file, mode: Path(file).name != path.name)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12_345_678)
+
+
+OTHERS = pytest.mark.parametrize(
+    "how",
+    [
+        "may not write",
+        pytest.param(
+            "may write",
+            marks=pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files"),
+        ),
+    ],
+)
+
+
+@OTHERS
+def test_a_reader_of_another_user_makes_no_file(
+    path: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner could not write to a log of another user, so not to the store any more."""
+    filled(path, 2)
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        become_another(path, how, patch)
+        with Store(path, read_only=True) as reader:
+            assert_holds(reader, 2)
+            assert sorted(tmp_path.iterdir()) == before
+            reader.check()
+        assert sorted(tmp_path.iterdir()) == before
+
+
+@OTHERS
+def test_a_reader_of_another_user_makes_no_index_of_a_log(
+    path: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a database and its log were copied without the index."""
+    with Store(path) as store:
+        commit(store, 1)
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{tmp_path / 'copy.db'}{ending}")
+    copied = tmp_path / "copy.db"
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        become_another(copied, how, patch)
+        with pytest.raises(StoreError, match="its owner must open it first"):
+            Store(copied, read_only=True)
+        assert sorted(tmp_path.iterdir()) == before
+    with Store(copied) as store:
+        assert_holds(store, 1)
+        become_another(copied, how, monkeypatch)
+        with Store(copied, read_only=True) as reader:
+            assert_holds(reader, 1)
+
+
+@pytest.mark.parametrize("use", ["read", "fail"])
+def test_what_a_reader_without_a_lock_has_read_is_of_one_save(
+    path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that comes during a read does not see this reader."""
+    filled(path, 2)
+    become_another(path, "may not write", monkeypatch)
+    with Store(path, read_only=True) as reader:
+        monkeypatch.undo()
+
+        def read() -> None:
+            with reader._reading():
+                filled(path, 3, start=3)
+                if use == "fail":
+                    raise ValueError("pages of two saves")
+
+        with pytest.raises(StoreError, match="it was written meanwhile; read it again"):
+            read()
+        reader.refresh()
+        assert_holds(reader, 3)
+
+
+def test_a_backup_of_a_reader_without_a_lock_is_of_one_save(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        """A connection during whose backup somebody else saves."""
+
+        def __init__(self, database: Any) -> None:
+            self.database = database
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.database, name)
+
+        def backup(self, copy: sqlite3.Connection) -> None:
+            filled(path, 3, start=3)
+            self.database.backup(copy)
+
+    filled(path, 2)
+    become_another(path, "may not write", monkeypatch)
+    with Store(path, read_only=True) as reader:
+        monkeypatch.undo()
+        reader._connection.database = Late(reader._connection.database)  # type: ignore[assignment]
+        with pytest.raises(StoreError, match="it was written meanwhile; read it again"):
+            reader.backup(tmp_path / "copy.db")
+        assert not (tmp_path / "copy.db").exists()
+        reader.backup(tmp_path / "copy.db")
+    with Store(tmp_path / "copy.db") as copied:
+        assert_holds(copied, 3)
+
+
+@pytest.mark.parametrize("beside", ["", "-lock", "-wal", "-shm"])
 def test_a_file_that_may_not_be_written_has_no_writer(
     path: Path, beside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite would open it all the same, only to be read, and lock nothing."""
     filled(path, 2)
     name = path.name + beside
+    path.with_name(name).touch()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name)
-    with pytest.raises(StoreError, match="can't be opened: Permission denied"):
+    message = "can't be opened: Permission denied" + (f": .*{name}" if beside else "$")
+    with pytest.raises(StoreError, match=message):
         Store(path)
     with Store(path, read_only=True) as reader:
         assert_holds(reader, 2)

@@ -13,6 +13,7 @@ from streamcal.durable.files import (
     check_application,
     follow_link,
     identify,
+    is_own,
     stamp_of,
     take_lock,
 )
@@ -61,15 +62,25 @@ class StoreConnection:
 
     def _connect(self) -> None:
         self._stamp, stamp = None, stamp_of(self.file)
-        try:
-            self.database = connect(self.file, self.read_only)
-        except sqlite3.OperationalError:
-            # In a read-only folder a reader can't make the files of a log. If nobody else has made
-            # them, there is no writer, and the database itself holds everything.
-            if not self.read_only or beside(self.file, "-wal").exists():
-                raise
-            self.database = connect(self.file, True, immutable=True)
-            self._stamp = stamp
+        log, index = beside(self.file, "-wal"), beside(self.file, "-shm")
+        own = not self.read_only or is_own(self.file)
+        if not own and log.exists() and not index.exists():
+            raise StoreError(
+                f"{self.path} can't be opened: SQLite would make {index}, which the owner of the"
+                " store could not write; its owner must open it first"
+            )
+        if own or log.exists():
+            try:
+                self.database = connect(self.file, self.read_only)
+                return
+            except sqlite3.OperationalError:
+                if not self.read_only or log.exists():
+                    raise
+        # A reader must not make the files of a log for another user, and can't in a read-only
+        # folder. If nobody else has made them, there is no writer, and the database itself holds
+        # everything.
+        self.database = connect(self.file, True, immutable=True)
+        self._stamp = stamp
 
     def _reconnect(self) -> None:
         """Open a database again that was opened as one without a writer, if one has come.
@@ -109,8 +120,18 @@ class StoreConnection:
         try:
             database.execute("BEGIN")
             yield database
+        except Exception:
+            self._check_stamp()
+            raise
+        else:
+            self._check_stamp()
         finally:
             self._roll_back()
+
+    def _check_stamp(self) -> None:
+        """Raise if a file was written while it was read as one without a writer."""
+        if self._stamp is not None and stamp_of(self.file) != self._stamp:
+            raise StoreError(f"{self.path} can't be read: it was written meanwhile; read it again")
 
     def remember_files(self) -> None:
         """Remember which files are written to: `writing` refuses others under their names."""

@@ -9,44 +9,33 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamcal.durable.errors import StoreError
+from streamcal.durable.errors import StoreError, errors_of_content
 from streamcal.durable.files import (
     APPLICATION,
     BESIDE,
     PARTIAL,
     beside,
+    check_beside,
     check_free,
     check_writable,
     remove,
     sync,
 )
-from streamcal.durable.rows import Head
+from streamcal.durable.rows import Head, all_rows, read_head
 
 VERSION = 2
 # The index has all columns that `Store.keys` reads, in a hundredth of the pages of the states.
-_SCHEMA = f"""
-BEGIN;
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {VERSION};
-CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB);
-CREATE TABLE states (place INTEGER PRIMARY KEY, key TEXT, digest BLOB, n_saves INT, data BLOB);
-CREATE UNIQUE INDEX directory ON states (key, digest);
-"""
+_SCHEMA = [
+    "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB)",
+    "CREATE TABLE states"
+    " (place INTEGER PRIMARY KEY, key TEXT, digest BLOB, n_saves INT, data BLOB)",
+    "CREATE UNIQUE INDEX directory ON states (key, digest)",
+]
 
 
 def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
     """Open a store that exists; ``immutable`` if nobody writes to it, which is not checked."""
-    if not path.is_file():
-        raise StoreError(f"{path} can't be opened: there is no such file")
-    if not path.stat().st_size:
-        raise StoreError(f"{path} is empty: it is no store")
-    if not read_only:
-        check_writable(path)
-        if path.stat().st_nlink > 1:  # each name would have its own lock and log
-            raise StoreError(
-                f"{path} has another name (a hard link): a process that writes to that name"
-                " would not be noticed"
-            )
+    _check_files(path, read_only)
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
     database = sqlite3.connect(
@@ -63,8 +52,49 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
     return database
 
 
+def _check_files(path: Path, read_only: bool) -> None:
+    """Raise unless a file can be a store, and what is beside it is of this store."""
+    if not path.is_file():
+        raise StoreError(f"{path} can't be opened: there is no such file")
+    if not path.stat().st_size:
+        raise StoreError(f"{path} is empty: it is no store")
+    check_beside(path)
+    if not read_only:
+        for file in (path, beside(path, "-wal"), beside(path, "-shm")):
+            if file.exists():
+                check_writable(file)
+        if path.stat().st_nlink > 1:  # each name would have its own lock and log
+            raise StoreError(
+                f"{path} has another name (a hard link): a process that writes to that name"
+                " would not be noticed"
+            )
+        _check_log(path)
+
+
+def _check_log(path: Path) -> None:
+    """Raise if the log that is beside a store may be of another file.
+
+    SQLite plays it back into whatever the file holds. If somebody has copied a backup over a store
+    and left its log, the head would be the newest, and most rows older. Here it is only read, so
+    that both files stay as they are.
+    """
+    log = beside(path, "-wal")
+    if not log.exists() or not log.stat().st_size:
+        return
+    with contextlib.closing(connect(path, read_only=True)) as database:
+        try:
+            with errors_of_content(path):
+                for _ in all_rows(database, read_head(database, Head()), "key, digest"):
+                    pass
+        except StoreError as error:
+            raise StoreError(f"{error}; or {log} is the log of another file") from error
+
+
 def _check_kind(database: sqlite3.Connection, path: Path) -> None:
-    """Raise unless a database has the ids of a store of this version."""
+    """Raise unless a database has the ids of a store of this version, and its tables alone.
+
+    A view in the place of a table, or a trigger, would run SQL of whoever made the file.
+    """
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -74,12 +104,19 @@ def _check_kind(database: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             f"{path} must be of version {VERSION}, got version {version}: {age} streamcal wrote it"
         )
+    found = database.execute("SELECT sql FROM sqlite_master").fetchmany(len(_SCHEMA) + 1)
+    if sorted(found, key=str) != sorted((statement,) for statement in _SCHEMA):
+        raise StoreError(f"{path} is damaged or no store: its tables are not those of a store")
 
 
 def create(path: Path) -> None:
     """Make an empty store; its name appears when it is complete."""
     with replacing(path) as database:
-        database.executescript(_SCHEMA)
+        database.execute("BEGIN")
+        database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+        for statement in _SCHEMA:
+            database.execute(statement)
         database.execute("INSERT INTO head VALUES (0, ?, ?)", Head().encode())
         database.execute("COMMIT")
 
@@ -91,7 +128,7 @@ def replacing(path: Path) -> Iterator[sqlite3.Connection]:
     The caller has the lock of the name, so nobody has the old file open for writing.
     """
     check_free(path)
-    partial = beside(path, PARTIAL)
+    partial = beside(path.absolute(), PARTIAL)  # SQLite may take "file:x.db" for a URI
     remove(partial)
     try:
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:

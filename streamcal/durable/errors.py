@@ -26,6 +26,8 @@ def errors_of_files(path: Path, action: str) -> Iterator[None]:
         if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):
             raise StoreError(f"{path} is damaged or no store: {error}") from error
         reason = getattr(error, "strerror", None) or str(error) or "not enough memory"
+        name = getattr(error, "filename", None) or path
+        reason += f": {name}" if str(name) != str(path) else ""
         raise StoreError(f"{path} can't be {action}: {reason}") from error
 
 

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from streamcal.durable.errors import StoreError
@@ -21,11 +22,15 @@ BESIDE = ("-wal", "-shm", "-journal")  # the endings of SQLite's files beside a 
 _LOCK = "-lock"
 _SQLITE = b"SQLite format 3\0"  # the first bytes of a database
 _HEADER = 100  # the length of a database's header
-_BEGINNINGS = {  # the first bytes of the files beside it; the index has those of this machine
+# How the files beside a store begin; () for one that a store does not have, see `_check_left`.
+_BESIDE_STORE = {
     "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
-    "-shm": ((3_007_000).to_bytes(4, sys.byteorder),),
-    "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
+    "-shm": ((3_007_000).to_bytes(4, sys.byteorder),),  # the index has the bytes of this machine
+    "-journal": (),
 }
+_JOURNAL = (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",)
+_BESIDE_PARTIAL = {**_BESIDE_STORE, "-journal": _JOURNAL}
+_BESIDE_LOCK = {"": (), "-wal": (), "-journal": _JOURNAL}
 # What follows the name of a store in the names of its other files.
 _ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
 
@@ -78,7 +83,18 @@ def follow_link(path: Path) -> Path:
 def check_writable(path: Path) -> None:
     """Raise unless a file may be written: SQLite would open it read-only without an error."""
     if not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def is_own(path: Path) -> bool:
+    """Return whether the owner of a file could write what SQLite makes beside it for this process.
+
+    Its files have the mode of the database, but the owner is whoever makes them, or for root the
+    owner of the database.
+    """
+    if not os.access(path, os.W_OK):
+        return False
+    return os.name == "nt" or os.geteuid() in (0, path.stat().st_uid)
 
 
 def check_application(path: Path) -> None:
@@ -114,37 +130,54 @@ def check_free(path: Path) -> None:
 
     A log beside a missing database may belong to a database that somebody has moved.
     """
-    partial = beside(path, PARTIAL)
-    foreign = [] if _is_left(partial, None) else [partial]
-    for ending, beginnings in _BEGINNINGS.items():
-        of_partial, of_store = beside(partial, ending), beside(path, ending)
-        foreign += [] if _is_left(of_partial, beginnings) else [of_partial]
-        if not is_store(path):
-            expected = beginnings if ending == "-shm" else ()
-            foreign += [] if _is_left(of_store, expected) else [of_store]
-    if foreign:
-        raise StoreError(
-            f"{path} can't be made: {foreign[0]} is there and may be somebody else's; move it away"
-        )
+    _check_left(path, "made", beside(path, PARTIAL), {"": (_SQLITE,), **_BESIDE_PARTIAL})
+    _check_left(
+        path, "made", path, _BESIDE_STORE if is_store(path) else {**_BESIDE_STORE, "-wal": ()}
+    )
 
 
-def _is_left(path: Path, beginnings: tuple[bytes, ...] | None) -> bool:
+def check_beside(path: Path) -> None:
+    """Raise if a file beside a store is not one that SQLite keeps there for a store.
+
+    SQLite would overwrite and remove it, or play it back into the store. A store is written through
+    its log, so it never has a journal.
+    """
+    _check_left(path, "opened", path, _BESIDE_STORE)
+
+
+def _check_left(
+    path: Path, action: str, base: Path, beginnings: Mapping[str, tuple[bytes, ...]]
+) -> None:
+    """Raise if one of the files whose names begin with ``base`` may be somebody else's.
+
+    ``beginnings`` are the first bytes by the end of the name; () if the file must be empty.
+    """
+    for ending, expected in beginnings.items():
+        file = beside(base, ending)
+        if not _is_left(file, expected):
+            raise StoreError(
+                f"{path} can't be {action}: {file} is there and may be somebody else's; move it"
+                " away"
+            )
+
+
+def _is_left(path: Path, beginnings: tuple[bytes, ...]) -> bool:
     """Return whether a file is missing, empty, or begins like a file of a killed process.
 
-    ``beginnings`` None means the database of a store. After a loss of power, bytes that were not on
-    the disk yet may be zero.
+    After a loss of power, bytes that were not on the disk yet may be zero.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
             return False
+        if not beginnings:
+            return not status.st_size
+        with open(path, "rb") as file:
+            head = file.read(_HEADER)
     except FileNotFoundError:
         return True
-    with open(path, "rb") as file:
-        head = file.read(_HEADER)
-    if beginnings is None:
-        if head.startswith(_SQLITE):
-            return _has_application(head)
-        beginnings = (_SQLITE,)
+    if head.startswith(_SQLITE):
+        return _SQLITE in beginnings and _has_application(head)
     return not any(head) or any(
         all(got in (0, byte) for got, byte in zip(head, beginning, strict=False))
         for beginning in beginnings
@@ -191,7 +224,8 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
 
 def take_lock(path: Path) -> sqlite3.Connection:
     """Return the lock of the one writer of a file; it is held until the connection is closed."""
-    name = beside(path, _LOCK)
+    name = beside(path.absolute(), _LOCK)  # SQLite may take "file:x.db" for a URI
+    _check_left(path, "locked", name, _BESIDE_LOCK)
     lock = sqlite3.connect(name, timeout=0.0, isolation_level=None)
     try:
         lock.execute("BEGIN EXCLUSIVE")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from streamcal._state import DIGEST, as_int, check
+from streamcal._validation import MOST_COUNT
 
 
 class Head(NamedTuple):
@@ -41,8 +42,8 @@ class Head(NamedTuple):
         if hash_of(text.encode()) != digest:
             raise ValueError("its head does not fit its digest")
         fields = json.loads(text)
-        counts = [as_int(fields[name], name) for name in ("offset", "n_states", "n_saves")]
-        offset, n_states, n_saves = counts
+        offset, n_states = (as_int(fields[name], name) for name in ("offset", "n_states"))
+        n_saves = as_int(fields["n_saves"], "n_saves", most=MOST_COUNT - 1)  # one more may follow
         notes, combined = dict(fields["notes"]), int(fields["combined"], 16)
         return cls(offset, notes, n_states, n_saves, combined, digest)
 

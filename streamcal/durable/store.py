@@ -85,14 +85,18 @@ class Store:
     ------
     StoreError
         If the head of the file is damaged; if the file is no store, of another version, in use by
-        another writer, or can't be read or made; if it is to be made and ``NAME.partial`` or
-        ``NAME-wal`` and its like are there and may be somebody else's; if it is to be written and
-        has a second name (a hard link), under which another writer would not be noticed.
+        another writer, or can't be read or made; if ``NAME-wal``, ``NAME-lock``, ``NAME.partial``
+        and their like are there and may be somebody else's, or of another store; if it is to be
+        written and has a second name (a hard link), under which another writer would not be
+        noticed.
 
     Notes
     -----
-    Opening reads the head alone: it does not depend on the number of keys. `check` reads
-    everything.
+    Opening reads the head alone: it does not depend on the number of keys. If a killed process has
+    left a log, a writer compares all keys with the summary. `check` reads everything.
+
+    A reader that is not the owner of the file reads without a lock while there is no writer. If one
+    comes during a read, the read may raise `StoreError`; the next one sees what was saved.
 
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
     and after a fork the child can't use it. Open the file again instead.
@@ -364,13 +368,15 @@ class Store:
                 changes = {**dict.fromkeys(forget), **changed}
                 with errors_of_content(self.path):
                     head, rows = prepare_rows(database, head, changes)
-                write_rows(database, rows)
                 text, digest = head.encode()
+                with errors_of_content(self.path):  # what a read would refuse is not written
+                    head = Head.decode(text, digest)
+                write_rows(database, rows)
                 self._pending = digest
                 database.execute("UPDATE head SET text = ?, digest = ?", (text, digest))
             # After an interrupt here, the next read finds the pending head in the file.
             self._version += 1
-            self._head, self._pending = Head.decode(text, digest), None
+            self._head, self._pending = head, None
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to read or save."""
@@ -395,8 +401,12 @@ class Store:
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             check_backup(target, self._connection.file)
-            with contextlib.closing(take_lock(target)), replacing(target) as copy:
-                self._connection.current().backup(copy)
+            with (
+                contextlib.closing(take_lock(target)),
+                replacing(target) as copy,
+                self._connection.reading() as database,
+            ):
+                database.backup(copy)
 
 
 def _as_bytes(key: Any, state: Any) -> bytes:
