@@ -13,7 +13,6 @@ from river import datasets, evaluate, linear_model, metrics, naive_bayes, prepro
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, log_loss
 
-from streamcal._exact_sum import ExactSum
 from streamcal.metrics import (
     CORP,
     ECE,
@@ -23,6 +22,7 @@ from streamcal.metrics import (
     SpiegelhalterZ,
     smooth_ece,
 )
+from streamcal.metrics._exact_sum import ExactSum
 from tests import oracles_diagnostics
 
 METRICS = [

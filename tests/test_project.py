@@ -25,7 +25,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
     {
-        *("_clone", "_exact_sum", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
+        *("_clone", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
         *("_validation", "_worker"),
     },
     {"losses"},
@@ -39,7 +39,7 @@ LAYERS = [
     {"durable"},
     {"plot"},
     {"tables", "report", "spark"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 

@@ -63,8 +63,7 @@ TableArgument = Annotated[
     ),
 ]
 TableFileArgument = Annotated[
-    Path,
-    typer.Argument(metavar="TABLE", help="CSV, NDJSON or Parquet file.", show_default=False),
+    Path, typer.Argument(metavar="TABLE", help="CSV, NDJSON or Parquet file.", show_default=False)
 ]
 LabelOption = Annotated[
     str,

@@ -6,8 +6,8 @@ from typing import Any
 
 from river.metrics.base import MultiClassMetric
 
-from streamcal._exact_sum import ExactSum
 from streamcal.metrics._base import ProbabilityMetric, as_event, as_probability
+from streamcal.metrics._exact_sum import ExactSum
 
 
 class BrierScore(ProbabilityMetric, MultiClassMetric):

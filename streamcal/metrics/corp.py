@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from river.metrics.base import BinaryMetric
 
-from streamcal._exact_sum import ExactSum
 from streamcal._validation import check_choice
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase
 from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, corp_band
 
 SCORES = ("brier", "log")

@@ -6,9 +6,9 @@ from typing import Any
 
 from river.metrics.base import BinaryMetric
 
-from streamcal._exact_sum import ExactSum
 from streamcal._validation import check_choice
 from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
+from streamcal.metrics._exact_sum import ExactSum
 
 _TOP = 1 << 64  # above every bit pattern of a float
 

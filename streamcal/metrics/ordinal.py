@@ -12,9 +12,9 @@ import numpy as np
 from river.metrics.base import ClassificationMetric
 
 from streamcal._clone import Cloned
-from streamcal._exact_sum import ExactSum
 from streamcal._validation import as_weight
 from streamcal.metrics._base import ProbabilityMetric, as_probability
+from streamcal.metrics._exact_sum import ExactSum
 
 
 class OrdinalMetric(Cloned, ClassificationMetric):

@@ -26,9 +26,9 @@ from river.metrics.base import BinaryMetric
 from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
-from streamcal._exact_sum import ExactSum
 from streamcal._validation import as_weights
 from streamcal.metrics._base import ProbabilityMetric, as_event, as_events, check_int
+from streamcal.metrics._exact_sum import ExactSum
 
 _DEFAULT_CELLS = 4096
 
