@@ -1,4 +1,4 @@
-"""The streaming face of anytime isotonic regression, in this process and in another."""
+"""`AnytimeCalibrator`, solved in this process and in another."""
 
 import copy
 import os

@@ -215,8 +215,7 @@ class Checkpoint:
             return f"{line}; {out}, which was written then, is gone"
         return line if self.output.is_unchanged() else f"{line}; {out} has changed since then"
 
-    # Continuing
-    # ------------------------------------------------------------------------------------
+    # ------------------------------------------------------------------------------ continuing
 
     def rows_to_learn(
         self, rows: NDArray[np.int64], *columns: NDArray[np.float64]

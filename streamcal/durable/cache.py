@@ -58,10 +58,9 @@ class CalibratorCache:
         self.parked: dict[Hashable, bytes] = {}
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()
-        self._base: dict[
-            Hashable, bytes
-        ] = {}  # digests of the stored states from which calibrators continued
-        self._offered: dict[Hashable, bytes] = {}  # digests of the states that are being saved
+        # Digests of the stored states from which calibrators continued, and of those being saved.
+        self._base: dict[Hashable, bytes] = {}
+        self._offered: dict[Hashable, bytes] = {}
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
             store.check_count()

@@ -18,9 +18,8 @@ def errors_of_files(path: Path, action: str) -> Iterator[None]:
     except UnicodeDecodeError as error:  # SQLite's message would contain the damaged name
         raise StoreError(f"{path} is damaged or no store: {error}") from error
     except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
-        if str(error).startswith(
-            "Could not decode to UTF-8"
-        ):  # the rest of this message is the damaged text
+        # The rest of this message is the damaged text.
+        if str(error).startswith("Could not decode to UTF-8"):
             raise StoreError(f"{path} is damaged: text that is no UTF-8") from error
         name = getattr(error, "sqlite_errorname", "")
         if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"):

@@ -1,8 +1,8 @@
 """``AT_ANY_WIDTH``, for functions in C whose loops want vectors; results are the same at any width.
 
 The baseline of x86-64 has narrow vectors, so GCC makes a second copy of such a function for AVX2,
-and the dynamic linker of glibc chooses between the two. That numbers may trap, which nobody here
-asks for, would have it branch where a choice between two numbers will do.
+and the dynamic linker of glibc chooses between the two. By default GCC assumes that comparisons
+may trap, and then branches; ``no-trapping-math`` lets it select instead.
 """
 
 cdef extern from *:

@@ -105,7 +105,7 @@ class _MeanMetric(OrdinalMetric):
 
     @property
     def bigger_is_better(self) -> bool:
-        """False: this measures how wrong answers are."""
+        """False: this measures how wrong predictions are."""
         return False
 
     def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
@@ -220,7 +220,7 @@ class MacroMAE(OrdinalMetric):
 
     @property
     def bigger_is_better(self) -> bool:
-        """False: this measures how wrong answers are."""
+        """False: this measures how wrong predictions are."""
         return False
 
     def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
