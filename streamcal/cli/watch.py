@@ -1,6 +1,5 @@
 """``streamcal watch``: the page of ``streamcal report``, served while a stream runs."""
 
-import contextlib
 from typing import Annotated
 
 import typer
@@ -56,5 +55,7 @@ def watch(
             raise failure(f"--port {port} of {HOST} can't be used: {error.strerror}", 2) from None
         with server:
             say(f"{server.url} shows {source}; Ctrl-C ends")
-            with contextlib.suppress(KeyboardInterrupt):
+            try:
                 server.serve_forever(poll_interval=0.2)
+            except KeyboardInterrupt:
+                say("")  # after the ^C that the terminal shows
