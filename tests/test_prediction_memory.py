@@ -2,9 +2,11 @@
 
 import copy
 import itertools
+import math
 import pickle
 import signal
-from collections import deque
+from collections import UserDict, deque
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
+from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
 from streamcal.wrappers._memory import Prediction, PredictionMemory
@@ -147,15 +149,16 @@ def prediction(p: float) -> Prediction:
     return Prediction({True: p}, None, 0)
 
 
-def test_features_without_a_hash_are_found_while_they_are_the_latest():
-    memory, x = PredictionMemory(5), {"x": [1.0]}
-    memory.add(x, prediction(0.1), no_tickets)
-    assert memory.take({"x": [1.0]}, no_tickets) == prediction(0.1)
-    memory.add(x, prediction(0.2), no_tickets)
-    memory.add({"x": [2.0]}, prediction(0.3), no_tickets)
-    assert memory.take(x, no_tickets) is None
+def test_features_that_may_change_in_place_are_not_found():
+    """A reused array equals itself, whatever it held when it was predicted."""
+    memory, buffer = PredictionMemory(5), np.array([0.1])
+    for x in ({"x": buffer}, {"x": [1.0]}, [1.0], UserDict(x=1.0)):
+        memory.add(x, prediction(0.1), no_tickets)
+        assert memory.take(x, no_tickets) is None
     memory.add("a text", prediction(0.4), no_tickets)
     assert memory.take("a text", no_tickets).raw == {True: 0.4}
+    memory.add({"x": Fraction(1, 3)}, prediction(0.5), no_tickets)
+    assert memory.take({"x": Fraction(1, 3)}, no_tickets).raw == {True: 0.5}
 
 
 class Incomparable:
@@ -172,6 +175,63 @@ def test_features_that_cannot_be_compared_are_not_found():
     for value in (Incomparable(), np.arange(3)):
         memory.add({"x": value}, prediction(0.1), no_tickets)
         assert memory.take({"x": copy.copy(value)}, no_tickets) is None
+
+
+class Ambiguous(Incomparable):
+    """Has a hash, but can't be compared."""
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class OddDict(dict[Any, Any]):
+    def items(self) -> Any:
+        raise RuntimeError
+
+    def __iter__(self) -> Any:
+        raise RuntimeError
+
+
+def test_odd_features_raise_nothing():
+    memory = PredictionMemory(5)
+    for x in ({"x": Ambiguous()}, {"x": Ambiguous()}, OddDict(a=1), {"x": 2.0}):
+        memory.add(x, prediction(0.1), no_tickets)
+    memory.take({"x": Ambiguous()}, no_tickets)
+    memory.take(OddDict(a=1), no_tickets)
+    assert memory.take({"x": 2.0}, no_tickets) is not None
+
+
+class Claims(base.Classifier):
+    """Predicts the feature "p"."""
+
+    def learn_one(self, x: dict[str, Any], y: Any) -> None:
+        pass
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return {False: 1.0 - x["p"], True: x["p"]}
+
+
+@pytest.mark.parametrize("p", [math.nan, 1.5, -0.1])
+def test_probabilities_that_no_calibrator_accepts_do_not_disturb_the_next_sample(p):
+    model, other = (CalibratedClassifier(Claims(), remember=n) for n in (10, 0))
+    for each in (model, other):
+        each.predict_proba_one({"p": p})
+        each.predict_proba_one({"p": 0.2})
+        each.learn_one({"p": 0.4}, True)
+    assert state(model.calibrators[True]) == state(other.calibrators[True])
+    assert model._memory.take({"p": p}, model._make_tickets) is None
+    assert model._memory.take({"p": 0.2}, model._make_tickets) is not None
+
+
+def test_a_lost_label_costs_no_tickets_later():
+    memory = PredictionMemory(10_000)
+    memory.add({"x": 0.0}, prediction(0.1), no_tickets)
+    memory.add({"x": 1.0}, prediction(0.1), no_tickets)
+    for i in range(2, 20):
+        found = memory.take({"x": i - 1.0}, no_tickets)
+        assert found.tickets is None
+        memory.add({"x": float(i)}, prediction(0.1), no_tickets)
+    assert len(memory) == 2
 
 
 def test_features_that_change_after_the_prediction_are_other_features():

@@ -4,8 +4,10 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import numpy as np
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.hedged import Ticket
@@ -14,6 +16,8 @@ from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
 MakeTickets = Callable[[Mapping[ClfTarget, float]], Mapping[ClfTarget, AnyTicket]]
 """Returns the tickets of hedged calibrators by label, for the model's probabilities."""
 
+# Values of features that cannot change, so that the features need no hash at first.
+_PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 _RATE = 0.02  # of the mean that follows the delay of labels
 
 
@@ -101,7 +105,8 @@ class PredictionMemory:
             if _is_same(latest[0], x):
                 return
             self.store_latest(make_tickets)
-        self._latest.append((dict(x) if isinstance(x, dict) else x, prediction))
+        if (kept := _snapshot(x)) is not None:
+            self._latest.append((kept, prediction))
         while self._recent and len(self._recent) + len(self._latest) > self.limit:
             self._forget_oldest()
 
@@ -110,8 +115,8 @@ class PredictionMemory:
 
         The calibrators are about to change, so `store_latest` comes first.
         """
-        if self._latest and not self._by_key and (latest := _pop(self._latest)):
-            if _is_same(latest[0], x):
+        if self._latest and (latest := _pop(self._latest)):
+            if _is_same(latest[0], x) and self._is_only(latest[0]):
                 if self._delay != 0.0:
                     self._learn_delay(0)
                 return latest[1]
@@ -120,17 +125,27 @@ class PredictionMemory:
         key = _key_of(x) if self._by_key else None
         try:
             return None if key is None else self._take_stored(key)
-        except IndexError:  # a signal handler took the same one in the middle of this
+        except Exception:  # features can't be compared, or a signal handler took the same one
             return None
 
     def store_latest(self, make_tickets: MakeTickets) -> None:
-        """Store the latest prediction with tickets, while the calibrators are as they were."""
+        """Store the latest prediction with tickets, while the calibrators are as they were.
+
+        It is forgotten if it has no tickets, as for probabilities that no calibrator accepts, or
+        if its features cannot be compared.
+        """
         while self._latest and (latest := _pop(self._latest)):
-            x, (raw, shown, n_alarms, _) = latest
-            key = _key_of(x)
-            if key is not None:
+            kept, (raw, shown, n_alarms, _) = latest
+            with suppress(Exception):
                 tickets = {k: _compact(ticket) for k, ticket in make_tickets(raw).items()}
-                self._store(key, Prediction(raw, shown, n_alarms, tickets))
+                self._store(_key_of(kept), Prediction(raw, shown, n_alarms, tickets))
+
+    def _is_only(self, kept: Hashable | dict[Any, Any]) -> bool:
+        """Return whether no stored prediction has these features."""
+        try:
+            return not self._by_key or _key_of(kept) not in self._by_key
+        except Exception:
+            return False
 
     def _store(self, key: Hashable, prediction: Prediction) -> None:
         with self._lock:
@@ -192,15 +207,22 @@ def _pop(latest: deque[tuple[Any, Prediction]]) -> tuple[Any, Prediction] | None
         return None
 
 
-def _is_same(x: Any, other: Any) -> bool:
-    """Return whether features are equal; a value that cannot be compared is not."""
+def _snapshot(x: Any) -> Any:
+    """Return what later features are compared with; None if features may change or have no hash."""
+    if type(x) is dict and _PLAIN.issuperset(map(type, x.values())):
+        return dict(x)
+    return _key_of(x)
+
+
+def _is_same(kept: Any, x: Any) -> bool:
+    """Return whether features are those of a snapshot; what cannot be compared is not."""
     try:
-        return bool(x == other)
+        return bool(kept == (x if type(kept) is dict else _key_of(x)))
     except Exception:
         return False
 
 
-def _key_of(x: Any) -> Hashable | None:
+def _key_of(x: Any) -> Hashable:
     """Return features as a key, None if a value has no hash; the order of a dict does not count."""
     try:
         key: Hashable = frozenset(x.items()) if isinstance(x, dict) else x
