@@ -547,6 +547,7 @@ def _add_calibrators() -> None:
 
 def _add_joint() -> None:
     from streamcal import calibration as package
+    from streamcal.calibration.joint_hedge import JointHedge
 
     calibrator = CASES.pop(type(None)).make
 
@@ -574,6 +575,38 @@ def _add_joint() -> None:
             distribution(answer)
         return answers
 
+    def claims(draw: Draw, labels: Any) -> dict[Any, float]:
+        values = [draw.pick([0.0, 1e-9, 1.0, draw.random.random()]) for _ in labels]
+        total = sum(values) or 1.0
+        return {label: p / total for label, p in zip(labels, values, strict=True)}
+
+    def learn_vectors(draw: Draw, hedge: Any, held: list[Any]) -> None:
+        labels = draw.pick([("a", "b", "c"), (1, 2, 3, 4), ("c", 1, "a")])
+        vectors = claims(draw, labels), claims(draw, labels)
+        place, served = draw.random.randrange(len(labels)), None
+        if draw.chance(0.5):
+            held.append((vectors, labels[place], hedge.serve_one(*vectors)[1][place]))
+        if held and draw.chance(0.4):
+            vectors, y, served = held.pop(0)
+            hedge.learn_one(*vectors, y, draw.weight(), served)
+        else:
+            hedge.learn_one(*vectors, draw.pick([labels[place], "other"]), draw.weight())
+
+    def ask_vectors(hedge: Any) -> Any:
+        query = {"a": 0.2, "b": 0.3, "c": 0.5}, {"a": 0.0, "b": 0.0, "c": 1.0}
+        other = {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+        answers = [hedge.predict_one(*query), hedge.predict_one(other, other)]
+        for answer in answers:
+            distribution(answer)
+        assert math.isclose(sum(hedge.weights.values()), 1.0, abs_tol=1e-9)
+        return answers
+
+    CASES[JointHedge] = Case(
+        lambda draw: JointHedge(CASES[package.HedgedCalibrator].make(draw)),
+        [learn_vectors],
+        ask_vectors,
+        cost=3.0,
+    )
     CASES[package.TemperatureCalibrator] = Case(
         lambda draw: package.TemperatureCalibrator(
             gamma=draw.positive(0.1),
