@@ -20,6 +20,7 @@ from streamcal import (
     Served,
 )
 from streamcal.calibration.joint_hedge import JointHedge, JointTicket
+from streamcal.kernels.joint import JointMaps, Matrix
 from streamcal.wrappers._strategies import OneVsRest
 from tests.fixed_model import FixedModel
 from tests.oracles_hedged import mixtures
@@ -161,6 +162,45 @@ def test_states_after_heavy_samples_are_possible():
         hedge.learn_one(raw, raw, str(rng.choice(list("abcd"))), 10.0 ** rng.uniform(-60.0, 60.0))
         JointHedge(HedgedCalibrator()).thaw(*hedge.freeze())
         assert sum(hedge.predict_one(raw, raw).values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "weight_of",
+    [
+        lambda rng, i: 10.0 ** rng.uniform(-60.0, 60.0),
+        lambda rng, i: 1e60,
+        lambda rng, i: 1e12,
+        lambda rng, i: 1.0 if i else 1e60,
+        lambda rng, i: 1e-3 if i % 50 else 1e60,
+    ],
+    ids=["mixed", "1e60", "1e12", "one heavy", "some heavy"],
+)
+def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of):
+    rng = np.random.default_rng(0)
+    fade = 0.5 ** (1 / 50)  # a short half-life, so rounding errors would grow soon
+    matrices = tuple(Matrix(1, 2, 1.0, 30.0, 100.0, fade, 256) for _ in range(3))
+    hedge = JointHedge(HedgedCalibrator())
+    hedge._maps = JointMaps(hedge._temperature._kernel, matrices, 1e-6)
+    samples = [dict(zip("abcd", p, strict=True)) for p in rng.dirichlet([0.3] * 4, 200).tolist()]
+    for i in range(4_000):
+        y = "abcd"[rng.integers(4)]
+        hedge.learn_one(samples[i % 200], samples[i * 7 % 200], y, weight_of(rng, i))
+    inverse = np.zeros((9, 9))
+    inverse[np.tril_indices(9)] = hedge._maps.matrices[0].state()[2]
+    assert (30.0 * np.linalg.eigvalsh(inverse) > 1e-11).all()  # it reads the lower triangle
+
+
+def test_a_heavy_weight_is_that_of_the_slow_reference():
+    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    rng = np.random.default_rng(0)
+    for y, w in [("a", 1e9), ("b", 1e60), ("c", 1.0), ("b", 1e12), ("a", 1e6), ("c", 1e60)]:
+        raw, other = (dict(zip("abc", p.tolist(), strict=True)) for p in rng.dirichlet([5] * 3, 2))
+        hedge.learn_one(raw, other, y, w)
+        maps.learn(raw, other, y, w)
+    expected = maps.predict(raw, other)
+    for label, ticket in zip("abc", hedge.serve_one(raw, other)[1], strict=True):
+        found = ticket.answers[:N_MAPS]
+        assert found == pytest.approx([each[label] for each in expected], rel=1e-4, abs=1e-8)
 
 
 def test_more_labels_than_the_matrices_hold():

@@ -16,6 +16,8 @@ is replaced by h = mean_k p_k (1 − p_k), so one matrix A serves all labels::
 A starts at prior · I. Its inverse is kept and updated (Sherman & Morrison 1950), so a sample costs
 as much as A has entries. In a direction that the features never take, forgetting would make A⁻¹
 grow without end. So a tenth of what the prior loses is restored, for one coordinate in turn.
+Without a bound on w · h, rounding errors would make A⁻¹ indefinite, and then forgetting would make
+it grow, too. So w is reduced where w · h · |x|² is above a million times the prior.
 The slope takes a step of its own.
 """
 
@@ -31,7 +33,7 @@ from streamcal.kernels.expert import restored
 cdef double SLOPE_GAMMA = 0.5
 cdef double SLOPE_PRIOR = 10.0
 cdef double RESTORED = 0.1  # of the prior, after it was forgotten
-cdef double ROUNDING = 1e-12  # of the inverse, in parts of that at the start
+cdef double MOST_CURVATURE = 1e6  # that a sample adds, in parts of the prior
 
 
 cdef enum:
@@ -115,15 +117,20 @@ cdef class Matrix:
     ) noexcept nogil:
         """Take one step; ``errors`` are p − hit of the last sample predicted."""
         cdef Py_ssize_t n = places.shape[0], i, k
-        cdef double h = 0.0, gradient = 0.0, scale
+        cdef double h = 0.0, gradient = 0.0, scale, size, most, reduced = w
         for k in range(n):
             h += abs(errors[k]) * (1.0 - abs(errors[k]))  # the same for a hit and p
             gradient += errors[k] * logs[self.base, k]
-        self.update_inverse(h / n, w, &scale)
+        h /= n
+        size = dot(&self.features[0], &self.features[0], self.features.shape[0])
+        most = MOST_CURVATURE * self.prior / size
+        if w * h > most:
+            reduced = most / h
+        self.update_inverse(h, reduced, &scale)
         self.sums[:] = 0.0
         for k in range(n):
             if places[k] < self.n_labels:
-                self.sums[places[k]] = w * errors[k] / scale / self.gamma
+                self.sums[places[k]] = reduced * errors[k] / scale / self.gamma
         if self.n_labels:
             for i in range(self.features.shape[0]):
                 move(&self.weights[i, 0], &self.sums[0], self.direction[i], self.limit, self.n_labels)
@@ -146,21 +153,18 @@ cdef class Matrix:
             v[i] = dot(row, x, i + 1)
         for i in range(d):
             size += x[i] * v[i]
-        # After heavy samples only rounding errors may remain in the direction of the features.
-        size = max(size, ROUNDING / self.prior * dot(x, x, d))
         scale[0] = self.fade + w * h * size
         gain = w * h / scale[0]
         for i in range(d):  # the column of the coordinate whose prior is restored
             s = self.inverse[i * (i + 1) // 2 + at if at <= i else at * (at + 1) // 2 + i]
             c[i] = (s - gain * v[i] * v[at]) * grown
         lost = (1.0 - self.fade) * RESTORED * self.prior * d
-        loss = lost / (1.0 + lost * max(c[at], 0.0))
+        loss = lost / (1.0 + lost * c[at]) if c[at] > 0.0 else 0.0
         for i in range(d):
             row = &self.inverse[i * (i + 1) // 2]
             a, b = gain * v[i] * grown, loss * c[i]
             for j in range(i + 1):
                 row[j] = row[j] * grown - a * v[j] - b * c[j]
-            row[i] = max(row[i], 0.0)
         self.next_restored = (at + 1) % d
 
     # ------------------------------------------------------------------ state
