@@ -31,7 +31,8 @@ import numpy as np
 from streamcal.kernels.expert import restored
 
 cdef double SLOPE_GAMMA = 0.5
-cdef double SLOPE_PRIOR = 10.0
+cdef double CURVATURE = 10.0  # of the slope, before the first sample
+SLOPE_PRIOR = CURVATURE  # for Python
 cdef double RESTORED = 0.1  # of the prior, after it was forgotten
 cdef double MOST_CURVATURE = 1e6  # that a sample adds, in parts of the prior
 
@@ -63,17 +64,19 @@ cdef class Matrix:
     def __cinit__(self, base, n_rows, gamma, prior, limit, fade, most):
         self.base, self.n_rows, self.most = base, n_rows, most
         self.gamma, self.prior, self.limit, self.fade = gamma, prior, limit, fade
-        self.slope, self.slope_curvature = 1.0, SLOPE_PRIOR
+        self.slope, self.slope_curvature = 1.0, CURVATURE
         self.allocate(np.zeros((1, 0)), np.array([1.0 / prior]))
 
-    def allocate(self, weights, inverse):
-        d, self.n_labels = weights.shape
-        self.weights, self.inverse = weights, inverse
-        self.features, self.direction, self.column = np.zeros(d), np.zeros(d), np.zeros(d)
-        self.sums = np.zeros(self.n_labels)
+    def allocate(self, double[:, ::1] weights, double[::1] inverse):
+        cdef Py_ssize_t d = weights.shape[0], n_labels = weights.shape[1]
+        cdef double[::1] features = np.zeros(d), direction = np.zeros(d), column = np.zeros(d)
+        cdef double[::1] sums = np.zeros(n_labels)
+        # Nothing is assigned before all memory is there.
+        self.n_labels, self.weights, self.inverse, self.sums = n_labels, weights, inverse, sums
+        self.features, self.direction, self.column = features, direction, column
 
-    def grow(self, n_labels):
-        """Make room for more labels, whose weights are 0; there is none beyond the most."""
+    def grown(self, n_labels):
+        """Return a copy with room for more labels, whose weights are 0, but not beyond the most."""
         n_labels = min(n_labels, self.most)
         d, old = 1 + self.n_rows * n_labels, np.asarray(self.weights)
         weights = np.zeros((d, n_labels))
@@ -81,7 +84,7 @@ cdef class Matrix:
         inverse = np.zeros(d * (d + 1) // 2)
         inverse[np.arange(d) * (np.arange(d) + 3) // 2] = 1.0 / self.prior
         inverse[: self.inverse.shape[0]] = self.inverse
-        self.allocate(weights, inverse)
+        return restored(Matrix, self.settings(), (self.state()[0], weights, inverse))
 
     cdef void predict(
         self, const double[:, ::1] logs, const Py_ssize_t[::1] places, double *out
@@ -134,7 +137,7 @@ cdef class Matrix:
         if self.n_labels:
             for i in range(self.features.shape[0]):
                 move(&self.weights[i, 0], &self.sums[0], self.direction[i], self.limit, self.n_labels)
-        self.slope_curvature = SLOPE_PRIOR + self.fade * (self.slope_curvature - SLOPE_PRIOR)
+        self.slope_curvature = CURVATURE + self.fade * (self.slope_curvature - CURVATURE)
         self.slope_curvature += w * gradient * gradient
         self.slope -= w * gradient / self.slope_curvature / SLOPE_GAMMA
         self.slope = min(max(self.slope, 1.0 / self.limit), self.limit)
@@ -176,15 +179,16 @@ cdef class Matrix:
 
     def restore(self, numbers, weights, inverse):
         """Set the state to what `state` returned."""
+        self.allocate(np.array(weights), np.array(inverse))
         self.slope, self.slope_curvature = numbers[:2]
         self.next_restored = int(numbers[2])
-        self.allocate(np.array(weights), np.array(inverse))
+
+    def settings(self):
+        """Return the parameters."""
+        return self.base, self.n_rows, self.gamma, self.prior, self.limit, self.fade, self.most
 
     def __reduce__(self):
-        settings = (
-            self.base, self.n_rows, self.gamma, self.prior, self.limit, self.fade, self.most,
-        )
-        return restored, (Matrix, settings, self.state())
+        return restored, (Matrix, self.settings(), self.state())
 
 
 cdef inline double dot(const double *a, const double *b, Py_ssize_t n) noexcept nogil:
@@ -253,7 +257,13 @@ cdef class JointMaps:
 
     def __cinit__(self, temperature, matrices, clip):
         self.temperature, self.matrices, self.clip = temperature, matrices, clip
-        self.vectors = self.logs = self.answers = np.empty((0, 0))
+        self.allocate(0)
+
+    def allocate(self, n_labels):
+        cdef double[:, ::1] vectors = np.empty((2, n_labels)), logs = np.empty((2, n_labels))
+        cdef double[:, ::1] answers = np.empty((3 + len(self.matrices), n_labels))
+        # Nothing is assigned before all memory is there.
+        self.vectors, self.logs, self.answers = vectors, logs, answers
 
     cdef int ask(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1:
         """Compute logs and answers for a sample."""
@@ -261,8 +271,7 @@ cdef class JointMaps:
         cdef Py_ssize_t n = places.shape[0], i, k
         cdef double total, mean
         if self.answers.shape[1] != n:
-            self.vectors, self.logs = np.empty((2, n)), np.empty((2, n))
-            self.answers = np.empty((3 + len(self.matrices), n))
+            self.allocate(n)
         for i in range(2):
             given = one_vs_rest if i else raw
             total = mean = 0.0
