@@ -361,8 +361,17 @@ def _with_answers(ticket: JointTicket, kind: Any) -> JointTicket:
         lambda ticket: JointTicket(iter(ticket.one_vs_rest), ticket.joint),
         *(lambda ticket, kind=kind: _with_answers(ticket, kind) for kind in (_spread, set, iter)),
     ],
-    ids=["later", "short", "of one label", "plain", "iterator", "iterator of one label"]
-    + ["dict of answers", "set of answers", "iterator of answers"],
+    ids=[
+        "later",
+        "short",
+        "of one label",
+        "plain",
+        "iterator",
+        "iterator of one label",
+        "dict of answers",
+        "set of answers",
+        "iterator of answers",
+    ],
 )
 def test_a_wrong_ticket_changes_nothing(change):
     model = model_of()
@@ -387,9 +396,7 @@ def test_tickets_must_be_a_mapping():
 
 
 class Unhashable:
-    """Equal to a label, like an array of size 1."""
-
-    __hash__ = None
+    """Equal to a label, and without a hash, like an array of size 1."""
 
     def __init__(self, label: Any) -> None:
         self.label = label
