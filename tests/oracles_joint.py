@@ -81,8 +81,9 @@ class MatrixScaling:
             self.weights[label] = np.append(row, np.zeros(d - len(row)))
         p, x = self.predict(logs), self.vector(logs)
         h = sum(each * (1.0 - each) for each in p.values()) / len(p)
-        self.curvature = self.fade * grown + w * h * np.outer(x, x)
-        step = np.linalg.solve(self.curvature, x) * w / self.gamma
+        reduced = min(w, 1e6 * self.prior / (x @ x) / h) if h else w
+        self.curvature = self.fade * grown + reduced * h * np.outer(x, x)
+        step = np.linalg.solve(self.curvature, x) * reduced / self.gamma
         for label, each in p.items():
             row = self.weights[label] - step * (each - (label == y))
             self.weights[label] = row.clip(-100.0, 100.0)

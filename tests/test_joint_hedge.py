@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 from collections import deque
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from streamcal import (
     Served,
 )
 from streamcal.calibration.joint_hedge import JointHedge, JointTicket
+from streamcal.kernels import joint
+from streamcal.kernels.joint import JointMaps, Matrix
 from streamcal.wrappers._strategies import OneVsRest
 from tests.fixed_model import FixedModel
 from tests.oracles_hedged import mixtures
@@ -163,6 +166,45 @@ def test_states_after_heavy_samples_are_possible():
         assert sum(hedge.predict_one(raw, raw).values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    "weight_of",
+    [
+        lambda rng, i: 10.0 ** rng.uniform(-60.0, 60.0),
+        lambda rng, i: 1e60,
+        lambda rng, i: 1e12,
+        lambda rng, i: 1.0 if i else 1e60,
+        lambda rng, i: 1e-3 if i % 50 else 1e60,
+    ],
+    ids=["mixed", "1e60", "1e12", "one heavy", "some heavy"],
+)
+def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of):
+    rng = np.random.default_rng(0)
+    fade = 0.5 ** (1 / 50)  # a short half-life, so rounding errors would grow soon
+    matrices = tuple(Matrix(1, 2, 1.0, 30.0, 100.0, fade, 256) for _ in range(3))
+    hedge = JointHedge(HedgedCalibrator())
+    hedge._maps = JointMaps(hedge._temperature._kernel, matrices, 1e-6)
+    samples = [dict(zip("abcd", p, strict=True)) for p in rng.dirichlet([0.3] * 4, 200).tolist()]
+    for i in range(4_000):
+        y = "abcd"[rng.integers(4)]
+        hedge.learn_one(samples[i % 200], samples[i * 7 % 200], y, weight_of(rng, i))
+    inverse = np.zeros((9, 9))
+    inverse[np.tril_indices(9)] = hedge._maps.matrices[0].state()[2]
+    assert (30.0 * np.linalg.eigvalsh(inverse) > 1e-11).all()  # it reads the lower triangle
+
+
+def test_a_heavy_weight_is_that_of_the_slow_reference():
+    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    rng = np.random.default_rng(0)
+    for y, w in [("a", 1e9), ("b", 1e60), ("c", 1.0), ("b", 1e12), ("a", 1e6), ("c", 1e60)]:
+        raw, other = (dict(zip("abc", p.tolist(), strict=True)) for p in rng.dirichlet([5] * 3, 2))
+        hedge.learn_one(raw, other, y, w)
+        maps.learn(raw, other, y, w)
+    expected = maps.predict(raw, other)
+    for label, ticket in zip("abc", hedge.serve_one(raw, other)[1], strict=True):
+        found = ticket.answers[:N_MAPS]
+        assert found == pytest.approx([each[label] for each in expected], rel=1e-4, abs=1e-8)
+
+
 def test_more_labels_than_the_matrices_hold():
     labels = tuple(range(300))
     rng = np.random.default_rng(0)
@@ -298,6 +340,16 @@ def test_tickets_survive_json():
     assert twin.to_bytes() == model.to_bytes()
 
 
+def _spread(answers: Any) -> dict[float, None]:
+    """Return a mapping whose keys are as many possible answers."""
+    return dict.fromkeys(np.linspace(0.1, 0.9, len(answers)).tolist())
+
+
+def _with_answers(ticket: JointTicket, kind: Any) -> JointTicket:
+    answers = kind(list(_spread(ticket.joint.answers)))
+    return ticket._replace(joint=ticket.joint._replace(answers=answers))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -305,8 +357,21 @@ def test_tickets_survive_json():
         lambda ticket: JointTicket(ticket.one_vs_rest, ticket.joint._replace(answers=(0.5,))),
         lambda ticket: JointTicket(ticket.joint._replace(n_samples=10**6), ticket.joint),
         lambda ticket: (ticket.one_vs_rest, ticket.joint),
+        lambda ticket: JointTicket(ticket.one_vs_rest, iter(ticket.joint)),
+        lambda ticket: JointTicket(iter(ticket.one_vs_rest), ticket.joint),
+        *(lambda ticket, kind=kind: _with_answers(ticket, kind) for kind in (_spread, set, iter)),
     ],
-    ids=["later", "short", "of one label", "plain"],
+    ids=[
+        "later",
+        "short",
+        "of one label",
+        "plain",
+        "iterator",
+        "iterator of one label",
+        "dict of answers",
+        "set of answers",
+        "iterator of answers",
+    ],
 )
 def test_a_wrong_ticket_changes_nothing(change):
     model = model_of()
@@ -319,12 +384,105 @@ def test_a_wrong_ticket_changes_nothing(change):
     assert model.to_bytes() == before
 
 
+def test_tickets_must_be_a_mapping():
+    model = model_of()
+    played(model, stream(20))
+    x, y = stream(1, seed=2)[0]
+    served, before = model.serve_one(x), model.to_bytes()
+    for tickets in (None, [served.tickets[y]]):
+        with pytest.raises(TypeError, match=r"`served\.tickets` must be a mapping"):
+            model.learn_one(x, y, served=Served(served.calibrated, served.raw, tickets))
+    assert model.to_bytes() == before
+
+
+class Unhashable:
+    """Equal to a label, and without a hash, like an array of size 1."""
+
+    def __init__(self, label: Any) -> None:
+        self.label = label
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.label == other)
+
+
+def test_a_true_label_without_a_hash_finds_its_ticket():
+    model, twin = model_of(), model_of()
+    for each in (model, twin):
+        played(each, stream(20))
+    late = [(x, y, model.serve_one(x)) for x, y in stream(5, seed=2)]
+    for x, y, served in late:
+        model._strategy.learn_one(x["p"], Unhashable(y), 1.0, served.tickets)
+        twin._strategy.learn_one(x["p"], y, 1.0, served.tickets)
+    assert model.to_bytes() == twin.to_bytes()
+
+
+def _indefinite(d: int, variance: float) -> Any:
+    """Return the lower triangle of a matrix whose 2 × 2 blocks are all possible."""
+    full = np.full((d, d), -variance)
+    np.fill_diagonal(full, variance)
+    return full[np.tril_indices(d)]
+
+
+class LimitedNumpy:
+    """NumPy, but one of the arrays of a kernel finds no memory."""
+
+    def __init__(self, fails_at: int) -> None:
+        self.left = fails_at
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("zeros", "empty", "array"):
+            self.left -= 1
+            if self.left == 0:
+                raise MemoryError
+        return getattr(np, name)
+
+
+def test_a_lack_of_memory_while_labels_are_added_can_be_repaired(monkeypatch):
+    before = JointHedge(HedgedCalibrator())
+    for x, y in stream(20, ("a", "b", "c")):
+        before.learn_one(x["p"], x["p"], y, 1.0)
+    (x, y), *later = stream(5, seed=1)
+    three, four = {"a": 0.5, "b": 0.3, "c": 0.2}, x["p"]
+    twin = copy.deepcopy(before)
+    twin.learn_one(four, four, y, 1.0)
+    for fails_at in count(1):
+        hedge = copy.deepcopy(before)
+        with monkeypatch.context() as patch:
+            patch.setattr(joint, "np", LimitedNumpy(fails_at))
+            try:
+                hedge.learn_one(four, four, y, 1.0)
+                break
+            except MemoryError:
+                pass
+        JointHedge(HedgedCalibrator()).thaw(*hedge.freeze())
+        for raw in (three, four):
+            assert hedge.predict_one(raw, raw) == before.predict_one(raw, raw)
+        hedge.learn_one(four, four, y, 1.0)
+        _check_alike(hedge, twin)
+    assert fails_at > 20
+    for x, y in later:
+        for each in (hedge, twin):
+            each.learn_one(x["p"], x["p"], y, 1.0)
+    _check_alike(hedge, twin)
+
+
+def _check_alike(hedge: JointHedge, twin: JointHedge) -> None:
+    (fields, arrays), (expected_fields, expected) = hedge.freeze(), twin.freeze()
+    assert fields == expected_fields
+    assert all(np.array_equal(arrays[name], part) for name, part in expected.items())
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("numbers1", np.array([0.0, 10.0, 0.0])),
         ("numbers1", np.array([1.0, 10.0, 99.0])),
         ("numbers2", np.array([1.0, -1.0, 0.0])),
+        ("numbers0", np.array([1.0, 1e-17, 0.0])),
+        ("numbers0", np.array([1.0, 9.9, 0.0])),
+        ("inverse1", _indefinite(9, 0.6)),
+        ("inverse2", _indefinite(9, 1e-9)),
+        ("inverse1", np.zeros(45)),
         ("weights1", np.full((9, 4), 1e3)),
         ("weights1", np.zeros((2, 4))),
         ("inverse1", np.full(45, 1.0)),

@@ -59,6 +59,9 @@ _LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 _MEMORY = 1_000.0  # labels over which the delay is averaged
 
 
+_INDEXED = (tuple, Sequence, np.ndarray)
+
+
 class Ticket(NamedTuple):
     """The predictions of a `HedgedCalibrator` for one sample, to pass back with its label.
 
@@ -478,6 +481,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Return the number of samples and the predictions on a ticket, or raise."""
         try:
             n_samples, answers = served
+            # An iterator could be read only once, a set or a mapping not by position.
+            if not (isinstance(served, _INDEXED) and isinstance(answers, _INDEXED)):
+                raise TypeError
             values = [float(answer) for answer in answers]
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None

@@ -40,7 +40,7 @@ from streamcal._validation import MOST_COUNT, decay_per_sample
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.temperature import TemperatureCalibrator
-from streamcal.kernels.joint import JointMaps, Matrix
+from streamcal.kernels.joint import SLOPE_PRIOR, JointMaps, Matrix
 
 Raw = Mapping[ClfTarget, float]
 Array = NDArray[np.float64]
@@ -175,10 +175,13 @@ class JointHedge(Locked):
     def _add_labels(self, raw: Raw) -> None:
         if raw.keys() <= self._places.keys():
             return
+        places = dict(self._places)
         for label in raw:
-            self._places.setdefault(label, len(self._places))
-        for matrix in self._maps.matrices:
-            matrix.grow(len(self._places))
+            places.setdefault(label, len(places))
+        matrices = tuple(matrix.grown(len(places)) for matrix in self._maps.matrices)
+        maps = JointMaps(self._temperature._kernel, matrices, _CLIP)
+        # Only now, so a lack of memory leaves everything as it was.
+        self._maps, self._places = maps, places
 
     def _vectors(self, raw: Raw, one_vs_rest: Raw) -> tuple[Array, Array, Places]:
         """Return both probabilities as vectors, and the places of the labels."""
@@ -229,8 +232,10 @@ def _read_matrix(arrays: Arrays, i: int, n_labels: int) -> list[Array]:
         array_of(arrays, f"inverse{i}", d * (d + 1) // 2),
     )
     slope, curvature, restored = numbers.tolist()
+    require(1.0 / _LIMIT <= slope <= _LIMIT, "the slope must be within the limit")
     require(
-        1.0 / _LIMIT <= slope <= _LIMIT and curvature > 0.0, "the slope must be within the limit"
+        curvature >= (1.0 - 1e-6) * SLOPE_PRIOR,
+        f"the slope's curvature must be at least {SLOPE_PRIOR}",
     )
     require(
         restored.is_integer() and 0.0 <= restored < d, "the restored place must be in the matrix"
@@ -244,8 +249,8 @@ def _read_matrix(arrays: Arrays, i: int, n_labels: int) -> list[Array]:
         (diagonal >= 0.0).all() and (diagonal <= 20.0 / _PRIORS[i]).all(),
         "variances must be in range",
     )
-    most = np.sqrt(np.outer(diagonal, diagonal))
-    # After a heavy sample little but rounding errors may remain.
-    most = (1.0 + 1e-6) * most + 1e-12
-    require((np.abs(full) <= most).all(), "the curvature must be positive definite")
+    # Samples add up to at most 1e10 times the prior; without forgetting there is no such bound.
+    least = 1e-11 / _PRIORS[i] if i else np.finfo(np.float64).tiny
+    # `eigvalsh` reads the lower triangle.
+    require((np.linalg.eigvalsh(full) >= least).all(), "the curvature must be positive definite")
     return [numbers, weights, inverse]

@@ -9,6 +9,8 @@ from streamcal.kernels.newton import Temperature
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
+SLOPE_PRIOR: float
+
 class Matrix:
     n_labels: int
     def __init__(
@@ -21,7 +23,7 @@ class Matrix:
         fade: float,
         most: int,
     ) -> None: ...
-    def grow(self, n_labels: int) -> None: ...
+    def grown(self, n_labels: int) -> Matrix: ...
     def state(self) -> tuple[Array, Array, Array]: ...
     def restore(self, numbers: Any, weights: Any, inverse: Any) -> None: ...
 

@@ -16,6 +16,8 @@ is replaced by h = mean_k p_k (1 − p_k), so one matrix A serves all labels::
 A starts at prior · I. Its inverse is kept and updated (Sherman & Morrison 1950), so a sample costs
 as much as A has entries. In a direction that the features never take, forgetting would make A⁻¹
 grow without end. So a tenth of what the prior loses is restored, for one coordinate in turn.
+Without a bound on w · h, rounding errors would make A⁻¹ indefinite, and then forgetting would make
+it grow, too. So w is reduced where w · h · |x|² is above a million times the prior.
 The slope takes a step of its own.
 """
 
@@ -29,9 +31,10 @@ import numpy as np
 from streamcal.kernels.expert import restored
 
 cdef double SLOPE_GAMMA = 0.5
-cdef double SLOPE_PRIOR = 10.0
+cdef double CURVATURE = 10.0  # of the slope, before the first sample
+SLOPE_PRIOR = CURVATURE  # for Python
 cdef double RESTORED = 0.1  # of the prior, after it was forgotten
-cdef double ROUNDING = 1e-12  # of the inverse, in parts of that at the start
+cdef double MOST_CURVATURE = 1e6  # that a sample adds, in parts of the prior
 
 
 cdef enum:
@@ -61,17 +64,19 @@ cdef class Matrix:
     def __cinit__(self, base, n_rows, gamma, prior, limit, fade, most):
         self.base, self.n_rows, self.most = base, n_rows, most
         self.gamma, self.prior, self.limit, self.fade = gamma, prior, limit, fade
-        self.slope, self.slope_curvature = 1.0, SLOPE_PRIOR
+        self.slope, self.slope_curvature = 1.0, CURVATURE
         self.allocate(np.zeros((1, 0)), np.array([1.0 / prior]))
 
-    def allocate(self, weights, inverse):
-        d, self.n_labels = weights.shape
-        self.weights, self.inverse = weights, inverse
-        self.features, self.direction, self.column = np.zeros(d), np.zeros(d), np.zeros(d)
-        self.sums = np.zeros(self.n_labels)
+    def allocate(self, double[:, ::1] weights, double[::1] inverse):
+        cdef Py_ssize_t d = weights.shape[0], n_labels = weights.shape[1]
+        cdef double[::1] features = np.zeros(d), direction = np.zeros(d), column = np.zeros(d)
+        cdef double[::1] sums = np.zeros(n_labels)
+        # Nothing is assigned before all memory is there.
+        self.n_labels, self.weights, self.inverse, self.sums = n_labels, weights, inverse, sums
+        self.features, self.direction, self.column = features, direction, column
 
-    def grow(self, n_labels):
-        """Make room for more labels, whose weights are 0; there is none beyond the most."""
+    def grown(self, n_labels):
+        """Return a copy with room for more labels, whose weights are 0, but not beyond the most."""
         n_labels = min(n_labels, self.most)
         d, old = 1 + self.n_rows * n_labels, np.asarray(self.weights)
         weights = np.zeros((d, n_labels))
@@ -79,7 +84,7 @@ cdef class Matrix:
         inverse = np.zeros(d * (d + 1) // 2)
         inverse[np.arange(d) * (np.arange(d) + 3) // 2] = 1.0 / self.prior
         inverse[: self.inverse.shape[0]] = self.inverse
-        self.allocate(weights, inverse)
+        return restored(Matrix, self.settings(), (self.state()[0], weights, inverse))
 
     cdef void predict(
         self, const double[:, ::1] logs, const Py_ssize_t[::1] places, double *out
@@ -115,19 +120,24 @@ cdef class Matrix:
     ) noexcept nogil:
         """Take one step; ``errors`` are p − hit of the last sample predicted."""
         cdef Py_ssize_t n = places.shape[0], i, k
-        cdef double h = 0.0, gradient = 0.0, scale
+        cdef double h = 0.0, gradient = 0.0, scale, size, most, reduced = w
         for k in range(n):
             h += abs(errors[k]) * (1.0 - abs(errors[k]))  # the same for a hit and p
             gradient += errors[k] * logs[self.base, k]
-        self.update_inverse(h / n, w, &scale)
+        h /= n
+        size = dot(&self.features[0], &self.features[0], self.features.shape[0])
+        most = MOST_CURVATURE * self.prior / size
+        if w * h > most:
+            reduced = most / h
+        self.update_inverse(h, reduced, &scale)
         self.sums[:] = 0.0
         for k in range(n):
             if places[k] < self.n_labels:
-                self.sums[places[k]] = w * errors[k] / scale / self.gamma
+                self.sums[places[k]] = reduced * errors[k] / scale / self.gamma
         if self.n_labels:
             for i in range(self.features.shape[0]):
                 move(&self.weights[i, 0], &self.sums[0], self.direction[i], self.limit, self.n_labels)
-        self.slope_curvature = SLOPE_PRIOR + self.fade * (self.slope_curvature - SLOPE_PRIOR)
+        self.slope_curvature = CURVATURE + self.fade * (self.slope_curvature - CURVATURE)
         self.slope_curvature += w * gradient * gradient
         self.slope -= w * gradient / self.slope_curvature / SLOPE_GAMMA
         self.slope = min(max(self.slope, 1.0 / self.limit), self.limit)
@@ -146,21 +156,18 @@ cdef class Matrix:
             v[i] = dot(row, x, i + 1)
         for i in range(d):
             size += x[i] * v[i]
-        # After heavy samples only rounding errors may remain in the direction of the features.
-        size = max(size, ROUNDING / self.prior * dot(x, x, d))
         scale[0] = self.fade + w * h * size
         gain = w * h / scale[0]
         for i in range(d):  # the column of the coordinate whose prior is restored
             s = self.inverse[i * (i + 1) // 2 + at if at <= i else at * (at + 1) // 2 + i]
             c[i] = (s - gain * v[i] * v[at]) * grown
         lost = (1.0 - self.fade) * RESTORED * self.prior * d
-        loss = lost / (1.0 + lost * max(c[at], 0.0))
+        loss = lost / (1.0 + lost * c[at]) if c[at] > 0.0 else 0.0
         for i in range(d):
             row = &self.inverse[i * (i + 1) // 2]
             a, b = gain * v[i] * grown, loss * c[i]
             for j in range(i + 1):
                 row[j] = row[j] * grown - a * v[j] - b * c[j]
-            row[i] = max(row[i], 0.0)
         self.next_restored = (at + 1) % d
 
     # ------------------------------------------------------------------ state
@@ -172,15 +179,16 @@ cdef class Matrix:
 
     def restore(self, numbers, weights, inverse):
         """Set the state to what `state` returned."""
+        self.allocate(np.array(weights), np.array(inverse))
         self.slope, self.slope_curvature = numbers[:2]
         self.next_restored = int(numbers[2])
-        self.allocate(np.array(weights), np.array(inverse))
+
+    def settings(self):
+        """Return the parameters."""
+        return self.base, self.n_rows, self.gamma, self.prior, self.limit, self.fade, self.most
 
     def __reduce__(self):
-        settings = (
-            self.base, self.n_rows, self.gamma, self.prior, self.limit, self.fade, self.most,
-        )
-        return restored, (Matrix, settings, self.state())
+        return restored, (Matrix, self.settings(), self.state())
 
 
 cdef inline double dot(const double *a, const double *b, Py_ssize_t n) noexcept nogil:
@@ -249,7 +257,13 @@ cdef class JointMaps:
 
     def __cinit__(self, temperature, matrices, clip):
         self.temperature, self.matrices, self.clip = temperature, matrices, clip
-        self.vectors = self.logs = self.answers = np.empty((0, 0))
+        self.allocate(0)
+
+    def allocate(self, n_labels):
+        cdef double[:, ::1] vectors = np.empty((2, n_labels)), logs = np.empty((2, n_labels))
+        cdef double[:, ::1] answers = np.empty((3 + len(self.matrices), n_labels))
+        # Nothing is assigned before all memory is there.
+        self.vectors, self.logs, self.answers = vectors, logs, answers
 
     cdef int ask(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1:
         """Compute logs and answers for a sample."""
@@ -257,8 +271,7 @@ cdef class JointMaps:
         cdef Py_ssize_t n = places.shape[0], i, k
         cdef double total, mean
         if self.answers.shape[1] != n:
-            self.vectors, self.logs = np.empty((2, n)), np.empty((2, n))
-            self.answers = np.empty((3 + len(self.matrices), n))
+            self.allocate(n)
         for i in range(2):
             given = one_vs_rest if i else raw
             total = mean = 0.0

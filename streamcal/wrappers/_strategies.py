@@ -240,6 +240,7 @@ class OneVsRest(OwningStrategy):
         return _normalised(calibrated, raw), tickets
 
     def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
+        _check_mapping(tickets)
         for label, ticket in tickets.items():
             calibrator = self.calibrators.get(label, self._calibrators.unlearned)
             if isinstance(calibrator, HedgedCalibrator):
@@ -304,13 +305,16 @@ class HedgedJointly(OneVsRest):
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         if len(raw) > 2:
-            served = self._joint.served_one_vs_rest(raw, tickets or {})
-            given = tickets.get(y) if tickets else None
+            tickets = tickets or {}
+            served = self._joint.served_one_vs_rest(raw, tickets)
+            # Like `JointHedge`, this accepts a ``y`` without a hash that equals a label.
+            given = next((tickets.get(label) for label in raw if label == y), None)
             ticket = given.joint if isinstance(given, JointTicket) else None
             self._joint.learn_one(raw, served or super().predict_one(raw), y, w, ticket)
         super().learn_one(raw, y, w, tickets)
 
     def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
+        _check_mapping(tickets)
         plain = {}
         for label, ticket in tickets.items():
             if isinstance(ticket, JointTicket):
@@ -388,6 +392,11 @@ class Joint(OwningStrategy):
         restored = JointCalibrator.from_bytes(state_of(arrays, "0"))
         check_alike([restored], [self._prototype])
         self._calibrator = restored
+
+
+def _check_mapping(tickets: object) -> None:
+    if not isinstance(tickets, Mapping):
+        raise TypeError(f"`served.tickets` must be a mapping from labels, got {tickets!r}")
 
 
 def _normalised(calibrated: dict[ClfTarget, float], raw: Raw) -> dict[ClfTarget, float]:
