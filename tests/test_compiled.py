@@ -353,7 +353,7 @@ def rank_answers(inputs):
             found.append(model.predict_one(x))
         elif what == 1:
             p = model.predict_proba_one(x)
-            found.extend(p.values() if p else [math.nan] * int(n_labels))
+            found.extend(p.values() or [None] * int(n_labels))
         else:
             model.learn_one(x, int(y), w)
     if not isinstance(model, KernelCuSumRank):

@@ -4,7 +4,6 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,8 @@ from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
 
 MakeTickets = Callable[[Mapping[ClfTarget, float]], Mapping[ClfTarget, AnyTicket]]
 """Returns the tickets of hedged calibrators by label, for the model's probabilities."""
+Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
+"""A `Prediction` without tickets, as a tuple because it is made for each sample."""
 
 # Values of features that cannot change, so that the features need no hash at first.
 _PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
@@ -76,15 +77,15 @@ class PredictionMemory:
     --------
     >>> memory, no_tickets = PredictionMemory(2), lambda raw: {}
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
-    ...     memory.add(x, Prediction({True: x["a"] / 10}, None, 0), no_tickets)
+    ...     memory.add(x, ({True: x["a"] / 10}, None, 0), no_tickets)
     >>> memory.take({"a": 1}, no_tickets) is None, memory.take({"a": 3}, no_tickets).raw
     (True, {True: 0.3})
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # The latest prediction. Threads that predict at the same time may leave several.
-        self._latest: deque[tuple[Any, Prediction]] = deque()
+        # The features of the latest prediction, and its parts without tickets.
+        self._latest: tuple[Any, Parts] | None = None
         self._recent: deque[_Entry] = deque()
         self._by_key: dict[Hashable, deque[_Entry]] = {}
         self._n_stored = 0
@@ -96,18 +97,19 @@ class PredictionMemory:
 
     def __len__(self) -> int:
         """Return how many predictions wait for their labels."""
-        return len(self._latest) + sum(map(len, self._by_key.values()))
+        return (self._latest is not None) + sum(map(len, self._by_key.values()))
 
-    def add(self, x: Any, prediction: Prediction, make_tickets: MakeTickets) -> None:
+    def add(self, x: Any, parts: Parts, make_tickets: MakeTickets) -> None:
         """Remember the prediction for the features ``x``."""
-        if self._latest and (latest := _pop(self._latest)):
-            self._latest.append(latest)
+        latest = self._latest
+        if latest is not None:
             if _is_same(latest[0], x):
                 return
             self.store_latest(make_tickets)
-        if (kept := _snapshot(x)) is not None:
-            self._latest.append((kept, prediction))
-        while self._recent and len(self._recent) + len(self._latest) > self.limit:
+        kept = _snapshot(x)
+        if kept is not None:
+            self._latest = kept, parts
+        while self._recent and len(self._recent) >= self.limit:
             self._forget_oldest()
 
     def take(self, x: Any, make_tickets: MakeTickets) -> Prediction | None:
@@ -115,13 +117,14 @@ class PredictionMemory:
 
         The calibrators are about to change, so `store_latest` comes first.
         """
-        if self._latest and (latest := _pop(self._latest)):
-            if _is_same(latest[0], x) and self._is_only(latest[0]):
+        latest = self._latest
+        if latest is not None:
+            if _is_same(latest[0], x) and (not self._by_key or self._is_only(latest[0])):
+                self._latest = None
                 if self._delay != 0.0:
                     self._learn_delay(0)
-                return latest[1]
-            self._latest.append(latest)
-        self.store_latest(make_tickets)
+                return tuple.__new__(Prediction, (*latest[1], None))  # quicker than a call
+            self.store_latest(make_tickets)
         key = _key_of(x) if self._by_key else None
         try:
             return None if key is None else self._take_stored(key)
@@ -134,16 +137,20 @@ class PredictionMemory:
         It is forgotten if it has no tickets, as for probabilities that no calibrator accepts, or
         if its features cannot be compared.
         """
-        while self._latest and (latest := _pop(self._latest)):
-            kept, (raw, shown, n_alarms, _) = latest
-            with suppress(Exception):
-                tickets = {k: _compact(ticket) for k, ticket in make_tickets(raw).items()}
-                self._store(_key_of(kept), Prediction(raw, shown, n_alarms, tickets))
+        latest, self._latest = self._latest, None
+        if latest is None:
+            return
+        kept, parts = latest
+        try:
+            tickets = {label: _compact(ticket) for label, ticket in make_tickets(parts[0]).items()}
+            self._store(_key_of(kept), Prediction(*parts, tickets))
+        except Exception:
+            return
 
-    def _is_only(self, kept: Hashable | dict[Any, Any]) -> bool:
+    def _is_only(self, kept: Any) -> bool:
         """Return whether no stored prediction has these features."""
         try:
-            return not self._by_key or _key_of(kept) not in self._by_key
+            return _key_of(kept) not in self._by_key
         except Exception:
             return False
 
@@ -193,18 +200,10 @@ class PredictionMemory:
 
 
 def _compact(ticket: AnyTicket) -> AnyTicket:
-    """Return a ticket with arrays, which take a fifth of the memory of tuples of numbers."""
+    """Return a ticket of many labels with arrays, which take a fifth of the memory of tuples."""
     if isinstance(ticket, JointTicket):
         return JointTicket(*(Ticket(n, array("d", answers)) for n, answers in ticket))
-    return Ticket(ticket.n_samples, array("d", ticket.answers))
-
-
-def _pop(latest: deque[tuple[Any, Prediction]]) -> tuple[Any, Prediction] | None:
-    """Return and remove the last one, None if another thread was faster."""
-    try:
-        return latest.pop()
-    except IndexError:
-        return None
+    return ticket
 
 
 def _snapshot(x: Any) -> Any:

@@ -73,6 +73,8 @@ class Strategy(ABC):
 class OwningStrategy(Strategy):
     """A strategy that owns its calibrators: what a wrapper holds, saves and restores."""
 
+    makes_tickets = False  # whether late labels need what `serve_one` returns
+
     @property
     def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
         """The calibrators of single labels."""
@@ -211,6 +213,7 @@ class OneVsRest(OwningStrategy):
     def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
         self._calibrators = LabelCalibrators(prototype, label_of_column)
         self._binary = Binary(self._calibrators)
+        self.makes_tickets = self._calibrators.unlearned is not None
 
     @property
     def calibrators(self) -> Mapping[ClfTarget, Calibrator]:

@@ -35,7 +35,7 @@ from streamcal.wrappers._checks import (
     check_n_rows,
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
-from streamcal.wrappers._memory import Prediction, PredictionMemory
+from streamcal.wrappers._memory import PredictionMemory
 from streamcal.wrappers._strategies import (
     HedgedJointly,
     Joint,
@@ -241,7 +241,8 @@ class CalibratedClassifier(
             self._memory.store_latest(self._make_tickets)
         elif (remembered := self._memory.take(x, self._make_tickets)) and remembered.raw:
             raw, shown, n_alarms, tickets = remembered
-            tickets = tickets if self._is_current(n_alarms) else None
+            if tickets and not self._is_current(n_alarms):
+                tickets = None
         else:
             raw = self._predict_raw(x, kwargs)
         strategy = self._strategy.for_labels(raw)
@@ -300,8 +301,8 @@ class CalibratedClassifier(
         calibrated = self._strategy.for_labels(raw).predict_one(raw)
         if self.remember:
             shown = dict(calibrated) if self._monitor else None
-            prediction = Prediction(dict(raw), shown, self.n_alarms)
-            self._memory.add(x, prediction, self._make_tickets)
+            n_alarms = self.n_alarms if self._monitor else 0
+            self._memory.add(x, (dict(raw), shown, n_alarms), self._make_tickets)
         return calibrated
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
@@ -337,6 +338,8 @@ class CalibratedClassifier(
 
     def _make_tickets(self, raw: Raw) -> Mapping[ClfTarget, AnyTicket]:
         """Return the tickets of the calibrators as they are for the model's probabilities."""
+        if not self._strategy.makes_tickets:
+            return {}
         return self._strategy.for_labels(raw).serve_one(raw)[1]
 
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
