@@ -1,5 +1,6 @@
 """``streamcal watch``: the page of ``streamcal report``, served while a stream runs."""
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -55,7 +56,5 @@ def watch(
             raise failure(f"--port {port} of {HOST} can't be used: {error.strerror}", 2) from None
         with server:
             say(f"{server.url} shows {source}; Ctrl-C ends")
-            try:
+            with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever(poll_interval=0.2)
-            except KeyboardInterrupt:
-                say("")  # after the ^C that the terminal shows
