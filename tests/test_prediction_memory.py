@@ -167,7 +167,7 @@ class Incomparable:
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as arrays have none
 
 
 def test_features_that_cannot_be_compared_are_not_found():

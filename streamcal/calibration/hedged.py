@@ -57,9 +57,7 @@ _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance 
 # Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
 _LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 _MEMORY = 1_000.0  # labels over which the delay is averaged
-
-
-_INDEXED = (tuple, Sequence, np.ndarray)
+_INDEXED = (Sequence, np.ndarray)  # what a ticket may be made of
 
 
 class Ticket(NamedTuple):
