@@ -195,7 +195,7 @@ def run_command(root: Path, n_batches: int | None) -> None:
 
 def command(root: Path) -> None:
     calibrate(
-        root / "table.csv", root / "out" / "out.csv", root / "state" / "run.db", "--batch-rows", 10
+        root / "table.csv", root / "out" / "out.csv", root / "state" / "run.db", "--batch-size", 10
     )
 
 
@@ -206,7 +206,7 @@ def test_a_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (root / "out" / "out.csv").write_bytes(OLDER)
     recorded = record(root, "record_command")
     straight = tmp_path / "straight.csv"
-    calibrate(table, straight, tmp_path / "straight.db", "--batch-rows", 10)
+    calibrate(table, straight, tmp_path / "straight.db", "--batch-size", 10)
     wanted = straight.read_bytes()
     assert held(root)["out/out.csv"] == wanted
     for state in tried(recorded.states(2, N_STATES)):
