@@ -1245,11 +1245,11 @@ def _add_stores() -> None:
         )
 
     def keyed(draw: Draw) -> Any:
-        parked = {
-            "max_keys": draw.pick([None, 1, 2]),
+        options = {
+            "max_live": draw.pick([None, 1, 2]),
             "store": store() if draw.chance(0.3) else None,
         }
-        return KeyedCalibrator(calibrator(draw), **parked)
+        return KeyedCalibrator(calibrator(draw), **options)
 
     def learn(draw: Draw, learner: Any, held: list[Any]) -> None:
         learner.learn_one(name(draw), draw.probability(), draw.binary(), draw.weight())

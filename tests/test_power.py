@@ -73,9 +73,9 @@ def run_engine(root: Path, stop: int, *, keep_open: bool = False) -> None:
     store._connection.connected().execute(
         "PRAGMA wal_autocheckpoint = 12"
     )  # pages: the log begins anew at times
-    keyed = KeyedCalibrator(IsotonicCalibrator(window=5), max_keys=2, store=store)
+    keyed = KeyedCalibrator(IsotonicCalibrator(window=5), max_live=2, store=store)
     sink = Lines(root / "out" / "lines")
-    engine.run(EVENTS[:stop], keyed, sink, store, batch=3)
+    engine.run(EVENTS[:stop], keyed, sink, store, batch_size=3)
     if keep_open:
         os._exit(0)
     sink.file.close()
