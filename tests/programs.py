@@ -1059,10 +1059,10 @@ def _add_decisions() -> None:
     def learn_decision(draw: Draw, learner: Any, held: list[Any]) -> None:
         learner.learn_one(_sample(draw), draw.pick([False, True]))
 
-    def learn_block(draw: Draw, learner: Any, held: list[Any]) -> None:
+    def learn_batch(draw: Draw, learner: Any, held: list[Any]) -> None:
         n = draw.random.randint(1, 4)
         xs = [_sample(draw) for _ in range(n)]
-        learner.learn_block(xs, [draw.chance(0.5) for _ in xs])
+        learner.learn_batch(xs, [draw.chance(0.5) for _ in xs])
 
     def ask_decision(learner: Any) -> Any:
         answers = [learner.predict_one({"p": p}) for p in GRID]
@@ -1073,7 +1073,7 @@ def _add_decisions() -> None:
 
     CASES[decision.DecisionClassifier] = Case(
         model,
-        [learn_decision, learn_decision, learn_block],
+        [learn_decision, learn_decision, learn_batch],
         ask_decision,
         given=lambda learner: {"classifier": learner.classifier},
         cost=4.0,
@@ -1083,7 +1083,7 @@ def _add_decisions() -> None:
         held.append(len(held))
         released = batcher.push(_sample(draw), held[-1], float(len(held)))
         released += batcher.poll(float(len(held)))
-        assert len(batcher) < batcher.size
+        assert len(batcher) < batcher.batch_size
         assert all(answer.label in (False, True) for answer in released)
 
     CASES[decision.MicroBatcher] = Case(
