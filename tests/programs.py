@@ -711,7 +711,7 @@ def _add_metrics() -> None:
     def corp(metric: Any) -> Any:
         split = [metric.mean_score, metric.mcb, metric.dsc, metric.unc]
         within(split, 0.0, math.inf)
-        if metric.score == "brier":
+        if metric.scoring == "brier":
             within(split, 0.0, 1.0)
         return split
 
