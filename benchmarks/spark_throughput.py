@@ -58,7 +58,7 @@ def run(spark: Any, folder: Path, make: Any, meanwhile: Callable[[Any], object])
         score="score",
         label="label",
         order="id",
-        make=make,
+        calibrator=make,
     )
     writer = calibrated.writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()

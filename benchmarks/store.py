@@ -1,9 +1,9 @@
 """Memory per key of a store with many calibrators, and the time to open and to commit it.
 
-    python benchmarks/store.py [--keys 100000] [--window 200] [--max-keys 1000]
+    python benchmarks/store.py [--keys 100000] [--window 200] [--max-live 1000]
 
 First, keys with full windows of uniform scores are learned. A calibrator in use takes more memory
-than its bytes, so the memory is that of the process, before and after, with ``--max-keys``. Then
+than its bytes, so the memory is that of the process, before and after, with ``--max-live``. Then
 stores with increasing numbers of keys and small states are opened, each in a separate process, up
 to ten times ``--keys``.
 """
@@ -37,7 +37,7 @@ def teach(keyed: KeyedCalibrator, keys: range, window: int) -> None:
         keyed.learn_many([key] * window, scores, rng.random(window) < scores)
 
 
-def measure_windows(n_keys: int, window: int, max_keys: int) -> None:
+def measure_windows(n_keys: int, window: int, max_live: int) -> None:
     """Print memory a key, the time of a commit, and the time until the first prediction."""
     prototype = IsotonicCalibrator(window=window)
     keyed = KeyedCalibrator(prototype)
@@ -45,15 +45,15 @@ def measure_windows(n_keys: int, window: int, max_keys: int) -> None:
     print(f"in use: {keyed.memory_usage / len(keyed):,.0f} bytes a calibrator")
 
     before = resident()
-    keyed = KeyedCalibrator(prototype, max_keys=max_keys)
+    keyed = KeyedCalibrator(prototype, max_live=max_live)
     teach(keyed, range(n_keys), window)
     each = (resident() - before) / len(keyed)
-    print(f"live and parked, no store: {each:,.0f} bytes a key")
+    print(f"live and compressed, no store: {each:,.0f} bytes a key")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         with Store(path) as store:
-            keyed = KeyedCalibrator(prototype, max_keys=max_keys, store=store)
+            keyed = KeyedCalibrator(prototype, max_live=max_live, store=store)
             for start in range(0, n_keys, 500):
                 teach(keyed, range(start, min(start + 500, n_keys)), window)
                 keyed.save(start)
@@ -72,7 +72,7 @@ def measure_windows(n_keys: int, window: int, max_keys: int) -> None:
         for _ in range(3):
             begun = time.perf_counter()
             with Store(path) as store:
-                keyed = KeyedCalibrator(prototype, max_keys=max_keys, store=store)
+                keyed = KeyedCalibrator(prototype, max_live=max_live, store=store)
                 keyed.predict_one(n_keys // 2, 0.5)
                 took_open = time.perf_counter() - begun
             print(f"{n_keys:,} keys, opened and first prediction: {took_open:.2f} s")
@@ -100,13 +100,13 @@ def measure_keys(n_keys: int) -> None:
 
 def measure_open(path: Path, n_keys: int) -> None:
     """Print what it takes to open a store, to read states, and to check everything."""
-    keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1_000)
+    keyed = KeyedCalibrator(PlattCalibrator(), max_live=1_000)
     draw = np.random.default_rng(0).integers(0, n_keys, 5_000).tolist()
     before = resident()
     times = [time.perf_counter()]
     with Store(path) as store:
         times.append(time.perf_counter())
-        keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1_000, store=store)
+        keyed = KeyedCalibrator(PlattCalibrator(), max_live=1_000, store=store)
         keyed.predict_one(draw[0], 0.5)
         times.append(time.perf_counter())
         for key in draw[1:]:
@@ -128,13 +128,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--window", type=int, default=200)
-    parser.add_argument("--max-keys", type=int, default=1_000)
+    parser.add_argument("--max-live", type=int, default=1_000)
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.open is not None:
         measure_open(args.open, args.keys)
         return
-    measure_windows(args.keys, args.window, args.max_keys)
+    measure_windows(args.keys, args.window, args.max_live)
     for n_keys in (args.keys // 10, args.keys, args.keys * 10):
         measure_keys(n_keys)
 

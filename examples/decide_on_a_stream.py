@@ -1,4 +1,4 @@
-"""Decide for F1 on a stream with few positives: in blocks, with the counts of earlier decisions."""
+"""Decide for F1 on a stream with few positives, in batches, with the counts of past decisions."""
 
 import random
 from typing import Any
@@ -18,7 +18,7 @@ class Scores(base.Classifier):
         return {False: 1.0 - x["p"], True: x["p"]}
 
 
-# One batch: the labels with the best expected F1, and that F1 with a certified error.
+# One set of samples: the labels with the best expected F1, and that F1 with a certified error.
 decision = maximize([0.7, 0.4, 0.35, 0.1, 0.02], "f1")
 print(decision.labels.astype(int), round(decision.expected, 3), decision.threshold)
 
@@ -29,14 +29,14 @@ stream: list[tuple[dict[Any, Any], bool]] = [({"p": p}, rng.random() < p) for p 
 rules: list[tuple[str, base.Classifier, int]] = [
     ("threshold 1/2", Scores(), 1),
     ("one by one, with history", DecisionClassifier(Scores(), "f1"), 1),
-    ("blocks of 20, with history", DecisionClassifier(Scores(), "f1"), 20),
+    ("batches of 20, with history", DecisionClassifier(Scores(), "f1"), 20),
 ]
-for name, rule, size in rules:
-    print(f"{name}: {evaluate(stream, rule, metrics.F1(), size=size)}")
+for name, rule, batch_size in rules:
+    print(f"{name}: {evaluate(stream, rule, metrics.F1(), batch_size=batch_size)}")
 
-# Serving: collect samples for a short time, then decide for the block.
+# Serving: collect samples for a short time, then decide for the batch.
 model = DecisionClassifier(Scores(), "f1")
-batcher = MicroBatcher(model, size=20, max_delay=0.5)
+batcher = MicroBatcher(model, batch_size=20, max_delay=0.5)
 served: dict[int, Any] = {}
 for key, (x, _) in enumerate(stream[:100]):
     for released in batcher.push(x, key=key):

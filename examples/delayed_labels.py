@@ -30,7 +30,7 @@ def sensor(n_samples: int) -> Iterator[tuple[Features, bool]]:
         yield {"x": x}, sign * x + rng.gauss(0.0, 0.5) > 0.0
 
 
-def run(remember: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
+def run(pass_served: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
     model = streamcal.CalibratedClassifier(linear_model.LogisticRegression(optim.SGD(0.5)))
     before, after = metrics.LogLoss(), metrics.LogLoss()
     waiting: deque[tuple[Features, bool, str]] = deque()
@@ -42,13 +42,13 @@ def run(remember: bool) -> tuple[metrics.LogLoss, metrics.LogLoss]:
         if len(waiting) > DELAY:
             x, y, kept = waiting.popleft()
             served = streamcal.Served.from_dict(json.loads(kept))
-            model.learn_one(x, y, served=served if remember else None)
+            model.learn_one(x, y, served=served if pass_served else None)
     return before, after
 
 
 def main() -> None:
-    raw, predicted_again = run(remember=False)
-    _, served = run(remember=True)
+    raw, predicted_again = run(pass_served=False)
+    _, served = run(pass_served=True)
     print(f"raw: {raw}")
     print(f"calibrated on a new prediction when the label arrives: {predicted_again}")
     print(f"calibrated on what was served: {served}")

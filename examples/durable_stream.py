@@ -36,7 +36,7 @@ def serve(path: pathlib.Path, events: list[Event]) -> tuple[NDArray[np.float64],
     """Continue from the store; return the predictions, the offset and both shops' value of 0.5."""
     answers: list[NDArray[np.float64]] = []
     with Store(path) as store:
-        shops = KeyedCalibrator(IsotonicCalibrator(window=2_000), max_keys=1_000, store=store)
+        shops = KeyedCalibrator(IsotonicCalibrator(window=2_000), max_live=1_000, store=store)
         join = LabelJoin(horizon=10_000)
         at = run(events, shops, lambda offset, p: answers.append(p), store, join=join)
         return np.concatenate(answers), at, [shops.predict_one(k, 0.5) for k in ("north", "south")]

@@ -711,7 +711,7 @@ def _add_metrics() -> None:
     def corp(metric: Any) -> Any:
         split = [metric.mean_score, metric.mcb, metric.dsc, metric.unc]
         within(split, 0.0, math.inf)
-        if metric.score == "brier":
+        if metric.scoring == "brier":
             within(split, 0.0, 1.0)
         return split
 
@@ -1059,10 +1059,10 @@ def _add_decisions() -> None:
     def learn_decision(draw: Draw, learner: Any, held: list[Any]) -> None:
         learner.learn_one(_sample(draw), draw.pick([False, True]))
 
-    def learn_block(draw: Draw, learner: Any, held: list[Any]) -> None:
+    def learn_batch(draw: Draw, learner: Any, held: list[Any]) -> None:
         n = draw.random.randint(1, 4)
         xs = [_sample(draw) for _ in range(n)]
-        learner.learn_block(xs, [draw.chance(0.5) for _ in xs])
+        learner.learn_batch(xs, [draw.chance(0.5) for _ in xs])
 
     def ask_decision(learner: Any) -> Any:
         answers = [learner.predict_one({"p": p}) for p in GRID]
@@ -1073,7 +1073,7 @@ def _add_decisions() -> None:
 
     CASES[decision.DecisionClassifier] = Case(
         model,
-        [learn_decision, learn_decision, learn_block],
+        [learn_decision, learn_decision, learn_batch],
         ask_decision,
         given=lambda learner: {"classifier": learner.classifier},
         cost=4.0,
@@ -1083,7 +1083,7 @@ def _add_decisions() -> None:
         held.append(len(held))
         released = batcher.push(_sample(draw), held[-1], float(len(held)))
         released += batcher.poll(float(len(held)))
-        assert len(batcher) < batcher.size
+        assert len(batcher) < batcher.batch_size
         assert all(answer.label in (False, True) for answer in released)
 
     CASES[decision.MicroBatcher] = Case(
@@ -1245,11 +1245,11 @@ def _add_stores() -> None:
         )
 
     def keyed(draw: Draw) -> Any:
-        parked = {
-            "max_keys": draw.pick([None, 1, 2]),
+        options = {
+            "max_live": draw.pick([None, 1, 2]),
             "store": store() if draw.chance(0.3) else None,
         }
-        return KeyedCalibrator(calibrator(draw), **parked)
+        return KeyedCalibrator(calibrator(draw), **options)
 
     def learn(draw: Draw, learner: Any, held: list[Any]) -> None:
         learner.learn_one(name(draw), draw.probability(), draw.binary(), draw.weight())

@@ -66,7 +66,7 @@ def test_rounds_are_those_of_the_pairwise_description(backend, data, rounds):
     _, y, w = data
     scores = np.arange(len(y))  # the paper has no ties
     stairs = anytime_isotonic(
-        scores, y, w, loss="squared", lower=-8, upper=8, rounds=rounds, backend=backend
+        scores, y, w, loss="squared", y_min=-8, y_max=8, rounds=rounds, backend=backend
     )
     groups = oracles.pairwise_groups(lambda z, n: 2 * w[n] * (z - y[n]), len(y), -8.0, 8.0, rounds)
     _, low, high = at_samples(stairs, scores)
@@ -331,7 +331,7 @@ def test_a_start_and_offsets_and_a_range(rounds):
     rng = np.random.default_rng(9)
     scores, offset = np.arange(300), rng.normal(size=300)
     y = rng.normal(size=300) + scores / 100 + offset
-    loss, ends = losses.LogCosh(), {"lower": 0.5, "upper": 2.0}
+    loss, ends = losses.LogCosh(), {"y_min": 0.5, "y_max": 2.0}
     exact = anytime_isotonic(scores, y, loss=loss, offset=offset, **ends)
     start = isotonic_fit(scores, y - offset, loss="squared")
     warm = anytime_isotonic(scores, y, loss=loss, offset=offset, rounds=rounds, start=start, **ends)
@@ -389,12 +389,12 @@ def test_tolerance_is_reached_and_not_passed_by_far():
 @both_backends
 def test_range_confines_the_map(backend):
     y = [0.0, 1.0, 5.0, 9.0]
-    stairs = anytime_isotonic(range(4), y, loss="squared", lower=1, upper=6, backend=backend)
+    stairs = anytime_isotonic(range(4), y, loss="squared", y_min=1, y_max=6, backend=backend)
     found = at_samples(stairs, np.arange(4))[0]
     np.testing.assert_allclose(found, [1.0, 1.0, 5.0, 6.0], atol=1e-8)
-    quantiles = anytime_isotonic(range(4), y, loss="absolute", lower=1, upper=6)
+    quantiles = anytime_isotonic(range(4), y, loss="absolute", y_min=1, y_max=6)
     assert at_samples(quantiles, np.arange(4))[0].tolist() == [1.0, 1.0, 5.0, 6.0]
-    assert anytime_isotonic([1], [3.0], loss="squared", lower=4).values.tolist() == [4.0]
+    assert anytime_isotonic([1], [3.0], loss="squared", y_min=4).values.tolist() == [4.0]
 
 
 @both_backends
@@ -517,13 +517,13 @@ GOOD = {"scores": [1, 2], "y": [0.0, 1.0], "loss": "squared"}
             ValueError,
             "`offset` needs a loss that is defined",
         ),
-        ({"lower": math.inf}, ValueError, "`lower` and `upper` must leave finite values"),
+        ({"y_min": math.inf}, ValueError, "`y_min` and `y_max` must leave finite values"),
         ({"loss": "best"}, ValueError, "`loss` must be one of"),
         ({"loss": 3}, TypeError, "`loss` must be a name or a Loss"),
-        ({"lower": 2, "upper": 1}, ValueError, "`lower` must be less than `upper`, got 2 and 1"),
-        ({"lower": math.nan}, ValueError, "`lower` must lie in"),
-        ({"lower": -1, "loss": "log"}, ValueError, r"`lower` must lie in \[0, 1\] for the log"),
-        ({"upper": "1"}, TypeError, "`upper` must be a number"),
+        ({"y_min": 2, "y_max": 1}, ValueError, "`y_min` must be less than `y_max`, got 2 and 1"),
+        ({"y_min": math.nan}, ValueError, "`y_min` must lie in"),
+        ({"y_min": -1, "loss": "log"}, ValueError, r"`y_min` must lie in \[0, 1\] for the log"),
+        ({"y_max": "1"}, TypeError, "`y_max` must be a number"),
         ({"rounds": 0}, ValueError, "`rounds` must be a positive int or None, got 0"),
         ({"rounds": 2.5}, ValueError, "`rounds` must be a positive int or None, got 2.5"),
         ({"tol": 0}, ValueError, "`tol` must be a positive finite number or None, got 0"),
@@ -547,7 +547,7 @@ def test_a_derivative_that_is_not_a_number_is_named(backend):
         lambda z, y: jnp.where(z > 2.5, jnp.sqrt(2.5 - z), (z - y) ** 2), name="broken", check=False
     )
     with pytest.raises(ValueError, match="`loss` must have a derivative that is a number, got"):
-        anytime_isotonic([1, 2, 3], [0.0, 5.0, 6.0], loss=loss, lower=0, upper=7, backend=backend)
+        anytime_isotonic([1, 2, 3], [0.0, 5.0, 6.0], loss=loss, y_min=0, y_max=7, backend=backend)
 
 
 def test_jax_settings_are_left_alone_and_lengths_share_programs():

@@ -119,15 +119,15 @@ def test_defaults_are_the_calibrator_s(scores_csv):
         assert mine[name].default == parameter.default
 
 
-@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
-def test_the_result_does_not_depend_on_the_batch(scores_csv, sample, batch_rows):
-    result = calibrate(scores_csv, "--batch-rows", batch_rows)
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+def test_the_result_does_not_depend_on_the_batch(scores_csv, sample, batch_size):
+    result = calibrate(scores_csv, "--batch-size", batch_size)
     assert column(result.stdout, "calibrated") == expected(*sample)
 
 
-@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
-def test_one_calibrator_for_each_key_and_the_order_stays(scores_csv, sample, batch_rows):
-    result = calibrate(scores_csv, "--key", "city", "--batch-rows", batch_rows)
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+def test_one_calibrator_for_each_key_and_the_order_stays(scores_csv, sample, batch_size):
+    result = calibrate(scores_csv, "--key", "city", "--batch-size", batch_size)
     scores, labels = map(np.array, sample)
     values = np.empty(60)
     for k in range(3):
@@ -140,7 +140,7 @@ def test_one_calibrator_for_each_key_and_the_order_stays(scores_csv, sample, bat
 def test_weights_and_name_of_the_column(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("p,y,n\n.2,0,3\n.8,1,.5\n.5,1,1\n.5,0,2\n")
-    result = calibrate(path, "--weight", "n", "--column", "q")
+    result = calibrate(path, "--weight", "n", "--new-column", "q")
     scores, labels, weights = [0.2, 0.8, 0.5, 0.5], [0, 1, 1, 0], [3.0, 0.5, 1.0, 2.0]
     assert column(result.stdout, "q") == expected(scores, labels, weights)
 
@@ -229,7 +229,7 @@ def test_keys_of_parquet_may_be_any_plain_type(tmp_path):
     pq.write_table(table, path)
     for name in ("int", "nan", "word", "when"):
         out = tmp_path / "out.parquet"
-        result = calibrate(path, "--key", name, "--batch-rows", 1, "--out", out)
+        result = calibrate(path, "--key", name, "--batch-size", 1, "--out", out)
         assert "4 rows calibrated, 1 of them without a label, 3 keys" in result.stderr
     result = calibrate(path, "--key", "list", "--out", out, status=1)
     assert "column `list` can't be a key" in result.stderr
@@ -269,7 +269,7 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
     assert losses[0] == f"{river.get():.4f}"
     assert losses[2] == "probabilities below 1e-15 count as 1e-15"
 
-    arguments = ("--score", "p", "--label", "y", "--column", "calibrated")
+    arguments = ("--score", "p", "--label", "y", "--prob", "calibrated")
     run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     rows = re.findall(
@@ -414,7 +414,7 @@ def test_a_label_too_large_to_be_summed(tmp_path, loss, label):
 def test_skipped_rows_are_counted_by_reason(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("p,y\nx,1\n1,1\ny,9\n2\n.5,\n3,9\n")
-    result = calibrate(path, "--on-error", "skip", "--batch-rows", 2)
+    result = calibrate(path, "--on-error", "skip", "--batch-size", 2)
     assert column(result.stdout, "p") == [1.0, 0.5]
     assert "2 rows calibrated, 1 of them without a label\n4 rows skipped\n" in result.stderr
     assert "  2 where `p` is not a finite number, first row 1: " in result.stderr
@@ -508,8 +508,9 @@ def test_interrupted(scores_csv, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--window", "0"], "`window` must be a positive int or None, got 0"),
-        (["--loss", "brier"], "`loss` must be one of 'squared'"),
+        (["--window", "0"], "`--window` must be a positive int or None, got 0"),
+        (["--loss", "brier"], "`--loss` must be one of 'log'"),
+        (["--loss", "huber"], "`--loss` must be one of 'log'"),
         (["--plot", "r.gif"], "a picture must end in .png, .pdf, .svg, got r.gif"),
         (["--plot", "none/r.png"], "there is no folder none for r.png"),
         (["--plot", "r.png", "--loss", "poisson"], "it needs the log or squared loss"),
@@ -573,8 +574,8 @@ def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
 @pytest.mark.parametrize(
     ("options", "closed", "status", "message"),
     [
-        (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&-", 0, "2 rows calibrated\n"),
-        (["in.csv", "--out", "out.csv", "--state", "run.db"], "<&- >&- 2>&-", 0, ""),
+        (["in.csv", "--out", "out.csv", "--store", "run.db"], "<&- >&-", 0, "2 rows calibrated\n"),
+        (["in.csv", "--out", "out.csv", "--store", "run.db"], "<&- >&- 2>&-", 0, ""),
         (["in.csv"], ">&-", 1, "streamcal: standard output: it is closed\n"),
         (["-"], "<&-", 1, "streamcal: standard input: it is closed\n"),
         (["none.csv"], "2>&-", 2, ""),
@@ -618,18 +619,18 @@ def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command)
 def test_plot_one_and_several_columns(scores_csv, tmp_path):
     out, both = tmp_path / "out.csv", tmp_path / "both.png"
     calibrate(scores_csv, "--out", out)
-    result = run("plot", out, "--score=p", "--score=calibrated", "--label=y", "--out", both)
+    result = run("plot", out, "--prob=p", "--prob=calibrated", "--label=y", "--out", both)
     assert both.read_bytes().startswith(PNG)
     assert result.stderr == f"{both}: drawn from 60 rows\n"
     one = tmp_path / "one.svg"
-    run("plot", out, "--score=p", "--label=y", "--out", one)
+    run("plot", out, "--prob=p", "--label=y", "--out", one)
     assert "<svg" in one.read_text()
 
 
 def test_plot_leaves_out_what_has_no_label(tmp_path):
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text("p,y\n.5,true\n.7,\n.4,false\n")
-    assert "drawn from 2 rows" in run("plot", path, "--score=p", "--label=y", "-o", out).stderr
+    assert "drawn from 2 rows" in run("plot", path, "--prob=p", "--label=y", "-o", out).stderr
 
 
 @pytest.mark.parametrize(
@@ -644,7 +645,7 @@ def test_plot_leaves_out_what_has_no_label(tmp_path):
 def test_plot_of_bad_rows(tmp_path, row, message):
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text(f"p,y\n.5,1\n{row}\n.4,0\n")
-    command = ["plot", path, "--score=p", "--label=y", "--out", out]
+    command = ["plot", path, "--prob=p", "--label=y", "--out", out]
     (line,) = run(*command, status=1).stderr.splitlines()
     assert line.startswith(f"streamcal: {path}: row 2")
     assert message in line
@@ -657,7 +658,7 @@ def test_plot_of_bad_rows(tmp_path, row, message):
 def test_plot_of_nothing(tmp_path):
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text("p,y\n0.5,\n")
-    command = ["plot", path, "--score=p", "--label=y", "--out"]
+    command = ["plot", path, "--prob=p", "--label=y", "--out"]
     assert "has no labelled rows" in run(*command, out, status=1).stderr
     assert "must end in .png" in run(*command, "out.csv", status=2).stderr
 

@@ -400,8 +400,8 @@ def decision_answers(p, history, methods):
     found = []
     for metric, method in product(METRICS, methods):
         with contextlib.suppress(ValueError):
-            curve = utility_curve(p, metric, history=history, method=method)
-            decision = maximize(p, metric, history=history, method=method)
+            curve = utility_curve(p, metric, counts=history, method=method)
+            decision = maximize(p, metric, counts=history, method=method)
             found += [curve, [decision.k, decision.expected]]
     return np.concatenate(found)
 
@@ -412,8 +412,8 @@ def table_answers(p, history):
     for metric in METRICS:
         formula = get_metric(metric)
         found += [formula(*table) for table in (history, history[::-1], [0.0] * 4, 97.0 * p[:4])]
-        found += [maximize(p[:1], metric, history=history).expected]
-        found += [expected_utility(p, np.arange(len(p)) % 2, metric, history=history)]
+        found += [maximize(p[:1], metric, counts=history).expected]
+        found += [expected_utility(p, np.arange(len(p)) % 2, metric, counts=history)]
     return np.array(found)
 
 

@@ -508,7 +508,9 @@ def _inside(loss):
     ],
 )
 def test_functions_that_are_not_convex_are_refused(f, options):
-    with pytest.raises(ValueError, match="`f` must be convex in z, but the derivative of the odd"):
+    with pytest.raises(
+        ValueError, match="`function` must be convex in z, but the derivative of the odd"
+    ):
         from_function(f, name="odd", **options)
     assert from_function(f, name="odd", check=False, **options).name == "odd"
 
@@ -547,11 +549,14 @@ def test_functions_that_jax_cannot_trace_are_refused(f, check):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"f": 3}, "`f` must be a function of z and y, got 3"),
-        ({"f": "huber"}, "`f` must be a function"),
-        ({"f": quartic, "z_range": (0, 1)}, r"`z_range` must be an Interval, got \(0, 1\)"),
-        ({"f": quartic, "z_range": TwoPoint(0, 1)}, "`z_range` must be an Interval"),
-        ({"f": quartic, "y_range": [0, 1]}, "`y_range` must be an Interval or a TwoPoint, got"),
+        ({"function": 3}, "`function` must be a function of z and y, got 3"),
+        ({"function": "huber"}, "`function` must be a function"),
+        ({"function": quartic, "z_range": (0, 1)}, r"`z_range` must be an Interval, got \(0, 1\)"),
+        ({"function": quartic, "z_range": TwoPoint(0, 1)}, "`z_range` must be an Interval"),
+        (
+            {"function": quartic, "y_range": [0, 1]},
+            "`y_range` must be an Interval or a TwoPoint, got",
+        ),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -95,13 +95,13 @@ def test_every_method_finds_the_best_of_all_labellings(zero, data, history):
             oracle.expected(ranked, [1] * k + [0] * (n - k), phi, counts) for k in range(n + 1)
         ]
         for method in methods_of(metric):
-            found = maximize(p, metric, history=history, method=method)
+            found = maximize(p, metric, counts=history, method=method)
             assert found.bound <= 1e-10
             assert abs(found.expected - best) <= found.bound + 4e-15
             labels = found.labels.astype(int).tolist()
             assert sum(labels) == found.k
             assert oracle.expected(p, labels, phi, counts) >= best - 2 * found.bound - 4e-15
-            psi = utility_curve(p, metric, history=history, method=method)
+            psi = utility_curve(p, metric, counts=history, method=method)
             np.testing.assert_allclose(psi, curve, rtol=0, atol=found.bound + 4e-15)
 
 
@@ -117,7 +117,7 @@ def test_eight_samples_by_enumeration():
 def test_utility_of_any_labels(samples, history):
     p, labels = [s[0] for s in samples], [s[1] for s in samples]
     for metric, phi in pairs("present"):
-        value = expected_utility(p, labels, metric, history=history)
+        value = expected_utility(p, labels, metric, counts=history)
         chosen = [int(label) for label in labels]
         assert value == pytest.approx(
             oracle.expected(p, chosen, phi, history or (0, 0, 0, 0)), abs=1e-11
@@ -136,15 +136,15 @@ def test_methods_agree_on_larger_batches(law, history):
     }[law]
     for metric, _ in pairs(0):
         found = [
-            maximize(p, metric, history=history, method=method)
+            maximize(p, metric, counts=history, method=method)
             for method in methods_of(metric)
             if method != "algorithm-1"
         ]
         for other in found[1:]:
             assert abs(other.expected - found[0].expected) <= other.bound + found[0].bound
-        direct = expected_utility(p, found[0].labels, metric, history=history)
+        direct = expected_utility(p, found[0].labels, metric, counts=history)
         assert abs(direct - found[0].expected) <= found[0].bound + 1e-10
-        plug_in = maximize(p, metric, history=history, method="plug-in")
+        plug_in = maximize(p, metric, counts=history, method="plug-in")
         assert plug_in.bound == math.inf
         assert plug_in.expected == pytest.approx(found[0].expected, abs=0.05)
 
@@ -206,7 +206,7 @@ def test_permuting_samples_permutes_labels(order):
 
 def test_no_samples():
     for metric, phi in pairs("present"):
-        found = maximize([], metric, history=(3, 1, 2, 4))
+        found = maximize([], metric, counts=(3, 1, 2, 4))
         assert found.labels.shape == (0,)
         assert found.expected == pytest.approx(phi(3, 1, 2, 4))
     assert utility_curve([], "f1").tolist() == [0.0]
@@ -239,7 +239,7 @@ def test_the_certificate_of_exponential_sums_holds_at_the_integers(power, log_ra
 def test_what_is_out_of_reach_of_exponentials_is_done_by_windows():
     with pytest.raises(OutOfReachError, match="`ratio`"):
         exponential_sum(1.0, 2.0**300)
-    found = maximize(np.full(20, 0.3), "f1", history=(1e-70, 0.0, 0.0, 0.0))
+    found = maximize(np.full(20, 0.3), "f1", counts=(1e-70, 0.0, 0.0, 0.0))
     assert found.method != "exponential-sums"
 
 
@@ -330,9 +330,9 @@ def test_promises_are_checked():
         (lambda: maximize(["a"]), "must hold real numbers"),
         (lambda: maximize([0.1], "f3"), "`metric` must be one of f1, .* got 'f3'"),
         (lambda: maximize([0.1], 3), "must be a name, a Metric or a river metric"),
-        (lambda: maximize([0.1], history=(1, 2, 3)), "must be the counts .* got 3 values"),
-        (lambda: maximize([0.1], history=(1, 2, -3, 0)), "must not hold negative counts"),
-        (lambda: maximize([0.1], history=(1, 2, math.inf, 0)), "`history` must be finite"),
+        (lambda: maximize([0.1], counts=(1, 2, 3)), "`counts` must be .* got 3 values"),
+        (lambda: maximize([0.1], counts=(1, 2, -3, 0)), "`counts` must not be negative"),
+        (lambda: maximize([0.1], counts=(1, 2, math.inf, 0)), "`counts` must be finite"),
         (lambda: maximize([0.1], tol=0.0), "`tol` must be from"),
         (lambda: maximize([0.1, 0.2], tol=math.nan), "`tol` must be from"),
         (lambda: maximize([0.1], method="best"), "`method` must be one of"),

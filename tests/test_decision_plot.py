@@ -71,7 +71,7 @@ def test_the_table_is_decided_jointly(table, tmp_path):
 def test_other_formats_and_metrics(tmp_path):
     path = tmp_path / "s.ndjson"
     path.write_text("".join(json.dumps({"p": p}) + "\n" for p in (0.5, 0.5, 0.5)))
-    result = run(path, "--prob", "p", "--metric", "sec", "--column", "yes")
+    result = run(path, "--prob", "p", "--metric", "sec", "--new-column", "yes")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert sum(row["yes"] for row in rows) in (1.0, 2.0)
     assert "of rows with equal probability the first" in result.stderr
@@ -93,7 +93,7 @@ def test_bad_rows_stop_or_are_skipped(tmp_path):
     [
         (["-", "--prob", "p"], "can't be standard input"),
         (["nowhere.csv", "--prob", "p"], "there is no file"),
-        (["{table}", "--prob", "p", "--metric", "f7"], "`metric` must be one of"),
+        (["{table}", "--prob", "p", "--metric", "f7"], "`--metric` must be one of"),
         (["{table}", "--prob", "p", "--plot", "curve.txt"], "must end in"),
     ],
 )

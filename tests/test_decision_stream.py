@@ -72,9 +72,9 @@ def test_one_sample_is_decided_by_enumeration_with_what_went_before(metric):
 def test_frames_are_decided_jointly(history):
     model = DecisionClassifier(Oracle(), "f1", history=history)
     stream = rare_stream(2, 40)
-    model.learn_block([x for x, _ in stream[:20]], [y for _, y in stream[:20]])
+    model.learn_batch([x for x, _ in stream[:20]], [y for _, y in stream[:20]])
     X = pd.DataFrame([x for x, _ in stream[20:]])
-    best = maximize(X["p"], "f1", history=model.counts)
+    best = maximize(X["p"], "f1", counts=model.counts)
     before = pickle.dumps(model)
     labels: Any = model.predict_many(X)
     assert labels.tolist() == best.labels.tolist()
@@ -93,7 +93,7 @@ def test_history_pays_on_a_stream_with_few_positives():
         scores = []
         for seed in range(60):
             judge = metrics.F1()
-            evaluate(rare_stream(seed), make(), judge, size=size)
+            evaluate(rare_stream(seed), make(), judge, batch_size=size)
             scores.append(judge.get())
         return float(np.mean(scores))
 
@@ -145,8 +145,8 @@ def test_the_claim_gap_of_batches_has_mean_zero():
         chance = math.prod(q if hit else 1 - q for q, hit in zip(p, y, strict=True))
         total += chance * claim_gap(p, labels, y, "f1")
     assert total == pytest.approx(0.0, abs=1e-12)
-    gap = claim_gap([0.5], [1], [1], "f1", history=(1, 1, 1, 1))
-    assert gap == pytest.approx(expected_utility([0.5], [1], "f1", history=(1, 1, 1, 1)) - 4 / 6)
+    gap = claim_gap([0.5], [1], [1], "f1", counts=(1, 1, 1, 1))
+    assert gap == pytest.approx(expected_utility([0.5], [1], "f1", counts=(1, 1, 1, 1)) - 4 / 6)
 
 
 def test_served_and_decided_are_taken_at_their_word():
@@ -193,10 +193,19 @@ def test_names_of_labels_are_kept():
         (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, "x"), "labels are binary"),
         (lambda: DecisionClassifier(Oracle()).predict_one({"p": 1.5}), r"must lie in \[0, 1\]"),
         (lambda: MicroBatcher(Oracle()), "`model` must be a DecisionClassifier"),
-        (lambda: MicroBatcher(DecisionClassifier(Oracle()), 0), "`size` must be a positive int"),
+        (
+            lambda: MicroBatcher(DecisionClassifier(Oracle()), 0),
+            "`batch_size` must be a positive int",
+        ),
         (lambda: MicroBatcher(DecisionClassifier(Oracle()), 2, -1), "`max_delay` must be"),
-        (lambda: evaluate([], Oracle(), metrics.F1(), size=2), "DecisionClassifier for blocks"),
-        (lambda: evaluate([], Oracle(), metrics.F1(), size=0), "`size` must be a positive int"),
+        (
+            lambda: evaluate([], Oracle(), metrics.F1(), batch_size=2),
+            "DecisionClassifier for batches",
+        ),
+        (
+            lambda: evaluate([], Oracle(), metrics.F1(), batch_size=0),
+            "`batch_size` must be a positive int",
+        ),
         (lambda: EUMThreshold("f7"), "`metric` must be one of"),
         (lambda: EUMThreshold(window=0), "`window` must be a positive int"),
         (lambda: EUMThreshold(half_life=-1), "`half_life` must be"),
@@ -224,8 +233,8 @@ def test_a_refused_sample_changes_nothing():
     assert pickle.dumps(model) == before
 
 
-def test_blocks_are_released_when_full_or_late():
-    batcher = MicroBatcher(DecisionClassifier(Oracle(), "f1"), size=3, max_delay=10.0)
+def test_batches_are_released_when_full_or_late():
+    batcher = MicroBatcher(DecisionClassifier(Oracle(), "f1"), batch_size=3, max_delay=10.0)
     assert batcher.push({"p": 0.9}, key="a", now=0.0) == []
     assert batcher.push({"p": 0.3}, key="b", now=5.0) == []
     assert batcher.poll(9.0) == []

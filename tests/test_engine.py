@@ -137,7 +137,7 @@ class Fragile(Store):
 
 
 def make(calibrator: Calibrator, keyed: bool, store: Store) -> Calibrator | KeyedCalibrator:
-    return KeyedCalibrator(calibrator, max_keys=2, store=store) if keyed else calibrator
+    return KeyedCalibrator(calibrator, max_live=2, store=store) if keyed else calibrator
 
 
 def contents(path: Path) -> tuple[int, dict[str, bytes]]:
@@ -150,9 +150,9 @@ def undisturbed(path: Path, calibrator: Calibrator, keyed: bool, join: LabelJoin
     sink = File(Bomb(0))
     events = EVENTS if join is None else LATE
     with Store(path) as store:
-        assert run(events, make(calibrator, keyed, store), sink, store, batch=1, join=join) == len(
-            events
-        )
+        assert run(
+            events, make(calibrator, keyed, store), sink, store, batch_size=1, join=join
+        ) == len(events)
     return sink
 
 
@@ -184,7 +184,7 @@ def test_a_crash_at_every_instant(
                         make(calibrator, keyed, store),
                         sink,
                         store,
-                        batch=batch,
+                        batch_size=batch,
                         join=join,
                     )
                 except CrashError:
@@ -210,12 +210,12 @@ def test_the_same_objects_after_an_error(tmp_path: Path) -> None:
     sink = Told(bomb)
     join = LabelJoin(12)
     with Fragile(tmp_path / "run.db") as store:
-        keyed = KeyedCalibrator(PlattCalibrator(), max_keys=2, store=store)
+        keyed = KeyedCalibrator(PlattCalibrator(), max_live=2, store=store)
         store.bomb = bomb
         for first in itertools.count(2, 3):
             bomb.left = first
             try:
-                run(LATE, keyed, sink, store, batch=4, join=join)
+                run(LATE, keyed, sink, store, batch_size=4, join=join)
                 break
             except CrashError:
                 pass
@@ -226,7 +226,13 @@ def test_what_it_learns_is_what_a_calibrator_would(tmp_path: Path) -> None:
     twins = {key: IsotonicCalibrator(window=5) for key in "abc"}
     received: list[float] = []
     with Store(tmp_path / "run.db") as store:
-        run(EVENTS, IsotonicCalibrator(window=5), lambda at, p: received.extend(p), store, batch=6)
+        run(
+            EVENTS,
+            IsotonicCalibrator(window=5),
+            lambda at, p: received.extend(p),
+            store,
+            batch_size=6,
+        )
         for event, value in zip(EVENTS, received, strict=True):
             twin = twins[str(event.key)]
             assert value == twin.predict_one(event.score)
@@ -255,9 +261,9 @@ def test_stop_is_asked_between_batches(tmp_path: Path) -> None:
     received: list[int] = []
     with Store(tmp_path / "run.db") as store:
         args = EVENTS, PlattCalibrator(), lambda at, p: received.append(len(p)), store
-        assert run(*args, batch=6, stop=lambda: len(received) == 2) == store.offset == 12
-        assert run(*args, batch=6, stop=lambda: True) == 12
-        assert run(*args, batch=6) == run(*args, batch=6) == 20
+        assert run(*args, batch_size=6, stop=lambda: len(received) == 2) == store.offset == 12
+        assert run(*args, batch_size=6, stop=lambda: True) == 12
+        assert run(*args, batch_size=6) == run(*args, batch_size=6) == 20
     assert received == [6, 6, 6, 2]
 
 
@@ -272,7 +278,7 @@ def test_many_who_take_turns_on_a_store(tmp_path: Path, joined: bool, seed: int)
     received = File(Bomb(0))
     left: set[str] = set()
     with Store(path) as store:
-        banks = [KeyedCalibrator(PlattCalibrator(), max_keys=n, store=store) for n in (None, 1)]
+        banks = [KeyedCalibrator(PlattCalibrator(), max_live=n, store=store) for n in (None, 1)]
         joins = [LabelJoin(12), LabelJoin(12)] if joined else [None]
         stop = 0
         while stop < len(events):
@@ -280,7 +286,7 @@ def test_many_who_take_turns_on_a_store(tmp_path: Path, joined: bool, seed: int)
             keyed: Any = draw.choice([*banks, PlattCalibrator()])
             if isinstance(keyed, KeyedCalibrator) and draw.random() < 0.3:
                 keyed.learn_one("a", 0.5, 1)  # which is not saved, so it is dropped
-            run(events[:stop], keyed, received, store, batch=2, join=draw.choice(joins))
+            run(events[:stop], keyed, received, store, batch_size=2, join=draw.choice(joins))
             left.add(type(keyed).__name__)
             if draw.random() < 0.3:
                 store.refresh()
@@ -303,7 +309,7 @@ def test_who_moves_the_offset_during_a_run_ends_it(tmp_path: Path) -> None:
         ):
             start = store.offset
             with pytest.raises(StoreError, match=f"was at offset {start} and is at .* during"):
-                run(EVENTS, PlattCalibrator(), lambda at, p, m=meddle: m(), store, batch=4)
+                run(EVENTS, PlattCalibrator(), lambda at, p, m=meddle: m(), store, batch_size=4)
             assert store.offset == (9, 10)[n]
         before = contents(store.path)[1]
         other = PlattCalibrator()
@@ -316,7 +322,7 @@ def test_who_moves_the_offset_during_a_run_ends_it(tmp_path: Path) -> None:
         def note(at: int, p: Any) -> None:
             store.save({"mine": PlattCalibrator()}, notes={"received": at})
 
-        assert run(EVENTS, PlattCalibrator(), note, store, batch=4) == 20
+        assert run(EVENTS, PlattCalibrator(), note, store, batch_size=4) == 20
         assert store.notes == {"received": 18}
 
 
@@ -350,7 +356,7 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
                         PlattCalibrator(),
                         lambda at, p: received.append(at),
                         store,
-                        batch=3,
+                        batch_size=3,
                         join=joined,
                     )
                 assert store.offset == 3
@@ -364,12 +370,12 @@ def test_bad_arguments(tmp_path: Path) -> None:
     anything: Any
     with Store(tmp_path / "run.db") as store, Store(tmp_path / "other.db") as other:
         for anything in (0, None, 2.5):
-            with pytest.raises(ValueError, match="`batch` must be a positive int"):
-                run(EVENTS, PlattCalibrator(), sink, store, batch=anything)
+            with pytest.raises(ValueError, match="`batch_size` must be a positive int"):
+                run(EVENTS, PlattCalibrator(), sink, store, batch_size=anything)
             with pytest.raises(ValueError, match="`horizon` must be a positive int"):
                 LabelJoin(anything)
         anything = dict
-        with pytest.raises(TypeError, match="`calibrators` must be a Calibrator or Keyed"):
+        with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or Keyed"):
             run(EVENTS, anything, sink, store)
         anything = (event for event in EVENTS)
         with pytest.raises(TypeError, match=r"`source` must have `read.*got generator"):
@@ -390,7 +396,9 @@ def test_bad_arguments(tmp_path: Path) -> None:
 def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         run(LATE[:9], IsotonicCalibrator(window=5), lambda at, p: None, store, join=LabelJoin(9))
-        with pytest.raises(ValueError, match="`make` must give the parameters that the states"):
+        with pytest.raises(
+            ValueError, match="`calibrator` must give the parameters that the states"
+        ):
             run(LATE, IsotonicCalibrator(), print, store, join=LabelJoin(9))
         with pytest.raises(ValueError, match="`join` must have the store's horizon, 9, got 8"):
             run(LATE, IsotonicCalibrator(window=5), print, store, join=LabelJoin(8))
@@ -460,15 +468,15 @@ def test_a_calibrator_that_raises_in_a_batch(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     undisturbed(tmp_path / "straight.db", PlattCalibrator(), True, None)
     with Store(tmp_path / "run.db") as store:
-        keyed = KeyedCalibrator(PlattCalibrator(), max_keys=2, store=store)
+        keyed = KeyedCalibrator(PlattCalibrator(), max_live=2, store=store)
         run(EVENTS[:4], keyed, lambda at, p: None, store)
         database = store._connection.connected()
         database.execute("PRAGMA query_only = 1")  # stands for the disk
         with pytest.raises(StoreError, match="can't be written"):
-            run(EVENTS, keyed, lambda at, p: None, store, batch=5)
+            run(EVENTS, keyed, lambda at, p: None, store, batch_size=5)
         assert store.offset == 4
         database.execute("PRAGMA query_only = 0")
-        assert run(EVENTS, keyed, lambda at, p: None, store, batch=5) == len(EVENTS)
+        assert run(EVENTS, keyed, lambda at, p: None, store, batch_size=5) == len(EVENTS)
     assert contents(tmp_path / "run.db") == contents(tmp_path / "straight.db")
 
 

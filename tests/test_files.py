@@ -33,10 +33,10 @@ one and the renaming, between that and the note of it, not at all, when the outp
 table that has grown and nothing more is committed, while the grown table goes on."""
 
 
-def command(table: str, out: str, *, state: bool = True) -> list[str]:
+def command(table: str, out: str, *, store: bool = True) -> list[str]:
     columns = ["--score", "p", "--label", "y", "--weight", "w", "--key", "k"]
-    options = ["--state", "run.db", "--batch-rows", str(BATCH)]
-    options = options if state else []
+    options = ["--store", "run.db", "--batch-size", str(BATCH)]
+    options = options if store else []
     return ["calibrate", table, *columns, "--out", out, *options]
 
 
@@ -148,7 +148,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for name in ("table", "grown"):
             (folder / "t.csv").write_bytes(texts[name])
             run = command("t.csv", "o.csv")
-            assert invoke(*run, "--state", f"{name}.db")[0] == 0
+            assert invoke(*run, "--store", f"{name}.db")[0] == 0
             wholes[name] = (folder / "o.csv").read_bytes()
         built = {}
         for moment in MOMENTS:
@@ -383,7 +383,7 @@ def due(world: World, moment: str, older: bool, following: str, files: dict[str,
 def next_of(world: World, moment: str) -> bytes:
     """Return the result for the next table if there was no previous run."""
     if "alone" not in world.wholes:
-        status, _ = invoke(*command("other.csv", "alone.csv"), "--state", "alone.db")
+        status, _ = invoke(*command("other.csv", "alone.csv"), "--store", "alone.db")
         assert status == 0
         world.wholes["alone"] = Path("alone.csv").read_bytes()
         for name in ("alone.csv", "alone.db", "alone.db-lock"):
@@ -414,7 +414,7 @@ def test_what_is_not_ours_is_never_changed(
     run = (
         command("other.csv", "next.csv")
         if following == "other"
-        else command("table.csv", "out.csv", state=following != "stateless")
+        else command("table.csv", "out.csv", store=following != "stateless")
     )
     status, printed = invoke(*run)
     after = look_around()
@@ -484,27 +484,27 @@ ORDINAL = ["--format", "csv", "--score", "p", "--label", "id", "--n-labels", "50
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([*CALIBRATE, "--out", out, "--state", "run.db"] for out in STORE),
-        *([*CALIBRATE, "--out", out, "--state", "link.db"] for out in STORE),
-        *([*CALIBRATE, "--out", out, "--state", "new.db"] for out in ("t.csv", "link.csv")),
-        [*CALIBRATE, "--out", "hard.csv", "--state", "new.db"],
-        [*CALIBRATE, "--out", "./x/../new.db", "--state", "new.db"],
-        [*CALIBRATE, "--out", "New.db", "--state", "new.db"],
-        [*CALIBRATE, "--out", "new.db-WAL", "--state", "new.db"],
-        [*CALIBRATE, "--out", "new", "--state", "new.partial"],
-        [*CALIBRATE, "--out", "new.csv", "--state", "t.csv"],
-        [*CALIBRATE, "--out", "new.csv", "--state", "hard.csv"],
+        *([*CALIBRATE, "--out", out, "--store", "run.db"] for out in STORE),
+        *([*CALIBRATE, "--out", out, "--store", "link.db"] for out in STORE),
+        *([*CALIBRATE, "--out", out, "--store", "new.db"] for out in ("t.csv", "link.csv")),
+        [*CALIBRATE, "--out", "hard.csv", "--store", "new.db"],
+        [*CALIBRATE, "--out", "./x/../new.db", "--store", "new.db"],
+        [*CALIBRATE, "--out", "New.db", "--store", "new.db"],
+        [*CALIBRATE, "--out", "new.db-WAL", "--store", "new.db"],
+        [*CALIBRATE, "--out", "new", "--store", "new.partial"],
+        [*CALIBRATE, "--out", "new.csv", "--store", "t.csv"],
+        [*CALIBRATE, "--out", "new.csv", "--store", "hard.csv"],
         [*CALIBRATE, "--out", "new.csv", "--plot", "t.svg"],
         [*CALIBRATE, "--out", "new.svg", "--plot", "new.svg"],
         ["calibrate", "u.csv.partial", *CALIBRATE[2:], "--out", "u.csv"],
-        ["calibrate", "u.csv.partial", *CALIBRATE[2:], "--out", "u.csv", "--state", "new.db"],
-        ["plot", "t.csv", *CALIBRATE[2:], "--out", "t.svg"],
+        ["calibrate", "u.csv.partial", *CALIBRATE[2:], "--out", "u.csv", "--store", "new.db"],
+        ["plot", "t.csv", "--format", "csv", "--prob", "p", "--label", "y", "--out", "t.svg"],
         ["thresholds", "t.csv", *ORDINAL, "--plot", "t.svg"],
         ["decide", "t.csv", "--format", "csv", "--prob", "p", "--plot", "t.svg"],
         ["decide", "t.csv", "--prob", "p", "--format", "csv", "--out", "n.svg", "--plot", "n.svg"],
         ["decide", "u.csv.partial", "--format", "csv", "--prob", "p", "--out", "u.csv"],
-        ["report", "u.csv.partial", *CALIBRATE[2:], "--column", "p", "--out", "u.csv"],
-        ["report", "hard.csv", *CALIBRATE[2:], "--column", "p", "--out", "t.csv"],
+        ["report", "u.csv.partial", *CALIBRATE[2:], "--prob", "p", "--out", "u.csv"],
+        ["report", "hard.csv", *CALIBRATE[2:], "--prob", "p", "--out", "t.csv"],
         *(["report", "run.db", "--out", out] for out in (*STORE, "out.csv", "t.csv", "hard.csv")),
     ],
     ids=" ".join,
@@ -521,7 +521,7 @@ def test_one_file_for_two_things_is_refused(apart: Path, arguments: list[str]) -
 def test_names_that_differ_in_case_are_two_where_they_are(apart: Path) -> None:
     if Path("T.CSV").exists():
         pytest.skip("this file system takes upper and lower case for the same")
-    assert invoke(*CALIBRATE, "--out", "T.csv", "--state", "new.db")[0] == 0
+    assert invoke(*CALIBRATE, "--out", "T.csv", "--store", "new.db")[0] == 0
     assert Path("T.csv").read_text().startswith("id,p,y,w,k,calibrated")
     assert Path("t.csv").read_text().startswith("id,p,y,w,k\n")
 
@@ -532,11 +532,11 @@ def test_names_that_differ_in_case_are_two_where_they_are(apart: Path) -> None:
 def test_a_partial_file_of_somebody_else_is_moved_away_and_it_goes_on(apart: Path) -> None:
     Path("n.csv.partial").write_bytes(FOREIGN)
     run = command("t.csv", "n.csv")
-    status, printed = invoke(*run, "--state", "new.db")
+    status, printed = invoke(*run, "--store", "new.db")
     assert (status, "n.csv.partial is there already" in printed) == (1, True)
     assert not Path("new.db").exists()
     Path("n.csv.partial").rename("theirs.csv")
-    assert invoke(*run, "--state", "new.db")[0] == 0
+    assert invoke(*run, "--store", "new.db")[0] == 0
     assert Path("theirs.csv").read_bytes() == FOREIGN
     assert Path("n.csv").read_bytes() == Path("out.csv").read_bytes()
 
@@ -578,11 +578,11 @@ def test_an_output_that_cannot_be_made_leaves_the_store_as_it_is(
 ) -> None:
     shutil.copy("t.csv", "u.csv")
     store = "run.db" if table == "u.csv" else "new.db"  # one with a table before, or a new one
-    run = command(table, out, state=False)
+    run = command(table, out, store=False)
     before = look_around()
-    assert invoke(*run, "--state", store)[0] != 0
+    assert invoke(*run, "--store", store)[0] != 0
     assert look_around() == before
-    assert invoke(*command(table, "n.csv", state=False), "--state", store)[0] == 0
+    assert invoke(*command(table, "n.csv", store=False), "--store", store)[0] == 0
 
 
 def test_a_run_of_which_nothing_is_there_may_get_another_output(

@@ -83,23 +83,23 @@ STEPS = st.lists(
 
 @given(STEPS, st.sampled_from([None, 1, 2, 3, 5]), st.booleans(), st.randoms())
 def test_as_a_dict_of_calibrators(
-    steps: list[Any], max_keys: int | None, with_store: bool, random: Any
+    steps: list[Any], max_live: int | None, with_store: bool, random: Any
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         store = Store(path) if with_store else None
-        keyed, plain = KeyedCalibrator(make, max_keys=max_keys, store=store), Plain()
+        keyed, plain = KeyedCalibrator(make, max_live=max_live, store=store), Plain()
         n_learned = 0
         for step in steps:
             if step == "save" and store is not None:
                 keyed.save(n_learned)
                 plain.save()
-                assert keyed.n_parked == 0
+                assert keyed.n_compressed == 0
                 assert (len(store), store.offset) == (len(plain.held), n_learned)
             elif step == "reopen" and store is not None:  # what was not saved is lost
                 store.close()
                 store = Store(path)
-                keyed = KeyedCalibrator(make, max_keys=max_keys, store=store)
+                keyed = KeyedCalibrator(make, max_live=max_live, store=store)
                 plain.reopen()
             elif step == "revert" and store is not None:
                 keyed.revert()
@@ -125,9 +125,9 @@ def test_as_a_dict_of_calibrators(
                 np.testing.assert_array_equal(keyed.predict_learn_many(keys, scores, y), answers)
                 n_learned += len(step)
             assert len(keyed) == len(plain.held) == len(set(keyed))
-            assert keyed.n_live <= (max_keys or len(KEYS))
+            assert keyed.n_live <= (max_live or len(KEYS))
         if store is None:
-            assert keyed.n_live + keyed.n_parked == len(plain.held)
+            assert keyed.n_live + keyed.n_compressed == len(plain.held)
         assert states(keyed) == plain.states()
         if store is not None:
             store.close()
@@ -237,7 +237,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "message"), BAD)
 def test_bad_samples_change_nothing(change: dict[str, Any], message: str) -> None:
-    keyed = KeyedCalibrator(make, max_keys=2)
+    keyed = KeyedCalibrator(make, max_live=2)
     keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
     before, live = states(keyed), keyed.n_live
     with pytest.raises(ValueError, match=message):
@@ -260,13 +260,13 @@ def test_labels_that_are_not_known() -> None:
 
 
 def test_bad_constructors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`max_keys` must be a positive int or None, got 0"):
-        KeyedCalibrator(make, max_keys=0)
+    with pytest.raises(ValueError, match="`max_live` must be a positive int or None, got 0"):
+        KeyedCalibrator(make, max_live=0)
     bad: Callable[[], Any] = dict
-    with pytest.raises(TypeError, match="`make` must be a Calibrator or make one, got dict"):
+    with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or make one, got dict"):
         KeyedCalibrator(bad)
     anything: Any = None
-    with pytest.raises(TypeError, match="`make` must be a Calibrator or make one, got None"):
+    with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or make one, got None"):
         KeyedCalibrator(anything)
     anything = tmp_path / "run.db"
     with pytest.raises(TypeError, match="`store` must be a Store or None, got"):
@@ -296,10 +296,10 @@ class Mute(IdentityCalibrator):
         raise TypeError("Mute has no bytes")
 
 
-def test_without_bytes_nothing_can_be_parked(tmp_path: Path) -> None:
+def test_without_bytes_nothing_can_be_compressed(tmp_path: Path) -> None:
     assert KeyedCalibrator(Mute()).predict_one("a", 0.5) == 0.5
     with pytest.raises(TypeError, match="Mute has no bytes"):
-        KeyedCalibrator(Mute(), max_keys=1)
+        KeyedCalibrator(Mute(), max_live=1)
     with Store(tmp_path / "run.db") as store, pytest.raises(TypeError, match="Mute has no bytes"):
         KeyedCalibrator(Mute(), store=store)
 
@@ -342,7 +342,7 @@ def share_a_store(path: Path, seed: int) -> int:
     limits = draw.choice([(None, None, None), (1, 2, None), (1, 1, 1)])
     n_refused = 0
     with Store(path) as store:
-        banks = [KeyedCalibrator(make, max_keys=limit, store=store) for limit in limits]
+        banks = [KeyedCalibrator(make, max_live=limit, store=store) for limit in limits]
         saved: dict[Any, bytes] = {}
         unsaved: list[dict[Any, tuple[bytes | None, bytes]]] = [{} for _ in banks]
         for _ in range(60):
@@ -455,16 +455,18 @@ def test_other_parameters_than_the_stores(tmp_path: Path) -> None:
         keyed.learn_one("a", 0.5, 1)
         keyed.save(1)
         for other in (IsotonicCalibrator(window=7), PlattCalibrator()):
-            with pytest.raises(ValueError, match="`make` must give the parameters that the states"):
+            with pytest.raises(
+                ValueError, match="`calibrator` must give the parameters that the states"
+            ):
                 KeyedCalibrator(other, store=store)
         KeyedCalibrator(make, store=store)
 
 
-def test_a_loss_of_ones_own_is_parked_too(tmp_path: Path) -> None:
+def test_a_loss_of_ones_own_is_compressed_too(tmp_path: Path) -> None:
     loss = losses.from_function(lambda z, y: (z - y) ** 4, name="fourth")
     with Store(tmp_path / "run.db") as store:
         for _ in range(2):
-            keyed = KeyedCalibrator(AnytimeCalibrator(loss, window=9), max_keys=1, store=store)
+            keyed = KeyedCalibrator(AnytimeCalibrator(loss, window=9), max_live=1, store=store)
             keyed.learn_many(["a", "b", "a"], [0.1, 0.2, 0.3], [0, 1, 0])
             assert keyed.predict_one("a", 0.3) < 0.2
             keyed.save()
@@ -473,7 +475,7 @@ def test_a_loss_of_ones_own_is_parked_too(tmp_path: Path) -> None:
 
 def test_a_save_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store(tmp_path / "run.db") as store:
-        keyed = KeyedCalibrator(make, max_keys=1, store=store)
+        keyed = KeyedCalibrator(make, max_live=1, store=store)
         keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
         before = states(keyed)
 
@@ -486,7 +488,7 @@ def test_a_save_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 keyed.save(3)
         assert states(keyed) == before
         keyed.save(3)
-        assert keyed.n_parked == 0
+        assert keyed.n_compressed == 0
         assert states(keyed) == before
 
 
@@ -509,19 +511,19 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         for name, keyed in {
             "free": KeyedCalibrator(make),
-            "parked": KeyedCalibrator(make, max_keys=5),
-            "stored": KeyedCalibrator(make, max_keys=5, store=store),
+            "compressed": KeyedCalibrator(make, max_live=5),
+            "stored": KeyedCalibrator(make, max_live=5, store=store),
         }.items():
             keyed.learn_many(keys, scores, rng.random(n) < scores)
             if keyed.store is not None:
                 keyed.save()
             assert len(keyed) == n_keys
             sizes[name] = keyed.memory_usage
-            shown = f"KeyedCalibrator({n_keys} keys, {keyed.n_live} live, {keyed.n_parked} parked)"
-            assert repr(keyed) == shown
-        assert (keyed.n_live, keyed.n_parked) == (5, 0)
+            held = f"{keyed.n_live} live, {keyed.n_compressed} compressed"
+            assert repr(keyed) == f"KeyedCalibrator({n_keys} keys, {held})"
+        assert (keyed.n_live, keyed.n_compressed) == (5, 0)
     assert sizes["stored"] * 10 < sizes["free"]
-    assert sizes["stored"] < sizes["parked"] < sizes["free"] / 2
+    assert sizes["stored"] < sizes["compressed"] < sizes["free"] / 2
 
 
 @pytest.mark.parametrize("with_store", [False, True])
@@ -530,9 +532,9 @@ def test_no_sample_is_lost_by_an_eviction_that_fails(
 ) -> None:
     """Memory may run out when a calibrator is compressed, and be sufficient later."""
     store = Store(tmp_path / "run.db") if with_store else None
-    keyed = KeyedCalibrator(PlattCalibrator(), max_keys=1, store=store)
+    keyed = KeyedCalibrator(PlattCalibrator(), max_live=1, store=store)
     keyed.learn_one("a", 0.5, 1)
-    keyed.learn_one("b", 0.5, 1)  # "a" is parked
+    keyed.learn_one("b", 0.5, 1)  # "a" is compressed
     expected = states(keyed)
     for use in (
         lambda: keyed.predict_one("a", 0.5),
@@ -550,6 +552,6 @@ def test_no_sample_is_lost_by_an_eviction_that_fails(
 
 
 def test_pickling_keeps_what_is_learned() -> None:
-    keyed = KeyedCalibrator(IsotonicCalibrator(window=6), max_keys=2)
+    keyed = KeyedCalibrator(IsotonicCalibrator(window=6), max_live=2)
     keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
     assert states(pickle.loads(pickle.dumps(keyed))) == states(keyed)

@@ -31,7 +31,7 @@ METRICS = [
     ECE(),
     ECE(n_bins=4, strategy="mass"),
     CORP(),
-    CORP(score="log"),
+    CORP(scoring="log"),
     RollingCORP(window=1000),
     SmoothECE(n_cells=256),
     SpiegelhalterZ(),
@@ -101,7 +101,7 @@ def batch(metric, stream):
             return smooth_ece(y, p, w=w, n_cells=metric.n_cells)
         case SpiegelhalterZ():
             return oracles_diagnostics.spiegelhalter(y, p, w)
-        case CORP(score=score) | RollingCORP(score=score):
+        case CORP(scoring=score) | RollingCORP(scoring=score):
             return split(y, p, w, score)[0]
 
 
@@ -442,7 +442,7 @@ def test_names_need_a_positive_label(metric):
         (lambda: ECE(n_bins=0), "`n_bins` must be an int of at least 1, got 0"),
         (lambda: ECE(max_scores=1), "`max_scores` must be an int of at least 2, got 1"),
         (lambda: ECE(strategy="quantile"), "`strategy` must be one of 'width', 'mass'"),
-        (lambda: CORP(score="spherical"), "`score` must be one of 'brier', 'log'"),
+        (lambda: CORP(scoring="spherical"), "`scoring` must be one of 'brier', 'log'"),
     ],
 )
 def test_bad_parameters(make, message):

@@ -47,7 +47,7 @@ def drawn(display):
 @pytest.mark.parametrize("score", ["brier", "log"])
 def test_numbers_are_those_of_the_metric(score):
     y, p = make(300)
-    display = ReliabilityDisplay.from_predictions(y, p, score=score)
+    display = ReliabilityDisplay.from_predictions(y, p, scoring=score)
     metric = CORP(score)
     for sample in zip(y, p, strict=True):
         metric.update(*sample)
@@ -200,7 +200,7 @@ def test_rare_events_are_drawn_large():
 )
 def test_smallest_pictures(y, p):
     for score in ("brier", "log"):
-        display = ReliabilityDisplay.from_predictions(y, p, score=score)
+        display = ReliabilityDisplay.from_predictions(y, p, scoring=score)
         assert len(drawn(display)) > 1000
         assert display.band_ is not None
         assert display.lines_[0].get_marker() == "o"  # a single point would not be seen otherwise
@@ -246,7 +246,7 @@ def test_labels_as_river_and_scikit_learn_know_them():
         (([2, 3], [0.5, 0.5]), {}, r"`pos_val` must be one of the labels \[2, 3\], got True"),
         ((Y, P), {"level": 1.5}, r"`level` must be in \(0, 1\) or None, got 1.5"),
         ((Y, P), {"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
-        ((Y, P), {"score": "auc"}, "`score` must be one of 'brier', 'log', got 'auc'"),
+        ((Y, P), {"scoring": "auc"}, "`scoring` must be one of 'brier', 'log', got 'auc'"),
     ],
 )
 def test_bad_input(arguments, options, message):

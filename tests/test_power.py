@@ -73,9 +73,9 @@ def run_engine(root: Path, stop: int, *, keep_open: bool = False) -> None:
     store._connection.connected().execute(
         "PRAGMA wal_autocheckpoint = 12"
     )  # pages: the log begins anew at times
-    keyed = KeyedCalibrator(IsotonicCalibrator(window=5), max_keys=2, store=store)
+    keyed = KeyedCalibrator(IsotonicCalibrator(window=5), max_live=2, store=store)
     sink = Lines(root / "out" / "lines")
-    engine.run(EVENTS[:stop], keyed, sink, store, batch=3)
+    engine.run(EVENTS[:stop], keyed, sink, store, batch_size=3)
     if keep_open:
         os._exit(0)
     sink.file.close()
@@ -195,7 +195,7 @@ def run_command(root: Path, n_batches: int | None) -> None:
 
 def command(root: Path) -> None:
     calibrate(
-        root / "table.csv", root / "out" / "out.csv", root / "state" / "run.db", "--batch-rows", 10
+        root / "table.csv", root / "out" / "out.csv", root / "state" / "run.db", "--batch-size", 10
     )
 
 
@@ -206,7 +206,7 @@ def test_a_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (root / "out" / "out.csv").write_bytes(OLDER)
     recorded = record(root, "record_command")
     straight = tmp_path / "straight.csv"
-    calibrate(table, straight, tmp_path / "straight.db", "--batch-rows", 10)
+    calibrate(table, straight, tmp_path / "straight.db", "--batch-size", 10)
     wanted = straight.read_bytes()
     assert held(root)["out/out.csv"] == wanted
     for state in tried(recorded.states(2, N_STATES)):

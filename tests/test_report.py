@@ -80,7 +80,7 @@ def run_db(table):
     """A finished run, keyed, in a store."""
     store = table.with_name("run.db")
     options = ["--score", "p", "--label", "y", "--key", "key"]
-    run("calibrate", table, *options, "--out", table.with_name("c.csv"), "--state", store)
+    run("calibrate", table, *options, "--out", table.with_name("c.csv"), "--store", store)
     return store
 
 
@@ -303,7 +303,7 @@ def test_a_report_of_a_table(table, ending):
 
         pyarrow.parquet.write_table(pyarrow.csv.read_csv(table), path)
     out = path.with_suffix(".out.html")
-    run("report", path, "--score", "p", "--column", "p", "--label", "y", "--out", out)
+    run("report", path, "--score", "p", "--prob", "p", "--label", "y", "--out", out)
     html = out.read_text()
     assert "1,200 rows with a label" in html
     assert len(html) < 3e6
@@ -338,7 +338,7 @@ def test_an_unfinished_run_shows_what_is_committed(table):
     lines[701] = "oops,1,plain\n"
     table.write_text("".join(lines))
     store, out = table.with_name("run.db"), table.with_name("c.csv")
-    options = ["--score", "p", "--label", "y", "--state", store, "--out", out]
+    options = ["--score", "p", "--label", "y", "--store", store, "--out", out]
     run("calibrate", table, *options, status=1)
     partial = out.with_name("c.csv.partial")
     with open(partial, "a") as file:  # what the next batch has written before it is committed
@@ -355,7 +355,7 @@ def test_an_unfinished_run_shows_what_is_committed(table):
     assert "Calibration maps" in html
 
 
-OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--column", "p"]
+OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
 
 
 @pytest.mark.parametrize(
@@ -365,10 +365,10 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--column", "p"]
         (["scores.csv"], 2, "needs --score and --label"),
         (["scores.csv", "--score", "p", "--label", "y", "--out", "no/r.html"], 2, "no folder no"),
         (["scores.csv", "--score", "p", "--label", "y"], 1, "no column `calibrated`"),
-        (["scores.csv", "--score", "p", "--label", "y", "--column", "y"], 0, ""),
-        (["scores.csv", "--score", "p", "--label", "key", "--column", "p"], 1, "must be 0 or 1"),
-        (["scores.csv", "--score", "y", "--label", "y", "--column", "big"], 1, "a probability"),
-        (["empty.csv", "--score", "p", "--label", "y", "--column", "p"], 1, "nothing to report"),
+        (["scores.csv", "--score", "p", "--label", "y", "--prob", "y"], 0, ""),
+        (["scores.csv", "--score", "p", "--label", "key", "--prob", "p"], 1, "must be 0 or 1"),
+        (["scores.csv", "--score", "y", "--label", "y", "--prob", "big"], 1, "a probability"),
+        (["empty.csv", "--score", "p", "--label", "y", "--prob", "p"], 1, "nothing to report"),
         (["bad.db"], 1, "bad.db is no store of states"),
         ([*OF_TABLE, "--out", "./scores.csv"], 2, "is a file of the report"),
         ([*OF_TABLE, "--out", "folder"], 1, "Is a directory"),

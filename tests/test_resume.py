@@ -1,4 +1,4 @@
-"""``streamcal calibrate --state``: killed at any instant, the output is that of one run.
+"""``streamcal calibrate --store``: killed at any instant, the output is that of one run.
 
 The kill harness runs alone, for longer, as
 
@@ -43,9 +43,9 @@ def write_table(path: Path, n: int, seed: int = 0, start: int = 0) -> Path:
 
 
 def arguments(table: Path, out: Path, store: Path | None, *more: Any) -> list[str]:
-    state = [] if store is None else ["--state", store]
+    stored = [] if store is None else ["--store", store]
     columns = ["--score", "p", "--label", "y", "--weight", "w", "--key", "k"]
-    return [str(a) for a in (table, *columns, "--window", 400, "--out", out, *state, *more)]
+    return [str(a) for a in (table, *columns, "--window", 400, "--out", out, *stored, *more)]
 
 
 def calibrate(table: Path, out: Path, store: Path | None, *more: Any, status: int = 0) -> str:
@@ -64,11 +64,11 @@ def states(store: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, bytes]:
-    """The folder of `done`, made once: a state file contains the paths of its run."""
+    """The folder of `done`, made once: a store contains the paths of its run."""
     folder = tmp_path_factory.mktemp("done")
     table = write_table(folder / "table.csv", 3000)
     out, store = folder / "whole.csv", folder / "whole.db"
-    calibrate(table, out, store, "--batch-rows", 100)
+    calibrate(table, out, store, "--batch-size", 100)
     return {path: path.read_bytes() for path in (table, out, store)}
 
 
@@ -120,7 +120,7 @@ def test_a_crash_while_rows_are_passed_over(
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
             with pytest.raises(Crash):
-                calibrate(table, out, store, "--batch-rows", 100)
+                calibrate(table, out, store, "--batch-size", 100)
     calibrate(table, out, store)
     assert out.read_bytes() == whole.read_bytes()
 
@@ -159,10 +159,10 @@ def test_crashes_at_every_step(
         patch.setattr(kind, method, crashing)
         patch.setattr(checkpoint, "Pace", _Always)
         try:
-            calibrate(table, out, store, "--batch-rows", 100)
+            calibrate(table, out, store, "--batch-size", 100)
         except Crash:
             assert not out.exists() or calls >= at
-    calibrate(table, out, store, "--batch-rows", random.Random(at).choice([9, 64, 5000]))
+    calibrate(table, out, store, "--batch-size", random.Random(at).choice([9, 64, 5000]))
     assert out.read_bytes() == whole.read_bytes()
     assert states(store) == states(whole_store)
 
@@ -181,13 +181,13 @@ def test_zeros_where_a_loss_of_power_lost_what_was_written(
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
         with pytest.raises(Crash):
-            calibrate(table, out, store, "--batch-rows", 100)
+            calibrate(table, out, store, "--batch-size", 100)
     partial = out.with_name("out.csv.partial")
     left = bytearray(partial.read_bytes())
     assert len(left) > 1000
     left[lost] = bytes(len(left[lost]))
     partial.write_bytes(left)
-    calibrate(table, out, store, "--batch-rows", 7)
+    calibrate(table, out, store, "--batch-size", 7)
     assert out.read_bytes() == whole.read_bytes()
     assert states(store) == states(whole_store)
 
@@ -217,7 +217,7 @@ def test_killed_at_random_instants(tmp_path: Path) -> None:
     rng = random.Random(n_kills)
     table = write_table(tmp_path / "table.csv", 30_000)
     whole, whole_store = tmp_path / "whole.csv", tmp_path / "whole.db"
-    more = ("--batch-rows", "100")
+    more = ("--batch-size", "100")
     begun = time.monotonic()
     subprocess.run(
         [*COMMAND, *arguments(table, whole, whole_store, *more)], check=True, capture_output=True
@@ -241,7 +241,7 @@ def test_signals_end_it_after_a_batch(tmp_path: Path, number: signal.Signals) ->
     table = write_table(tmp_path / "table.csv", 12_000)
     out, store = tmp_path / "out.csv", tmp_path / "run.db"
     partial = tmp_path / "out.csv.partial"
-    command = [*COMMAND, *arguments(table, out, store, "--batch-rows", 10)]
+    command = [*COMMAND, *arguments(table, out, store, "--batch-size", 10)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     while not (partial.exists() and partial.stat().st_size > 1000) and process.poll() is None:
         time.sleep(0.002)  # until it has started to write
@@ -322,7 +322,7 @@ def test_ndjson(tmp_path: Path) -> None:
     rows = [{"p": i % 7 / 7, "y": i % 3 % 2, "w": 1, "k": i % 2} for i in range(200)]
     for n, batch in ((90, 1), (200, 7)):
         table.write_text("".join(json.dumps(row) + "\n" for row in rows[:n]))
-        calibrate(table, out, store, "--batch-rows", batch)
+        calibrate(table, out, store, "--batch-size", batch)
     calibrate(table, tmp_path / "plain.jsonl", None)
     assert out.read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
     rows[3]["k"] = 0
@@ -352,9 +352,9 @@ def test_what_does_not_belong_together_is_refused(done: tuple[Path, ...]) -> Non
     other = out.with_name("other.csv")
     assert "belongs to the output" in calibrate(table, other, store, status=1)
     printed = calibrate(table, Path("-"), out.with_name("new.db"), status=2)
-    assert "--state needs --out FILE" in printed
+    assert "--store needs --out FILE" in printed
     printed = calibrate(table, other, out.with_name("new.db"), "--plot", "r.png", status=2)
-    assert "--state can't be used with --plot" in printed
+    assert "--store can't be used with --plot" in printed
     parquet = table.with_name("t.parquet")
     parquet.touch()
     printed = calibrate(parquet, table.with_name("o.parquet"), out.with_name("new.db"), status=2)
@@ -440,7 +440,7 @@ def test_a_full_disk_loses_nothing(done: tuple[Path, ...], monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr(tables.Output, "write", full)
-        printed = calibrate(table, out, store, "--batch-rows", 100, status=1)
+        printed = calibrate(table, out, store, "--batch-size", 100, status=1)
         assert "No space left on device" in printed
     save = Store.save
 
@@ -451,7 +451,7 @@ def test_a_full_disk_loses_nothing(done: tuple[Path, ...], monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "save", fails)
-        printed = calibrate(table, out, store, "--batch-rows", 100, status=1)
+        printed = calibrate(table, out, store, "--batch-size", 100, status=1)
         assert "can't be written" in printed
     calibrate(table, out, store)
     assert out.read_bytes() == whole.read_bytes()

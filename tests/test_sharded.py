@@ -197,7 +197,7 @@ def test_thresholds_in_a_pool(pool: Any, method: str, weighted: bool) -> None:
     found = optimal_thresholds(scores, labels, w=weights, method=method, pool=pool)
     np.testing.assert_array_equal(found.thresholds, expected.thresholds)
     assert found.risk == expected.risk
-    small = optimal_thresholds(scores, labels, w=weights, method="io", pool=pool, block=700)
+    small = optimal_thresholds(scores, labels, w=weights, method="io", pool=pool, block_size=700)
     np.testing.assert_array_equal(small.thresholds, expected.thresholds)
 
 

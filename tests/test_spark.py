@@ -140,7 +140,7 @@ def test_a_stream_is_what_one_process_learns(spark, tmp_path, ordered):
         label="label",
         weight="weight",
         order="id" if ordered else None,
-        make=make,
+        calibrator=make,
     )
     assert calibrated.isStreaming
     assert calibrated.columns == ["id", "key", "score", "label", "weight", "calibrated"]
@@ -157,13 +157,15 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(spark, tmp_path):
     prototype = IsotonicCalibrator(half_life=500)
     prototype.learn_one(0.5, True)  # what a prototype has learned is not what keys start from
     options = {"key": "key", "score": "score", "label": "label", "order": "id"}
-    run(streamcal.spark.calibrate(stream(spark, folder), make=prototype, **options), tmp_path)
+    run(streamcal.spark.calibrate(stream(spark, folder), calibrator=prototype, **options), tmp_path)
     write(tmp_path / "more", [rows.slice(2_000, 1_000), rows.slice(3_000)])
     for path in sorted((tmp_path / "more").iterdir()):
         path.rename(folder / f"more-{path.name}")
-    # Another `make` is for new keys only.
+    # Another `calibrator` is for new keys only.
     other = IsotonicCalibrator(half_life=7)
-    out = run(streamcal.spark.calibrate(stream(spark, folder), make=other, **options), tmp_path)
+    out = run(
+        streamcal.spark.calibrate(stream(spark, folder), calibrator=other, **options), tmp_path
+    )
     values, calibrators = one_process(
         rows, lambda: IsotonicCalibrator(half_life=500), weighted=False
     )
@@ -203,8 +205,8 @@ def test_columns_that_are_passed_on_stay_as_they_are(spark, tmp_path):
         key="key",
         score="score",
         label="label",
-        make=IsotonicCalibrator,
-        output="p",
+        calibrator=IsotonicCalibrator,
+        new_column="p",
     )
     out = run(calibrated, tmp_path).sort_by("score")
     assert out["p"].null_count == 0
@@ -218,7 +220,11 @@ def test_what_is_wrong_ends_the_query(spark, tmp_path):
     row = {"id": 1, "key": "k1", "score": 0.5, "label": 2.0, "weight": 1.0}
     folder = write(tmp_path / "in", [pa.Table.from_pylist([row])])
     calibrated = streamcal.spark.calibrate(
-        stream(spark, folder), key="key", score="score", label="label", make=IsotonicCalibrator
+        stream(spark, folder),
+        key="key",
+        score="score",
+        label="label",
+        calibrator=IsotonicCalibrator,
     )
     with pytest.raises(StreamingQueryException, match=r"key 'k1': `y` .* got 2\.0"):
         run(calibrated, tmp_path)
@@ -242,7 +248,7 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path):
             label="label",
             weight="weight",
             order="id",
-            make=prototype,
+            calibrator=prototype,
         )
 
         def kill(query):
@@ -276,7 +282,7 @@ def arguments(spark):
         "key": "key",
         "score": "score",
         "label": "label",
-        "make": IsotonicCalibrator,
+        "calibrator": IsotonicCalibrator,
     }
 
 
@@ -297,10 +303,14 @@ def arguments(spark):
         ),
         ({"weight": "label"}, TypeError, "`weight` must be a column of numbers, got 'label'"),
         ({"order": "list"}, TypeError, "`order` must be .*, got 'list' of type array<bigint>"),
-        ({"output": "score"}, ValueError, "`output` must be a new column, got 'score'"),
-        ({"output": ""}, TypeError, "`output` must be the name of a column, got ''"),
-        ({"make": 3}, TypeError, "`make` must be a Calibrator or a function .*, got 3"),
-        ({"make": dict}, TypeError, "`make` must be a Calibrator or make one, got dict"),
+        ({"new_column": "score"}, ValueError, "`new_column` must be a new column, got 'score'"),
+        ({"new_column": ""}, TypeError, "`new_column` must be the name of a column, got ''"),
+        ({"calibrator": 3}, TypeError, "`calibrator` must be a Calibrator or a function .*, got 3"),
+        (
+            {"calibrator": dict},
+            TypeError,
+            "`calibrator` must be a Calibrator or make one, got dict",
+        ),
     ],
 )
 def test_bad_arguments(arguments, changes, error, message):
@@ -312,7 +322,7 @@ def test_bad_arguments(arguments, changes, error, message):
 def test_calibrators_must_become_bytes(arguments):
     own = losses.from_function(lambda z, y: (z - y) ** 2, name="own")
     with pytest.raises(TypeError, match=r"must make calibrators with `to_bytes`: .* got 'own'"):
-        streamcal.spark.calibrate(**arguments | {"make": AnytimeCalibrator(own, window=10)})
+        streamcal.spark.calibrate(**arguments | {"calibrator": AnytimeCalibrator(own, window=10)})
 
 
 @needs_java

@@ -39,7 +39,7 @@ def add_column(source, target, values, columns=(), new="new", drop=()):
     """Copy a table with a column more; ``values`` are consumed in order."""
     values = iter(values)
     with (
-        open_table(source, columns, new=new) as table,
+        open_table(source, columns, new_column=new) as table,
         Output(target) as output,
         table.writer(output) as writer,
     ):
@@ -68,9 +68,9 @@ csv_noise = st.lists(st.sampled_from(["a", "1", '"', ",", "\n", "\r\n", " "]), m
 )
 
 
-@given(body=csv_noise, block=st.integers(4, 60), batch_rows=st.integers(1, 4))
+@given(body=csv_noise, block=st.integers(4, 60), batch_size=st.integers(1, 4))
 @settings(deadline=None, max_examples=200)
-def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
+def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_size):
     path = write(folder / "noise.csv", "x,y\n" + body)
     mark = ["mark", "mark"]
     expected = [row for row in csv.reader(io.StringIO(body + "\nmark,mark", newline="")) if row]
@@ -82,12 +82,12 @@ def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_rows):
     faults, error_text = [], ""
     with (
         pytest.MonkeyPatch.context() as patch,
-        open_table(path, "xy", batch_rows=batch_rows) as table,
+        open_table(path, "xy", batch_size=batch_size) as table,
     ):
         patch.setattr(tables.Reader, "_block_bytes", block)
         try:
             for chunk in table:
-                assert len(chunk) <= batch_rows
+                assert len(chunk) <= batch_size
                 assert len(chunk) + len(chunk.faults) > 0
                 pairs = zip(*(chunk.columns[name].to_pylist() for name in "xy"), strict=True)
                 seen += zip(chunk.rows.tolist(), pairs, strict=True)
@@ -233,7 +233,7 @@ def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path):
 def test_csv_that_can_not_be_used_is_refused_before_any_row(tmp_path, data, message):
     path = write(tmp_path / "in.csv", data)
     with pytest.raises(TableError, match=message):
-        open_table(path, ["p"], new="new")
+        open_table(path, ["p"], new_column="new")
 
 
 def test_csv_header_only_has_no_rows(tmp_path):
@@ -433,7 +433,7 @@ def test_ndjson_lines_that_are_no_objects_are_faults(tmp_path):
 def test_ndjson_that_can_not_be_used(tmp_path, data, message):
     path = write(tmp_path / "in.ndjson", data)
     with pytest.raises(TableError, match=message):
-        read(path, ["p"], new="new")
+        read(path, ["p"], new_column="new")
 
 
 def test_ndjson_row_without_end(tmp_path, monkeypatch):
@@ -486,7 +486,7 @@ def test_parquet_keeps_schema_metadata_and_values(parquet, tmp_path):
 
 def test_parquet_reads_in_chunks_and_counts_rows(parquet):
     path, _ = parquet
-    with open_table(path, ["p"], batch_rows=3) as table:
+    with open_table(path, ["p"], batch_size=3) as table:
         lengths = [len(chunk) for chunk in table]
         assert table.size == table.position == sum(lengths) == 10
     assert max(lengths) <= 3
@@ -500,7 +500,7 @@ def test_parquet_that_can_not_be_used(parquet, tmp_path):
     with pytest.raises(TableError, match="has no column `q`"):
         open_table(path, ["q"])
     with pytest.raises(TableError, match="already has a column `p`"):
-        open_table(path, [], new="p")
+        open_table(path, [], new_column="p")
     with pytest.raises(TableError, match="can't be read from a pipe"):
         open_table(Path("-"), ["p"], format="parquet")
     with pytest.raises(TableError, match="is empty"):
@@ -517,7 +517,7 @@ def test_damaged_parquet_names_the_row_where_it_breaks_off(parquet):
     data[at : at + 8] = b"\xff" * 8
     path.write_bytes(data)
     with pytest.raises(TableError, match="row 5: the file is damaged here"):
-        read(path, ["p"], batch_rows=4)
+        read(path, ["p"], batch_size=4)
 
 
 # --- names and outputs

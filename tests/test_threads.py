@@ -526,9 +526,9 @@ def test_batches_of_a_hedge_do_not_mix(delay: int | None) -> None:
 # Classes of several parts ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_keys", [None, 3])
-def test_calibrators_by_key_learn_each_sample_once(max_keys: int | None) -> None:
-    keyed = KeyedCalibrator(IsotonicCalibrator(), max_keys=max_keys)
+@pytest.mark.parametrize("max_live", [None, 3])
+def test_calibrators_by_key_learn_each_sample_once(max_live: int | None) -> None:
+    keyed = KeyedCalibrator(IsotonicCalibrator(), max_live=max_live)
 
     def work(number: int) -> None:
         scores, labels = (column[:100] for column in batch(number))
@@ -546,14 +546,14 @@ def test_calibrators_by_key_learn_each_sample_once(max_keys: int | None) -> None
         assert len(twin) == 7
 
     together(work)
-    assert max_keys is None or keyed.n_live == max_keys
+    assert max_live is None or keyed.n_live == max_live
     learned = [keyed.snapshot(key).n_samples for key in keyed]
     assert sum(learned) == N_THREADS * 100
 
 
 def test_what_is_learned_during_a_save_is_saved_by_the_next(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
-        keyed = KeyedCalibrator(IsotonicCalibrator(), max_keys=3, store=store)
+        keyed = KeyedCalibrator(IsotonicCalibrator(), max_live=3, store=store)
 
         def work(number: int) -> None:
             scores, labels = batch(number)

@@ -97,10 +97,11 @@ def test_the_command_draws_and_balances(table, samples, tmp_path):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--loss", "mae"], 2, "`loss` must be one of"),
-        (["--method", "fast"], 2, "`method` must be one of"),
-        (["--n-labels", "1"], 2, "`n_labels` must be an int from 2"),
-        (["--n-labels", "3"], 1, "`y` must be ints from 1 to 3, got 4"),
+        (["--loss", "mae"], 2, "`--loss` must be one of"),
+        (["--loss", "asymmetric"], 2, "`--loss` must be one of"),
+        (["--method", "fast"], 2, "`--method` must be one of"),
+        (["--n-labels", "1"], 2, "`--n-labels` must be an int from 2"),
+        (["--n-labels", "3"], 1, "`stars` must be an int from 1 to 3, got '4'"),
         (["--plot", "cuts.txt"], 2, "a picture must end in"),
     ],
 )

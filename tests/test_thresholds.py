@@ -110,7 +110,7 @@ def test_every_method_against_brute_force(data):
             continue
         block = 3 if method == "blocked-io" else None
         found = optimal_thresholds(
-            scores, labels, n_labels, loss=loss, w=w, method=method, block=block
+            scores, labels, n_labels, loss=loss, w=w, method=method, block_size=block
         )
         assert found.thresholds.tolist() == sorted(found.thresholds)
         answers = found(scores)
@@ -129,7 +129,9 @@ def test_convex_losses_have_one_answer_by_every_method(data):
     scores, labels, n_labels, w = data.draw(problems(max_size=60, max_labels=9))
     name = data.draw(st.sampled_from(["absolute", "squared"]))
     found = [
-        optimal_thresholds(scores, labels, n_labels, loss=name, w=w, method=method, block=block)
+        optimal_thresholds(
+            scores, labels, n_labels, loss=name, w=w, method=method, block_size=block
+        )
         for method, block in (("dp", None), ("io", None), ("blocked-io", 7), ("divide", None))
     ]
     for other in found[1:]:
@@ -168,7 +170,7 @@ def test_thresholds_alone_are_those_of_cumulative_sums():
     labels = rng.integers(0, 6, 2_000)
     table = losses.CostTable(rng.integers(0, 9, (6, 6))).table(6)
     differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-    where = jobs_module.JobOptions(block=700)
+    where = jobs_module.JobOptions(block_size=700)
     found = jobs_module.solve(labels.astype(np.uint16), np.empty(0), differences, where)
     np.testing.assert_array_equal(found, independent_cuts(labels, table))
 
@@ -313,7 +315,7 @@ def test_bad_samples(arguments, message):
         ({"loss": "quadratic-kappa", "method": "subsequence"}, "`method` must be one of 'dp'"),
         ({"n_jobs": 0}, "`n_jobs` must be a positive int"),
         ({"n_jobs": None}, "`n_jobs` must be a positive int"),
-        ({"block": -1}, "`block` must be a positive int or None, got -1"),
+        ({"block_size": -1}, "`block_size` must be a positive int or None, got -1"),
         ({"w": [1, 2, 0]}, "`w` must be a positive finite number, got 0.0 at position 2"),
         ({"w": [1, 2]}, "`w` must have one value per score (3), got 2"),
         ({"class_weight": "even"}, "`class_weight` must be one of 'balanced', got 'even'"),
@@ -365,7 +367,7 @@ def test_jobs_find_the_same(samples, method, weighted):
     w = w if weighted else None
     one = optimal_thresholds(scores, labels, 6, w=w, method="divide")
     for block in (None, 999):
-        many = optimal_thresholds(scores, labels, 6, w=w, method=method, n_jobs=2, block=block)
+        many = optimal_thresholds(scores, labels, 6, w=w, method=method, n_jobs=2, block_size=block)
         np.testing.assert_array_equal(many.thresholds, one.thresholds)
         assert many.risk == one.risk
         assert many.method == ("io" if method == "auto" else method)

@@ -58,9 +58,9 @@ def cli() -> None:
     columns = ["--score", "p", "--label", "y"]
     for command in (
         ["calibrate", "in.csv", *columns, "--out", "out.csv", "--plot", "out.png"],
-        ["calibrate", "in.csv", *columns, "--out", "kept.csv", "--state", "kept.db"],
+        ["calibrate", "in.csv", *columns, "--out", "kept.csv", "--store", "kept.db"],
         ["decide", "out.csv", "--prob", "calibrated", "--metric", "f1", "--out", "decided.csv"],
-        ["plot", "out.csv", *columns, "--out", "plot.svg"],
+        ["plot", "out.csv", "--prob", "p", "--label", "y", "--out", "plot.svg"],
         ["report", "out.csv", *columns, "--out", "table.html"],
         ["report", "kept.db", "--out", "store.html"],
         ["thresholds", "stars.csv", "--score", "s", "--label", "stars", "--plot", "cuts.png"],

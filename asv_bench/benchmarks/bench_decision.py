@@ -152,7 +152,7 @@ class Stream:
             block, hit = p[start : start + step], y[start : start + step]
             if "blocks" in rule:
                 history = counts if rule.startswith("history") else None
-                chosen = self.maximize(block, "f1", history=history).labels
+                chosen = self.maximize(block, "f1", counts=history).labels
             elif rule == "threshold 1/2":
                 chosen = block > 0.5
             else:  # Busa-Fekete et al. (2015): threshold at half of the F1 reached

@@ -29,7 +29,7 @@ def copy_streamcal(source: Path, target: Path) -> None:
     from streamcal.tables import Output, as_numbers, open_table
 
     with (
-        open_table(source, ["score", "label"], new="calibrated") as table,
+        open_table(source, ["score", "label"], new_column="calibrated") as table,
         Output(target) as output,
         table.writer(output) as writer,
     ):
@@ -113,7 +113,7 @@ class Memory:
 
     def track_held(self, n_rows: int) -> int:
         before: int = self.allocated()
-        with self.open_table(self.source, ["score", "label"], new="calibrated") as table:
+        with self.open_table(self.source, ["score", "label"], new_column="calibrated") as table:
             return max(self.allocated() - before for _ in table)
 
     track_held.unit = "bytes"  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@
 * `summary`: counts of rows, mean losses before and after
 * `sample`: a uniform sample of rows, for pictures
 * `console`: messages, exit statuses and the progress bar
-* `checkpoint`: the progress of a run of ``calibrate --state``, saved in a store
+* `checkpoint`: the progress of a run of ``calibrate --store``, saved in a store
 * `resumable_output`: the output of such a run
 * `experiment`: what ``streamcal demo`` runs
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from streamcal._validation import check_choice
 from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
 from streamcal.cli.options import (
@@ -62,6 +63,7 @@ class Interpolation(StrEnum):
     centered = "centered"
 
 
+LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 _LOSS = (
     "What is minimised: log or squared (labels in 0..1), poisson, gamma, tweedie, "
     "linex, logistic or exponential (labels -1 and 1)."
@@ -70,22 +72,22 @@ _PRIOR = "Weight of the two pseudo-samples that keep values off the extremes."
 _WINDOW = "Keep only this many of the last samples. Default: keep all."
 _HALF_LIFE = "After how many samples the weight of a sample is halved. Default: never."
 _MAX_SCORES = "Merge the nearest scores when there are more distinct ones than this."
-_STATE = (
+_STORE = (
     "Save calibrators in this file. If the process is killed, the same command continues the run; "
     "after the end, a command with another table starts from the saved calibrators."
 )
-_BATCH_ROWS = "The greatest number of rows in memory. The result does not depend on it."
+_BATCH_SIZE = "The greatest number of rows in memory. The result does not depend on it."
 
 
 def calibrate(
     table: TableArgument,
-    score: Annotated[str, column_option("The model's score or probability.")],
+    score: Annotated[str, column_option("The model's score or probability, before calibration.")],
     label: LabelOption,
     weight: WeightOption = None,
     key: Annotated[
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
-    column: NewColumnOption = "calibrated",
+    new_column: NewColumnOption = "calibrated",
     loss: Annotated[str, setting(CALIBRATOR, _LOSS, metavar="NAME")] = "log",
     prior: Annotated[float, setting(CALIBRATOR, _PRIOR)] = 1.0,
     window: Annotated[int | None, setting(CALIBRATOR, _WINDOW)] = None,
@@ -98,10 +100,10 @@ def calibrate(
     plot: Annotated[
         Path | None, picture_option("Draw a reliability diagram, before and after")
     ] = None,
-    state: Annotated[Path | None, setting(FILES, _STATE, metavar="STORE")] = None,
+    store: Annotated[Path | None, setting(FILES, _STORE, metavar="STORE")] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
-    batch_rows: Annotated[int, setting(FILES, _BATCH_ROWS, min=1, metavar="N")] = 65_536,
+    batch_size: Annotated[int, setting(FILES, _BATCH_SIZE, min=1, metavar="N")] = 65_536,
 ) -> None:
     """Add a column of calibrated values to a table.
 
@@ -111,33 +113,34 @@ def calibrate(
 
     The output is called NAME.partial until it is complete.
 
-    With --state no row is lost or learned twice if the process is killed. SIGINT and SIGTERM end it
+    With --store no row is lost or learned twice if the process is killed. SIGINT and SIGTERM end it
     after the current rows; after a crash the same command completes the same output.
     """
     from streamcal import tables
 
-    columns = _Columns(score, label, weight, key, column)
+    columns = _Columns(score, label, weight, key, new_column)
     settings = _Settings(loss, prior, window, half_life, max_scores, interpolation.value)
     with usage_errors():
         check_exists(table)
         kind = tables.format_of(table, out, given=file_format)
+        check_choice(loss, "loss", LOSSES)
         settings.make_calibrator()
         output = tables.Output(out)
-        check_distinct(table, output=output, picture=plot, state=state)
+        check_distinct(table, output=output, picture=plot, store=store)
         if plot is not None:
             _check_plot(plot, loss)
-        if state is not None:
+        if store is not None:
             _check_resumable(out, kind, plot)
     totals = settings.new_totals()
     sample = None if plot is None else UniformSample(3)
     with data_errors(table):
-        checkpoint = _open_checkpoint(state, table, output, columns, settings, on_error, totals)
+        checkpoint = _open_checkpoint(store, table, output, columns, settings, on_error, totals)
     output = checkpoint.output
     with data_errors(table, output, lambda: totals.n_written), checkpoint:
         run = _Calibration(columns, settings, on_error, totals, sample, checkpoint)
         with (
             tables.open_table(
-                table, columns.names, new=column, format=kind, batch_rows=batch_rows
+                table, columns.names, new_column=new_column, format=kind, batch_size=batch_size
             ) as source,
             output,
         ):
@@ -147,7 +150,7 @@ def calibrate(
             return
         run.print_summary()
         if plot is not None and sample is not None:
-            _draw_before_and_after(plot, totals, sample, score, column)
+            _draw_before_and_after(plot, totals, sample, score, new_column)
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ class _Columns:
     label: str
     weight: str | None
     key: str | None
-    column: str
+    new_column: str
 
     @property
     def names(self) -> list[str]:
@@ -199,21 +202,21 @@ def _check_plot(path: Path, loss: str) -> None:
 
 
 def _check_resumable(out: Path, kind: str, plot: Path | None) -> None:
-    """Raise ``ValueError`` unless a run with --state can write this."""
+    """Raise ``ValueError`` unless a run with --store can write this."""
     from streamcal.tables import is_standard
 
     if is_standard(out) or not (out.is_file() or not out.exists()):
-        raise ValueError("--state needs --out FILE: a pipe can't be truncated")
+        raise ValueError("--store needs --out FILE: a pipe can't be truncated")
     if kind == "parquet":
-        raise ValueError("--state needs CSV or NDJSON: a Parquet file has its index at the end")
+        raise ValueError("--store needs CSV or NDJSON: a Parquet file has its index at the end")
     if plot is not None:
         raise ValueError(
-            "--state can't be used with --plot: draw the picture with `streamcal plot` at the end"
+            "--store can't be used with --plot: draw the picture with `streamcal plot` at the end"
         )
 
 
 def _open_checkpoint(
-    state: Path | None,
+    store: Path | None,
     table: Path,
     output: "Output",
     columns: _Columns,
@@ -225,17 +228,17 @@ def _open_checkpoint(
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.durable.errors import StoreError
 
-    if state is None:
+    if store is None:
         return NoCheckpoint(output)
     # These names are kept in the store: a field that is renamed needs its old name here.
     given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
     options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    checkpoint = Checkpoint(state, table, output.path, options)
+    checkpoint = Checkpoint(store, table, output.path, options)
     try:
         totals.restore(checkpoint.sums, checkpoint.row)
     except ValueError as error:
         checkpoint.store.close()
-        raise StoreError(f"{state} is damaged: its note `sums` {error}") from None
+        raise StoreError(f"{store} is damaged: its note `sums` {error}") from None
     return checkpoint
 
 
@@ -315,7 +318,7 @@ class _Calibration:
 
 
 def _draw_before_and_after(
-    path: Path, totals: Totals, sample: UniformSample, score: str, column: str
+    path: Path, totals: Totals, sample: UniformSample, score: str, new_column: str
 ) -> None:
     """Draw calibrated values, and raw scores if they are probabilities."""
     from streamcal.tables import TableError
@@ -326,4 +329,4 @@ def _draw_before_and_after(
         raise TableError(f"some labels are neither 0 nor 1, so there is no {path}")
     raw, calibrated, labels = sample.rows().T
     curves = {score: raw} if totals.probabilities else {}
-    draw_reliability(path, labels, {**curves, column: calibrated}, sample.n_rows)
+    draw_reliability(path, labels, {**curves, new_column: calibrated}, sample.n_rows)

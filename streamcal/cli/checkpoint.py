@@ -1,4 +1,4 @@
-"""``streamcal calibrate --state``: a run that can be killed at any instant and continued.
+"""``streamcal calibrate --store``: a run that can be killed at any instant and continued.
 
 After a batch the store gets, in one transaction, the calibrators, the number of the last row that
 they have learned, the length of the output, a digest of its bytes, and the sums of the losses. The
@@ -37,7 +37,7 @@ from streamcal.tables import Output, is_standard
 
 
 class NoCheckpoint:
-    """The place of a `Checkpoint` in a run without ``--state``: nothing is saved."""
+    """The place of a `Checkpoint` in a run without ``--store``: nothing is saved."""
 
     store = None
     row = 0

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,13 +44,24 @@ def count_rows(n: int) -> str:
     return f"{n:,} row" if n == 1 else f"{n:,} rows"
 
 
+def name_option(message: str) -> str:
+    """Return a message of the library with the option in the place of the argument.
+
+    Examples
+    --------
+    >>> name_option("`n_labels` must be an int from 2 to 32767, got 1")
+    '`--n-labels` must be an int from 2 to 32767, got 1'
+    """
+    return re.sub("^`([a-z_]+)`", lambda found: f"`--{found[1].replace('_', '-')}`", message)
+
+
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
     """Turn a wrong option or a wrong file name into one line and status 2."""
     try:
         yield
     except ValueError as error:
-        raise failure(str(error), 2) from None
+        raise failure(name_option(str(error)), 2) from None
     except OSError as error:
         raise failure(f"{error.filename}: {error.strerror}", 2) from None
 

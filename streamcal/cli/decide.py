@@ -48,7 +48,7 @@ def decide(
         str | None,
         column_option("The true label, 0 or 1. It only serves to print the metric reached."),
     ] = None,
-    column: NewColumnOption = "decision",
+    new_column: NewColumnOption = "decision",
     out: OutTableOption = Path("-"),
     plot: Annotated[
         Path | None, picture_option("Draw the expected metric over the number of ones")
@@ -80,7 +80,7 @@ def decide(
     second = _DecisionWriter(RowReader(columns, on_error))
 
     def open_table() -> "Reader":
-        return tables.open_table(table, reader.names, new=column, format=kind)
+        return tables.open_table(table, reader.names, new_column=new_column, format=kind)
 
     with data_errors(table, output, lambda: second.n_written):
         with open_table() as source:

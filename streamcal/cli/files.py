@@ -37,11 +37,11 @@ def check_distinct(
     *,
     output: "Output | None" = None,
     picture: Path | None = None,
-    state: Path | None = None,
+    store: Path | None = None,
 ) -> None:
     """Raise ``ValueError`` if one file would be written in the place of another.
 
-    The output may replace the table itself, unless there is a state: such a run may have to read
+    The output may replace the table itself, unless there is a store: such a run may have to read
     the table again.
     """
     from streamcal.durable.files import files_of_store
@@ -50,15 +50,15 @@ def check_distinct(
     files: dict[str, list[Path]] = {}
     if not is_standard(table):
         files["the table"] = [table]
-    if state is not None:
-        files["--state"] = files_of_store(state)
+    if store is not None:
+        files["--store"] = files_of_store(store)
     if picture is not None:
         files["the picture"] = [picture]
     if output is not None:
         files["--out"] = files_of_output(output)
     for (role, paths), (other_role, others) in combinations(files.items(), 2):
         for path, other in product(paths, others):
-            if state is None and role == "the table" and output and other == output.path:
+            if store is None and role == "the table" and output and other == output.path:
                 continue
             if is_same_file(path, other):
                 raise ValueError(

@@ -25,16 +25,11 @@ class OnError(StrEnum):
     skip = "skip"
 
 
-def column_option(help: str, *names: str) -> Any:
+def column_option(help: str, *names: str, show_default: bool = False) -> Any:
     """Return an option that names a column of the table."""
     return typer.Option(
-        *names, metavar="COLUMN", help=help, show_default=False, rich_help_panel=COLUMNS
+        *names, metavar="COLUMN", help=help, show_default=show_default, rich_help_panel=COLUMNS
     )
-
-
-def new_column_option(help: str) -> Any:
-    """Return an option that names a column and has a default."""
-    return typer.Option("--column", metavar="NAME", help=help, rich_help_panel=COLUMNS)
 
 
 def setting(panel: str, help: str, **more: Any) -> Any:
@@ -79,7 +74,9 @@ BinaryLabelOption = Annotated[
 WeightOption = Annotated[
     str | None, column_option("The weight of each row, a positive number.", "--weight")
 ]
-NewColumnOption = Annotated[str, new_column_option("The name of the new column.")]
+NewColumnOption = Annotated[
+    str, column_option("The name of the new column.", "--new-column", show_default=True)
+]
 OutTableOption = Annotated[
     Path, out_option("TABLE", "The table with the new column; `-` is standard output.")
 ]
@@ -105,12 +102,13 @@ SourceArgument = Annotated[
     Path,
     typer.Argument(
         metavar="STORE|TABLE",
-        help="A store of `calibrate --state`, or a calibrated table (CSV, NDJSON, Parquet).",
+        help="A store of `calibrate --store`, or a calibrated table (CSV, NDJSON, Parquet).",
         show_default=False,
     ),
 ]
 KnownScoreOption = Annotated[
-    str | None, column_option("The scores before calibration. Not needed for a store.", "--score")
+    str | None,
+    column_option("The model's score before calibration. Not needed for a store.", "--score"),
 ]
 KnownLabelOption = Annotated[
     str | None,
@@ -119,6 +117,11 @@ KnownLabelOption = Annotated[
         "--label",
     ),
 ]
-KnownColumnOption = Annotated[
-    str, new_column_option("The probabilities after calibration. Not needed for a store.")
+KnownProbOption = Annotated[
+    str,
+    column_option(
+        "The calibrated probability of the label 1. Not needed for a store.",
+        "--prob",
+        show_default=True,
+    ),
 ]

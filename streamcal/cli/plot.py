@@ -23,14 +23,16 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import print_skipped
 
 EXAMPLES = (
-    "streamcal plot scores.csv --score p --label y",
-    "streamcal plot c.csv --score p --score calibrated --label y --out reliability.png",
+    "streamcal plot scores.csv --prob p --label y",
+    "streamcal plot c.csv --prob p --prob calibrated --label y --out reliability.png",
 )
 
 
 def plot(
     table: TableArgument,
-    score: Annotated[list[str], column_option("Probabilities; give it once for each curve.")],
+    prob: Annotated[
+        list[str], column_option("A probability of the label 1; give it once for each curve.")
+    ],
     label: BinaryLabelOption,
     out: Annotated[Path, out_option("IMAGE", "The picture (png, pdf, svg).")] = Path(
         "reliability.png"
@@ -45,14 +47,14 @@ def plot(
     """
     from streamcal import tables
 
-    scores = list(dict.fromkeys(score))
+    names = list(dict.fromkeys(prob))
     with usage_errors():
         check_exists(table)
         kind = tables.format_of(table, given=file_format)
         check_drawable(out)
         check_distinct(table, picture=out)
-    reader = RowReader([*map(probability_column, scores), binary_label_column(label)], on_error)
-    sample = UniformSample(len(scores) + 1)
+    reader = RowReader([*map(probability_column, names), binary_label_column(label)], on_error)
+    sample = UniformSample(len(names) + 1)
     with data_errors(table):
         with (
             tables.open_table(table, reader.names, format=kind) as source,
@@ -66,7 +68,7 @@ def plot(
             raise tables.TableError("has no labelled rows: there is nothing to draw")
         print_skipped(reader)
         *curves, labels = sample.rows().T
-        draw_reliability(out, labels, dict(zip(scores, curves, strict=True)), sample.n_rows)
+        draw_reliability(out, labels, dict(zip(names, curves, strict=True)), sample.n_rows)
 
 
 def draw_reliability(

@@ -13,8 +13,8 @@ from streamcal.cli.files import check_exists, check_folder, files_of_output, is_
 from streamcal.cli.options import (
     Format,
     FormatOption,
-    KnownColumnOption,
     KnownLabelOption,
+    KnownProbOption,
     KnownScoreOption,
     OnError,
     OnErrorOption,
@@ -38,12 +38,12 @@ def report(
     source: SourceArgument,
     score: KnownScoreOption = None,
     label: KnownLabelOption = None,
-    column: KnownColumnOption = "calibrated",
+    prob: KnownProbOption = "calibrated",
     out: Annotated[Path, out_option("HTML", "The page.")] = Path("report.html"),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
 ) -> None:
-    """Write a page about a calibrated stream: one HTML file, which loads nothing else.
+    """Write a page about a calibrated table or a store: one HTML file, which loads nothing else.
 
     It shows reliability before and after, scores and their parts, and miscalibration over time; for
     a store also its learners, and its output table as far as it is written.
@@ -53,7 +53,7 @@ def report(
     with usage_errors():
         check_folder(out)
         output = Output(out)
-        subject = open_subject(source, score, label, column, file_format, on_error)
+        subject = open_subject(source, score, label, prob, file_format, on_error)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())
         if any(is_same_file(written, read) for written, read in pairs):
@@ -70,7 +70,7 @@ def open_subject(
     source: Path,
     score: str | None,
     label: str | None,
-    column: str,
+    prob: str,
     file_format: Format | None,
     on_error: OnError,
 ) -> "TableSubject | StoreSubject":
@@ -84,7 +84,7 @@ def open_subject(
     if score is None or label is None:
         raise ValueError("a table needs --score and --label")
     kind = format_of(source, given=file_format)
-    return TableSubject(source, _ScoredColumns(score, label, column), kind, on_error)
+    return TableSubject(source, _ScoredColumns(score, label, prob), kind, on_error)
 
 
 class _ScoredColumns(NamedTuple):
@@ -92,7 +92,7 @@ class _ScoredColumns(NamedTuple):
 
     score: str
     label: str
-    column: str
+    prob: str
 
 
 class TableSubject:
@@ -114,12 +114,12 @@ class TableSubject:
         from streamcal.report.content import Report
         from streamcal.report.sections import of_table
 
-        score, label, column = self.columns
+        score, label, prob = self.columns
         scored = _read_scored(self.path, self.kind, self.columns, self.on_error)
         return Report(
             f"Calibration of {self.path.name}",
-            f"{self.path}: scores {score}, calibrated {column}, labels {label}",
-            tuple(of_table(scored, score, column)),
+            f"{self.path}: scores {score}, calibrated {prob}, labels {label}",
+            tuple(of_table(scored, score, prob)),
         )
 
 
@@ -174,11 +174,11 @@ def _with_output(sections: list["Section"], notes: dict[str, Any]) -> list["Sect
     if not notes["finished"]:
         path = path.with_name(f"{path.name}.partial")
     try:
-        columns = _ScoredColumns(options["--score"], options["--label"], options["--column"])
+        columns = _ScoredColumns(options["--score"], options["--label"], options["--new-column"])
         kind = format_of(Path(notes["out"]), Path(notes["table"]))
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
         scored = _read_scored(path, kind, columns, OnError(options["--on-error"]), n_rows)
-        return [*of_table(scored, columns.score, columns.column), *sections]
+        return [*of_table(scored, columns.score, columns.prob), *sections]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return [Section("output", "Output", f"{path} is not shown: {reason}."), *sections]
@@ -201,9 +201,9 @@ def _read_scored(
     from streamcal import tables
     from streamcal.report.sections import Scored
 
-    score, label, column = columns
+    score, label, prob = columns
     reader = RowReader(
-        [score_column(score), probability_column(column), binary_label_column(label)], on_error
+        [score_column(score), probability_column(prob), binary_label_column(label)], on_error
     )
     parts, left = [np.empty((0, 4))], limit
     with (

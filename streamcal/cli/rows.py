@@ -110,11 +110,11 @@ def binary_label_column(name: str) -> Column:
     return Column(name, (requirement,), is_label=True)
 
 
-def ordinal_label_column(name: str) -> Column:
+def ordinal_label_column(name: str, n_labels: int | None) -> Column:
     """Return a column of labels 1, 2 and so on."""
+    most = n_labels or MAX_LABELS
     requirement = Requirement(
-        f"an int from 1 to {MAX_LABELS}",
-        lambda y: (y >= 1.0) & (y <= MAX_LABELS) & (y == np.floor(y)),
+        f"an int from 1 to {most}", lambda y: (y >= 1.0) & (y <= most) & (y == np.floor(y))
     )
     return Column(name, (requirement,), is_label=True)
 

@@ -7,7 +7,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
+from streamcal._validation import check_choice
+from streamcal.cli.console import count_rows, data_errors, name_option, progress, say, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
 from streamcal.cli.options import (
     THRESHOLDS,
@@ -33,6 +34,7 @@ EXAMPLES = (
 )
 
 Vector = NDArray[np.float64]
+LOSSES = ("absolute", "squared", "zero-one", "quadratic-kappa")
 _LOSS = "What is minimised: absolute, squared or zero-one; quadratic-kappa is maximised."
 _BALANCED = "Give each label the same total weight: the macro-averaged loss."
 
@@ -74,8 +76,9 @@ def thresholds(
         if plot is not None:
             check_drawable(plot)
             check_distinct(table, picture=plot)
+        check_choice(loss, "loss", LOSSES)
         optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
-    columns = [score_column(score), ordinal_label_column(label), weight_column(weight)]
+    columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]
     reader = RowReader(columns, on_error)
     with data_errors(table):
         tables.standard_output()  # raises now if it is closed, not after all the work
@@ -126,7 +129,7 @@ def _find(*samples: Any, **settings: Any) -> "Thresholds":
     try:
         return optimal_thresholds(*samples, **settings)
     except ValueError as error:
-        raise TableError(str(error)) from None
+        raise TableError(name_option(str(error))) from None
     finally:
         close_jobs()
 

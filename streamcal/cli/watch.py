@@ -9,8 +9,8 @@ from streamcal.cli.console import data_errors, failure, say, usage_errors
 from streamcal.cli.options import (
     FILES,
     FormatOption,
-    KnownColumnOption,
     KnownLabelOption,
+    KnownProbOption,
     KnownScoreOption,
     OnError,
     OnErrorOption,
@@ -18,14 +18,17 @@ from streamcal.cli.options import (
 )
 from streamcal.cli.report import open_subject
 
-EXAMPLES = ("streamcal watch run.db", "streamcal watch run.db --port 8080")
+EXAMPLES = (
+    "streamcal watch run.db --port 8080",
+    "streamcal watch calibrated.csv --score p --label y",
+)
 
 
 def watch(
     source: SourceArgument,
     score: KnownScoreOption = None,
     label: KnownLabelOption = None,
-    column: KnownColumnOption = "calibrated",
+    prob: KnownProbOption = "calibrated",
     port: Annotated[
         int,
         typer.Option(
@@ -37,14 +40,15 @@ def watch(
 ) -> None:
     """Serve the page of `streamcal report` on this machine while a stream runs; Ctrl-C ends it.
 
-    The store is only read. No other machine can see the page.
+    The page changes when the store or the table does; both are only read. No other machine can see
+    the page.
     """
     from streamcal.tables import is_standard
 
     with usage_errors():
         if is_standard(source):
             raise ValueError("standard input can't be watched: it can be read only once")
-        subject = open_subject(source, score, label, column, file_format, on_error)
+        subject = open_subject(source, score, label, prob, file_format, on_error)
     with data_errors(source):
         from streamcal.report.watch import HOST, Server, Source
 

@@ -24,10 +24,10 @@ _UNIT = 2.0**-53
 class Evaluator:
     """Ψ_k at any k, from laws that are stored every √n/3 labels."""
 
-    def __init__(self, p: Vector, metric: Metric, history: Vector, tol: float) -> None:
+    def __init__(self, p: Vector, metric: Metric, counts: Vector, tol: float) -> None:
         assert metric.spec is not None
         self.n = len(p)
-        self._p, self._spec, self._history = p, metric.spec, history
+        self._p, self._spec, self._counts = p, metric.spec, counts
         self._step = max(16, block_size(self.n) // 3)
         self._tau = tol / (16 * (self.n + self._step + 1))
         self._interpolation = tol / 16
@@ -56,18 +56,18 @@ class Evaluator:
         C, D = self.laws(k)
         return [
             expectation_of_rates(
-                self._spec, self._history, self.n, k, C, D, float(slack), self._interpolation
+                self._spec, self._counts, self.n, k, C, D, float(slack), self._interpolation
             )
             for slack in slacks
         ]
 
 
 def branch_and_bound(
-    p: Vector, metric: Metric, history: Vector, tol: float
+    p: Vector, metric: Metric, counts: Vector, tol: float
 ) -> tuple[int, float, float]:
     """Return the best k, its Ψ and a bound on the error of Ψ; p in descending order."""
     n = len(p)
-    psi = Evaluator(p, metric, history, tol)
+    psi = Evaluator(p, metric, counts, tol)
     best_k, best = 0, psi(0)[0]
     if n == 0:
         return best_k, best, psi.error

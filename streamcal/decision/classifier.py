@@ -150,7 +150,7 @@ class DecisionClassifier(
 
     def decide(self, probabilities: ArrayLike) -> Decision:
         """Return the best labels for probabilities of the positive label and the counts so far."""
-        return maximize(probabilities, self._metric, history=self._carried_counts())
+        return maximize(probabilities, self._metric, counts=self._carried_counts())
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the classifier's own probabilities."""
@@ -209,7 +209,7 @@ class DecisionClassifier(
         self._call("learn_one", x, y, **kwargs)
         self._note_label(y)
 
-    def learn_block(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
+    def learn_batch(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
         """Count the joint decision for samples against their labels, then learn each sample."""
         samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
         for _, y in samples:
@@ -247,7 +247,7 @@ class DecisionClassifier(
         if len(frame) != len(labels):
             raise ValueError(f"`y` must have one label per row of `X`, got {len(labels)}")
         if not hasattr(self.classifier, "learn_many"):
-            self.learn_block(frame.iter_rows(named=True), labels)
+            self.learn_batch(frame.iter_rows(named=True), labels)
             return
         for label in labels:
             self._check_label(label)
@@ -279,7 +279,7 @@ class DecisionClassifier(
     def _count_decisions(
         self, p: NDArray[np.float64], chosen: NDArray[np.bool_], hits: NDArray[np.bool_]
     ) -> None:
-        """Add the decisions of a block to the counts, after these have decayed by its length."""
+        """Add the decisions of a batch to the counts, after these have decayed by its length."""
         keep = self._decay ** len(p)
         for counts, positive in ((self._claimed, p), (self._realised, hits.astype(np.float64))):
             counts *= keep
@@ -325,7 +325,7 @@ def claim_gap(
     y: ArrayLike,
     metric: "str | Metric" = "f1",
     *,
-    history: Any = None,
+    counts: Any = None,
 ) -> float:
     """Return the utility of decisions that probabilities predict, less the actual utility.
 
@@ -338,7 +338,7 @@ def claim_gap(
         Probabilities of the label 1; the decisions, 0 or 1; the actual labels, 0 or 1.
     metric : str, Metric or river metric
         See `get_metric`.
-    history : sequence (tp, fp, fn, tn) of floats, or None
+    counts : sequence (tp, fp, fn, tn) of floats, or None
         Counts carried into the batch.
 
     Examples
@@ -347,9 +347,9 @@ def claim_gap(
     0.208
     """
     kind = get_metric(metric)
-    claimed = expected_utility(probabilities, labels, kind, history=history)
+    claimed = expected_utility(probabilities, labels, kind, counts=counts)
     n = len(np.asarray(probabilities))
     chosen, hits = as_labels(labels, n, "labels"), as_labels(y, n, "y")
-    counts = np.array([chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits]).sum(axis=1)
-    before = np.zeros(4) if history is None else np.asarray(history, dtype=np.float64)
-    return claimed - float(kind(*(before + counts)))
+    table = np.array([chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits]).sum(axis=1)
+    before = np.zeros(4) if counts is None else np.asarray(counts, dtype=np.float64)
+    return claimed - float(kind(*(before + table)))

@@ -79,38 +79,38 @@ def checkpoints(p: Vector, tau: float, step: int) -> tuple[list[Law], float]:
     return laws, total
 
 
-def largest_value(metric: Metric, history: Vector, n: int) -> float:
+def largest_value(metric: Metric, counts: Vector, n: int) -> float:
     """Return a bound on the absolute value of a metric, for a function from extreme tables."""
     if metric.largest is not None:
         return metric.largest
-    return float(np.abs(metric._values(history[:, None] + n * np.eye(4))).max())
+    return float(np.abs(metric._values(counts[:, None] + n * np.eye(4))).max())
 
 
 # ------------------------------------------------------------------------------ any metric
 
 
-def algorithm_1(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def algorithm_1(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Algorithm 1 of the paper as printed, and k = 0: new laws for each k, O(n³)."""
     n = len(p)
     psi = np.empty(n + 1)
     for k in range(n + 1):
         C, _ = extended(NOTHING, p[:k], 0.0)
         D, _ = extended(NOTHING, p[k:], 0.0)
-        psi[k] = expectation(metric, history, n, k, C, D)
-    return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, history, n)
+        psi[k] = expectation(metric, counts, n, k, C, D)
+    return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, counts, n)
 
 
-def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def windows(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Algorithm 1 on windows of the distributions, O(n σ_U σ_V log(n/tol)): for any metric."""
     n = len(p)
     if n <= FEW and metric.spec is not None:
-        psi = poisson_binomial.few(metric.spec, history, p)
-        return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, history, n)
+        psi = poisson_binomial.few(metric.spec, counts, p)
+        return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, counts, n)
     tau = tol / (8 * (n + 1))
     step = block_size(n)
     starts, lost = checkpoints(p, tau, step)
     psi = np.empty(n + 1)
-    largest = largest_value(metric, history, n)
+    largest = largest_value(metric, counts, n)
     D = NOTHING
     for first in range((max(n - 1, 0) // step) * step, -1, -step):
         items = p[first : first + step]
@@ -118,26 +118,26 @@ def windows(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
         D_rows, dropped = extended_rows(D, items[::-1].copy(), tau)
         lost += dropped
         backward = Laws(D_rows.offset, D_rows.rows[::-1].copy(), D_rows.bounds[::-1].copy())
-        largest = max(largest, _expectations(metric, history, n, first, C_rows, backward, psi))
+        largest = max(largest, _expectations(metric, counts, n, first, C_rows, backward, psi))
         low, high = D_rows.bounds[-1].tolist()
         D = Law(D_rows.offset + low, D_rows.rows[-1, low : high + 1].copy())
     return psi, (lost + _LAWS_ROUNDING * n * _UNIT) * largest
 
 
 def _expectations(
-    metric: Metric, history: Vector, n: int, first: int, C: Laws, D: Laws, psi: Vector
+    metric: Metric, counts: Vector, n: int, first: int, C: Laws, D: Laws, psi: Vector
 ) -> float:
     """Write Ψ from ``first`` on, one value per row; return the largest absolute value."""
     out = psi[first : first + len(C.rows)]
     if metric.spec is not None:
-        poisson_binomial.expectations(metric.spec, history, n, first, C, D, out)
+        poisson_binomial.expectations(metric.spec, counts, n, first, C, D, out)
         return 0.0
     largest = 0.0
     for r in range(len(out)):
         (u_low, u_high), (v_low, v_high) = C.bounds[r].tolist(), D.bounds[r].tolist()
         out[r], seen = _function_expectation(
             metric,
-            history,
+            counts,
             n,
             first + r,
             Law(C.offset + u_low, C.rows[r, u_low : u_high + 1]),
@@ -147,18 +147,18 @@ def _expectations(
     return largest
 
 
-def expectation(metric: Metric, history: Vector, n: int, k: int, C: Law, D: Law) -> float:
+def expectation(metric: Metric, counts: Vector, n: int, k: int, C: Law, D: Law) -> float:
     """Return Ψ of one labelling from the distributions of U and V."""
     if metric.spec is None:
-        return _function_expectation(metric, history, n, k, C, D)[0]
-    return poisson_binomial.expectation(metric.spec, history, n, k, C, D)
+        return _function_expectation(metric, counts, n, k, C, D)[0]
+    return poisson_binomial.expectation(metric.spec, counts, n, k, C, D)
 
 
 def _function_expectation(
-    metric: Metric, history: Vector, n: int, k: int, C: Law, D: Law
+    metric: Metric, counts: Vector, n: int, k: int, C: Law, D: Law
 ) -> tuple[float, float]:
     """Return Ψ of one labelling for a metric that is a Python function, and its largest value."""
-    tp0, fp0, fn0, tn0 = history.tolist()
+    tp0, fp0, fn0, tn0 = counts.tolist()
     v = D.offset + np.arange(len(D.mass), dtype=np.float64)
     total, largest = 0.0, 0.0
     at_once = max(1, 1_000_000 // len(v))
@@ -176,27 +176,27 @@ def _function_expectation(
     return total, largest
 
 
-def plug_in(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def plug_in(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """The metric of the expected counts, O(n): an error of O(1/n) without a bound."""
     n = len(p)
     k = np.arange(n + 1.0)
     u = np.concatenate([[0.0], np.cumsum(p)])
     v = u[-1] - u
-    tables = history[:, None] + np.array([u, k - u, v, (n - k) - v])
+    tables = counts[:, None] + np.array([u, k - u, v, (n - k) - v])
     return metric._values(np.maximum(tables, 0.0)), math.inf
 
 
 # ------------------------------------------------------------------------------ ratios
 
 
-def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def algorithm_2(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Algorithm 2 of the paper, corrected, O(n²): ratios of linear forms, rational coefficients."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     scale, den = _as_integers(spec[DENOMINATOR:])
     num = spec[NUMERATOR:DENOMINATOR]
-    shift = float(spec[DENOMINATOR:] @ history)
-    carried = float(num @ history)
+    shift = float(spec[DENOMINATOR:] @ counts)
+    carried = float(num @ counts)
     reciprocals = Reciprocals(p, num.tolist(), den.tolist(), shift, scale, carried)
     psi = np.empty(n + 1)
     step, tau = block_size(n), 1e-290  # subnormal numbers are slow
@@ -212,7 +212,7 @@ def algorithm_2(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve
     if den[2] != den[3]:
         psi -= scale * (num[2] - num[3]) / float(den[2] - den[3]) * vanishing
     psi += spec[ZERO] * vanishing
-    largest = largest_value(metric, history, n)
+    largest = largest_value(metric, counts, n)
     return psi, 4 * _ROUNDING * n * _UNIT * max(largest, 1.0)
 
 
@@ -241,19 +241,19 @@ def _chance_of_zero_denominator(p: Vector, spec: Vector, shift: float) -> Vector
     return np.asarray(chosen * rest)
 
 
-def exponential_fractions(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def exponential_fractions(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Ratios of linear forms of the counts by exponential sums, O(nQ)."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     cells = spec[DENOMINATOR:].tolist()
-    shift = sum(map(mul, cells, history.tolist()))
+    shift = sum(map(mul, cells, counts.tolist()))
     least = shift if shift > 0.0 else min(cell for cell in cells if cell > 0.0)
     sums = exponential_sum(1.0, (shift + max(cells) * n) / least, _relative_error(tol))
-    psi = exponential_sums.fractions(p, spec, history, sums.terms, least)
+    psi = exponential_sums.fractions(p, spec, counts, sums.terms, least)
     if shift <= 0.0 and spec[ZERO] != 0.0:
         psi += spec[ZERO] * _chance_of_zero_denominator(p, spec, shift)
     bound = sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT
-    return psi, bound * largest_value(metric, history, n)
+    return psi, bound * largest_value(metric, counts, n)
 
 
 def _relative_error(tol: float) -> float:
@@ -261,30 +261,30 @@ def _relative_error(tol: float) -> float:
     return min(max(tol / 100.0, 1e-13), 1e-6)
 
 
-def constant_denominator(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def constant_denominator(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Metrics that are sums over samples, such as accuracy, O(n)."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     tp, fp, fn, tn = spec[NUMERATOR:DENOMINATOR].tolist()
-    below = float(spec[DENOMINATOR:] @ history) + float(spec[DENOMINATOR]) * n
+    below = float(spec[DENOMINATOR:] @ counts) + float(spec[DENOMINATOR]) * n
     if below <= 0.0:
         return np.full(n + 1, spec[ZERO]), 0.0
     u = np.concatenate([[0.0], np.cumsum(p)])
     k = np.arange(n + 1.0)
     v = u[-1] - u
     above = tp * u + fp * (k - u) + fn * v + tn * (n - k - v)
-    above += float(spec[NUMERATOR:DENOMINATOR] @ history)
-    return above / below, _ROUNDING * (n + 1) * _UNIT * largest_value(metric, history, n)
+    above += float(spec[NUMERATOR:DENOMINATOR] @ counts)
+    return above / below, _ROUNDING * (n + 1) * _UNIT * largest_value(metric, counts, n)
 
 
-def squared_error_in_counting(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def squared_error_in_counting(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """SEC from the mean and the variance of the number of positives, O(n)."""
     spec, n = metric.spec, len(p)
     assert spec is not None
-    size = float(history.sum()) + n
+    size = float(counts.sum()) + n
     if size <= 0.0:
         return np.full(n + 1, spec[ZERO]), 0.0
-    difference = math.fsum(p) + float(history[2] - history[1]) - np.arange(n + 1.0)
+    difference = math.fsum(p) + float(counts[2] - counts[1]) - np.arange(n + 1.0)
     variance = math.fsum(p * (1.0 - p))
     return -(np.square(difference / size) + variance / size**2), _ROUNDING * 4 * _UNIT
 
@@ -292,14 +292,14 @@ def squared_error_in_counting(p: Vector, metric: Metric, history: Vector, tol: f
 # ------------------------------------------------------------------------------ rates
 
 
-def exponential_rates(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def exponential_rates(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """AM, Q-Mean and G-TP/PR by exponential sums, O(nQ).
 
     AM and Q-Mean need E[(FN/P)^j] and E[(FP/N)^j], G-TP/PR needs E[TP/√P].
     """
     spec, n = metric.spec, len(p)
     assert spec is not None
-    tp0, fp0, fn0, tn0 = history.tolist()
+    tp0, fp0, fn0, tn0 = counts.tolist()
     positive, negative = tp0 + fn0, fp0 + tn0
     kind, share = spec[KIND], _relative_error(tol)
     if kind == confusion.GTPPR:
@@ -371,12 +371,12 @@ def linear_in_tp(metric: Metric) -> bool:
     )
 
 
-def leave_one_out(p: Vector, metric: Metric, history: Vector, tol: float) -> Curve:
+def leave_one_out(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Metrics linear in tp, from the distributions of S without each label, O(nσ log(n/tol))."""
     spec, n = metric.spec, len(p)
     assert spec is not None
     law, lost = extended(NOTHING, p, min(tol, 1e-12) * 1e-4 / (n + 1))
-    psi, level, steepest = poisson_binomial.linear_expectations(spec, history, p, law)
+    psi, level, steepest = poisson_binomial.linear_expectations(spec, counts, p, law)
     # Taking a label out multiplies the error of the law by 1/|1 - 2η| at most, or by twice the
     # width: the recursion's own factor is η/(1 - η), or its inverse, whichever is less than 1.
     error = lost + _LAWS_ROUNDING * (n + 2) * _UNIT

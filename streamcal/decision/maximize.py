@@ -105,7 +105,7 @@ def maximize(
     probabilities: ArrayLike,
     metric: Any = "f1",
     *,
-    history: Sequence[float] | Vector | None = None,
+    counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
     method: str = "auto",
 ) -> Decision:
@@ -117,7 +117,7 @@ def maximize(
         Probability of the label 1, each in [0, 1]; the labels are taken to be independent.
     metric : str, Metric or river metric
         See `get_metric`.
-    history : sequence (tp, fp, fn, tn) of floats, or None
+    counts : sequence (tp, fp, fn, tn) of floats, or None
         Counts of earlier decisions, to which those of these samples are added.
     tol : float
         The error to aim for, from 1e-13 to 1e-2.
@@ -144,7 +144,7 @@ def maximize(
     """
     metric = get_metric(metric)
     p, ranked = _ranked(probabilities)
-    carried = _as_history(history)
+    carried = _as_counts(counts)
     if not metric.monotone:
         raise ValueError(
             "`metric` must be monotone, else the best labelling may not be that of the likeliest"
@@ -181,7 +181,7 @@ def utility_curve(
     probabilities: ArrayLike,
     metric: Any = "f1",
     *,
-    history: Sequence[float] | Vector | None = None,
+    counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
     method: str = "auto",
 ) -> Vector:
@@ -200,7 +200,7 @@ def utility_curve(
     """
     metric = get_metric(metric)
     _, ranked = _ranked(probabilities)
-    carried = _as_history(history)
+    carried = _as_counts(counts)
     if method == "branch-and-bound":
         _check_method(metric, method, tol)
         psi = Evaluator(ranked, metric, carried, tol)
@@ -213,7 +213,7 @@ def expected_utility(
     labels: ArrayLike,
     metric: Any = "f1",
     *,
-    history: Sequence[float] | Vector | None = None,
+    counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
 ) -> float:
     """Return the expected utility of any labels, in any order of the probabilities.
@@ -224,7 +224,7 @@ def expected_utility(
         Probability of the label 1, each in [0, 1].
     labels : array-like of shape (n_samples,)
         The decisions, 0 or 1 (or bool).
-    metric, history, tol
+    metric, counts, tol
         As for `maximize`; the metric need not be monotone.
 
     Returns
@@ -239,7 +239,7 @@ def expected_utility(
     """
     metric = get_metric(metric)
     p, _ = _ranked(probabilities)
-    carried = _as_history(history)
+    carried = _as_counts(counts)
     _check_tol(tol)
     chosen = as_labels(labels, len(p), "labels")
     tau = tol / (8 * (len(p) + 1))
@@ -255,16 +255,16 @@ _METHODS: dict[str, Callable[[Vector, Metric, Vector, float], curves.Curve]] = {
     "algorithm-2": curves.algorithm_2,
     "algorithm-1": curves.algorithm_1,
     "plug-in": curves.plug_in,
-    "closed-form": lambda p, metric, history, tol: (
+    "closed-form": lambda p, metric, counts, tol: (
         curves.squared_error_in_counting
         if metric.spec is not None and metric.spec[KIND] == confusion.SEC
         else curves.constant_denominator
-    )(p, metric, history, tol),
-    "exponential-sums": lambda p, metric, history, tol: (
+    )(p, metric, counts, tol),
+    "exponential-sums": lambda p, metric, counts, tol: (
         curves.exponential_fractions
         if metric.spec is not None and metric.spec[KIND] == confusion.FRACTION
         else curves.exponential_rates
-    )(p, metric, history, tol),
+    )(p, metric, counts, tol),
 }
 
 
@@ -293,7 +293,7 @@ def _methods_for_coded(metric: Metric) -> tuple[str, ...]:
 
 
 def _curve(
-    p: Vector, metric: Metric, history: Vector, method: str, tol: float
+    p: Vector, metric: Metric, counts: Vector, method: str, tol: float
 ) -> tuple[Vector, float, str]:
     """Return Ψ_0..Ψ_n, the bound on their error and the method's name."""
     if method == "auto":
@@ -301,17 +301,17 @@ def _curve(
     else:
         _check_method(metric, method, tol)
     if not len(p):
-        return metric._values(history[:, None]), 0.0, "closed-form"
+        return metric._values(counts[:, None]), 0.0, "closed-form"
     if method != "auto":
-        psi, bound = _METHODS[method](p, metric, history, tol)
+        psi, bound = _METHODS[method](p, metric, counts, tol)
         return psi, bound, method
     if len(p) <= curves.FEW:
-        psi, bound = curves.windows(p, metric, history, tol)
+        psi, bound = curves.windows(p, metric, counts, tol)
         return psi, bound, "windows"
     for name in _methods_for(metric):
         if name in _METHODS:
             with contextlib.suppress(OutOfReachError):
-                psi, bound = _METHODS[name](p, metric, history, tol)
+                psi, bound = _METHODS[name](p, metric, counts, tol)
                 return psi, bound, name
     raise AssertionError("windows apply to all metrics")
 
@@ -345,14 +345,14 @@ def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
     return p, ranked
 
 
-def _as_history(history: Sequence[float] | Vector | None) -> Vector:
-    if history is None:
+def _as_counts(counts: Sequence[float] | Vector | None) -> Vector:
+    if counts is None:
         return np.zeros(4)
-    counts = as_vector(history, "history")
+    counts = as_vector(counts, "counts")
     if len(counts) != 4:
-        raise ValueError(f"`history` must be the counts (tp, fp, fn, tn), got {len(counts)} values")
+        raise ValueError(f"`counts` must be (tp, fp, fn, tn), got {len(counts)} values")
     if counts.min() < 0.0:
-        raise ValueError(f"`history` must not hold negative counts, got {counts.tolist()}")
+        raise ValueError(f"`counts` must not be negative, got {counts.tolist()}")
     return counts
 
 

@@ -1,4 +1,4 @@
-"""Joint decisions for blocks of a stream, and evaluation of decisions."""
+"""Joint decisions for batches of a stream, and evaluation of decisions."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -23,25 +23,25 @@ class Released(NamedTuple):
 
 
 class MicroBatcher:
-    """Collect samples and decide for a block of them jointly.
+    """Collect samples and decide for a batch of them jointly.
 
     A joint decision has a higher utility than single ones (`docs/decisions.md`), but samples wait
-    for it. A block is released when it is full or when its first sample has waited long enough.
+    for it. A batch is released when it is full or when its first sample has waited long enough.
     Nothing happens between calls, so call `poll` regularly if samples are rare.
 
     Parameters
     ----------
     model : DecisionClassifier
         It decides; it learns nothing here.
-    size : int
-        The number of samples in a full block.
+    batch_size : int
+        The number of samples in a full batch.
     max_delay : float or None
         The longest wait, in seconds or in the unit of ``now`` if you pass it; None: no limit.
 
     Examples
     --------
     >>> from river import linear_model
-    >>> batcher = MicroBatcher(DecisionClassifier(linear_model.LogisticRegression()), size=2)
+    >>> batcher = MicroBatcher(DecisionClassifier(linear_model.LogisticRegression()), batch_size=2)
     >>> batcher.push({"a": 1.0}, key="first")
     []
     >>> [(key, label) for key, _, label in batcher.push({"a": 2.0}, key="second")]
@@ -49,18 +49,18 @@ class MicroBatcher:
     """
 
     def __init__(
-        self, model: DecisionClassifier, size: int = 32, max_delay: float | None = None
+        self, model: DecisionClassifier, batch_size: int = 32, max_delay: float | None = None
     ) -> None:
         if not isinstance(model, DecisionClassifier):
             raise TypeError(f"`model` must be a DecisionClassifier, got {type(model).__name__}")
-        _check_size(size)
+        _check_batch_size(batch_size)
         if max_delay is not None and not as_number(max_delay, "max_delay") >= 0.0:
             raise ValueError(f"`max_delay` must be a number from 0 up or None, got {max_delay}")
         self.model = model
-        self.size = size
+        self.batch_size = batch_size
         self.max_delay = max_delay
         self._held: list[tuple[Any, Features]] = []
-        self._block_start = 0.0
+        self._batch_start = 0.0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -69,18 +69,18 @@ class MicroBatcher:
         """Add a sample; return the decisions that are due, in the order of arrival."""
         moment = time.monotonic() if now is None else as_number(now, "now")
         if not self._held:
-            self._block_start = moment
+            self._batch_start = moment
         self._held.append((key, x))
-        if len(self._held) >= self.size:
+        if len(self._held) >= self.batch_size:
             return self.flush()
         return self.poll(moment)
 
     def poll(self, now: float | None = None) -> list[Released]:
-        """Return the decisions that are due because their block has waited long enough."""
+        """Return the decisions that are due because their batch has waited long enough."""
         if not self._held or self.max_delay is None:
             return []
         moment = time.monotonic() if now is None else as_number(now, "now")
-        return self.flush() if moment - self._block_start >= self.max_delay else []
+        return self.flush() if moment - self._batch_start >= self.max_delay else []
 
     def flush(self) -> list[Released]:
         """Return the decisions for all samples that wait."""
@@ -97,9 +97,9 @@ def evaluate(
     model: base.Classifier,
     metric: metrics.base.Metric | Sequence[metrics.base.Metric],
     *,
-    size: int = 1,
+    batch_size: int = 1,
 ) -> Any:
-    """Evaluate decisions: each block is decided, then scored, then learned.
+    """Evaluate decisions: each batch is decided, then scored, then learned.
 
     If one of several metrics needs probabilities, river's ``progressive_val_score`` never calls
     ``predict_one``: it then scores the likeliest label and not the decision. Here metrics of labels
@@ -110,10 +110,10 @@ def evaluate(
     dataset : iterable of (features, label)
         The stream.
     model : river classifier
-        A `DecisionClassifier` if ``size`` is not 1.
+        A `DecisionClassifier` if ``batch_size`` is not 1.
     metric : river metric or sequence of them
         Updated in place. A sum of river metrics is a sequence.
-    size : int
+    batch_size : int
         The number of samples that are decided jointly.
 
     Returns
@@ -125,18 +125,18 @@ def evaluate(
     --------
     >>> from river import datasets, metrics, naive_bayes
     >>> model = DecisionClassifier(naive_bayes.GaussianNB(), "f1")
-    >>> evaluate(datasets.Phishing(), model, metrics.F1(), size=25)
+    >>> evaluate(datasets.Phishing(), model, metrics.F1(), batch_size=25)
     F1: 87.91%
     """
-    _check_size(size)
-    if size > 1 and not isinstance(model, DecisionClassifier):
+    _check_batch_size(batch_size)
+    if batch_size > 1 and not isinstance(model, DecisionClassifier):
         raise TypeError(
-            f"`model` must be a DecisionClassifier for blocks, got {type(model).__name__}"
+            f"`model` must be a DecisionClassifier for batches, got {type(model).__name__}"
         )
     all_metrics = list(metric) if isinstance(metric, Iterable) else [metric]
     ahead = iter(dataset)
-    while block := list(islice(ahead, size)):
-        xs, ys = [x for x, _ in block], [y for _, y in block]
+    while batch := list(islice(ahead, batch_size)):
+        xs, ys = [x for x, _ in batch], [y for _, y in batch]
         probabilities = [model.predict_proba_one(x) for x in xs]
         if isinstance(model, DecisionClassifier):
             labels = model.decide_many(xs)
@@ -150,12 +150,12 @@ def evaluate(
                 elif p:
                     each.update(y, p)
         if isinstance(model, DecisionClassifier):
-            model.learn_block(xs, ys)
+            model.learn_batch(xs, ys)
         else:
             model.learn_one(xs[0], ys[0])
     return metric
 
 
-def _check_size(size: Any) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"`size` must be a positive int, got {size!r}")
+def _check_batch_size(batch_size: Any) -> None:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"`batch_size` must be a positive int, got {batch_size!r}")

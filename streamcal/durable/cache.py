@@ -46,7 +46,7 @@ class CalibratorCache:
     ----------
     live : dict
         Calibrators by key, the least recently used one first.
-    parked : dict
+    compressed : dict
         Compressed bytes by key. With a store these are evicted calibrators with unsaved changes.
     """
 
@@ -55,7 +55,7 @@ class CalibratorCache:
         self.max_live = max_live
         self.store = store
         self.live: OrderedDict[Hashable, Calibrator] = OrderedDict()
-        self.parked: dict[Hashable, bytes] = {}
+        self.compressed: dict[Hashable, bytes] = {}
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()
         # Digests of the stored states from which calibrators continued, and of those being saved.
@@ -73,18 +73,18 @@ class CalibratorCache:
 
     def __len__(self) -> int:
         if self.store is None:
-            return len(self.live) + len(self.parked)
+            return len(self.live) + len(self.compressed)
         return len({*self._stored_names(), *map(name_of, self._unsaved)})
 
     def __iter__(self) -> Iterator[Any]:
         self._catch_up()
-        here = dict.fromkeys([*self.live, *self.parked])
+        here = dict.fromkeys([*self.live, *self.compressed])
         yield from here
         yield from (key for key in map(key_of, self._stored_names()) if key not in here)
 
     def __contains__(self, key: Hashable) -> bool:
         self._catch_up()
-        if key in self.live or key in self.parked:
+        if key in self.live or key in self.compressed:
             return True
         return self.store is not None and name_of(key) in self.store
 
@@ -97,7 +97,7 @@ class CalibratorCache:
     def memory_usage(self) -> int:
         """Bytes of memory that calibrators take; O(number of those in memory)."""
         live = sum(calibrator._raw_memory_usage for calibrator in self.live.values())
-        return live + sum(map(len, self.parked.values()))
+        return live + sum(map(len, self.compressed.values()))
 
     # Calibrators ---------------------------------------------------------------------------------
 
@@ -110,8 +110,8 @@ class CalibratorCache:
         except TypeError:
             raise not_a_key(key) from None
         if calibrator is None:
-            if key in self.parked:
-                calibrator = self.restore(zlib.decompress(self.parked[key]))
+            if key in self.compressed:
+                calibrator = self.restore(zlib.decompress(self.compressed[key]))
             else:
                 calibrator = self._read(key)
             if calibrator is not None:
@@ -136,15 +136,15 @@ class CalibratorCache:
     def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
         """Make a calibrator live; if there are too many, evict the least recently used one.
 
-        After an interrupt at any statement each calibrator is still live or parked.
+        After an interrupt at any statement each calibrator is still live or compressed.
         """
         self.live[key] = calibrator
-        self.parked.pop(key, None)
+        self.compressed.pop(key, None)
         if self.max_live is None or len(self.live) <= self.max_live:
             return
         evicted, least_used = next(iter(self.live.items()))
         if evicted in self._unsaved or self.store is None:
-            self.parked[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
+            self.compressed[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
         else:
             self._base.pop(evicted, None)
         del self.live[evicted]
@@ -168,7 +168,7 @@ class CalibratorCache:
         parameters = _parameters_of(calibrator)
         if parameters != self._parameters:
             raise ValueError(
-                f"`make` must give the parameters that the states have: {parameters},"
+                f"`calibrator` must give the parameters that the states have: {parameters},"
                 f" got {self._parameters}"
             )
         return calibrator
@@ -186,7 +186,7 @@ class CalibratorCache:
         if self.store is None or self.store.version == self._version:
             return
         version, stale = self.store.version, []
-        for key in [*self.live, *self.parked]:
+        for key in [*self.live, *self.compressed]:
             digest = self.store.digest(name_of(key))
             if digest is not None and digest == self._offered.get(key):
                 self._base[key] = digest  # a save that was interrupted after its commit
@@ -209,7 +209,7 @@ class CalibratorCache:
         states = {}
         for key in self._unsaved:
             live = self.live.get(key)
-            data = zlib.decompress(self.parked[key]) if live is None else live.to_bytes()
+            data = zlib.decompress(self.compressed[key]) if live is None else live.to_bytes()
             name = name_of(key)
             states[name], self._offered[key] = data, digest_of(name, data)
         return states
@@ -218,10 +218,10 @@ class CalibratorCache:
         """Mark all states as saved; compressed calibrators leave memory."""
         self._unsaved.clear()
         if self.store is not None:
-            for key in self.parked:
+            for key in self.compressed:
                 self._offered.pop(key, None)
                 self._base.pop(key, None)
-            self.parked.clear()
+            self.compressed.clear()
             self._base.update(self._offered)
             if self.store.version == self._version + 1:  # that was this save, and no other
                 self._version += 1
@@ -231,7 +231,7 @@ class CalibratorCache:
         """Drop all unsaved changes, and calibrators whose stored state has changed."""
         for key in self._unsaved:
             self.live.pop(key, None)
-            self.parked.pop(key, None)
+            self.compressed.pop(key, None)
             self._base.pop(key, None)
         self._unsaved.clear()
         self._offered.clear()

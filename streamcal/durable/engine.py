@@ -53,11 +53,11 @@ Sink = Callable[[int, NDArray[np.float64]], Any]
 
 def run(
     source: Source | Sequence[Event | tuple[Any, ...]],
-    calibrators: Calibrator | KeyedCalibrator,
+    calibrator: Calibrator | KeyedCalibrator,
     sink: Sink,
     store: Store,
     *,
-    batch: int = 1_000,
+    batch_size: int = 1_000,
     join: LabelJoin | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -67,7 +67,7 @@ def run(
     ----------
     source : Source or sequence
         Events (`Event`, or tuples of its first fields), by offset.
-    calibrators : Calibrator or KeyedCalibrator
+    calibrator : Calibrator or KeyedCalibrator
         A `Calibrator` is the prototype of one calibrator per key and is not changed: it has the
         parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
         have been made with ``store``; its unsaved changes are dropped, since they do not belong to
@@ -78,7 +78,7 @@ def run(
         a label. A sink with ``commit`` and ``resume`` gets each value exactly once, see the module.
     store : Store
         The file of states and offset.
-    batch : int
+    batch_size : int
         The number of events that are read at a time. The predictions do not depend on it.
     join : LabelJoin, optional
         For delayed labels; its state is replaced by that of the store.
@@ -115,7 +115,7 @@ def run(
     5
     >>> folder.cleanup()
     """
-    check_count(batch, "batch")
+    check_count(batch_size, "batch_size")
     read = _reader(source)
     if not callable(sink):
         raise TypeError(f"`sink` must be callable, got {sink!r}")
@@ -126,13 +126,13 @@ def run(
     if join is not None and not isinstance(join, LabelJoin):
         raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
     store.check_count()
-    keyed = _as_keyed(calibrators, store)
+    keyed = _as_keyed(calibrator, store)
     _restore_join(join, store)
     keyed.revert()
 
     loop = _Loop(read, keyed, sink, store, join)
     try:
-        while not stop() and loop.take_batch(batch):
+        while not stop() and loop.take_batch(batch_size):
             if loop.pace.is_due():
                 loop.commit()
     finally:
@@ -205,17 +205,15 @@ class _Loop:
             self.committed = self.offset
 
 
-def _as_keyed(calibrators: Any, store: Store) -> KeyedCalibrator:
+def _as_keyed(calibrator: Any, store: Store) -> KeyedCalibrator:
     """Return calibrators by key, on this store."""
-    if isinstance(calibrators, Calibrator):
-        return KeyedCalibrator(partial(copy.deepcopy, calibrators), store=store)
-    if not isinstance(calibrators, KeyedCalibrator):
-        raise TypeError(
-            f"`calibrators` must be a Calibrator or KeyedCalibrator, got {calibrators!r}"
-        )
-    if calibrators.store is not store:
-        raise ValueError("`calibrators` must have been made with this `store`")
-    return calibrators
+    if isinstance(calibrator, Calibrator):
+        return KeyedCalibrator(partial(copy.deepcopy, calibrator), store=store)
+    if not isinstance(calibrator, KeyedCalibrator):
+        raise TypeError(f"`calibrator` must be a Calibrator or KeyedCalibrator, got {calibrator!r}")
+    if calibrator.store is not store:
+        raise ValueError("`calibrator` must have been made with this `store`")
+    return calibrator
 
 
 def _reader(source: Any) -> Callable[[int, int], Any]:

@@ -24,29 +24,29 @@ class KeyedCalibrator(Locked):
 
     Parameters
     ----------
-    make : Calibrator or callable
+    calibrator : Calibrator or callable
         The prototype, which is cloned for each key, or a function without arguments that makes a
         calibrator.
-    max_keys : int or None
+    max_live : int or None
         The greatest number of live calibrators, that is, objects in memory; None: no limit. The
         least recently used one is evicted: to compressed bytes in memory or, if a `save` has
         written it, to the store only.
     store : Store or None
         Where states are saved. A state of an earlier run is read when its key is first used; it
-        must have the parameters that ``make`` gives.
+        must have the parameters that ``calibrator`` has.
 
     Attributes
     ----------
-    n_live, n_parked : int
+    n_live, n_compressed : int
         The numbers of calibrators that are objects, and that are compressed bytes in memory.
 
     Raises
     ------
     TypeError
-        If ``make`` does not make calibrators; if they can't be written as bytes, and there is
-        ``max_keys`` or a store; if ``store`` is not a `Store`.
+        If ``calibrator`` is no calibrator and makes none; if calibrators can't be written as bytes,
+        and there is ``max_live`` or a store; if ``store`` is not a `Store`.
     ValueError
-        If ``max_keys`` is not a positive int, or the states in the store have other parameters.
+        If ``max_live`` is not a positive int, or the states in the store have other parameters.
     StoreError
         If the store has fewer or more states than were saved.
 
@@ -76,28 +76,28 @@ class KeyedCalibrator(Locked):
 
     def __init__(
         self,
-        make: Calibrator | Callable[[], Calibrator],
+        calibrator: Calibrator | Callable[[], Calibrator],
         *,
-        max_keys: int | None = None,
+        max_live: int | None = None,
         store: Store | None = None,
     ) -> None:
-        check_window(max_keys, "max_keys")
-        if not callable(make) and not isinstance(make, Calibrator):
-            raise TypeError(f"`make` must be a Calibrator or make one, got {make!r}")
+        check_window(max_live, "max_live")
+        if not callable(calibrator) and not isinstance(calibrator, Calibrator):
+            raise TypeError(f"`calibrator` must be a Calibrator or make one, got {calibrator!r}")
         if store is not None and not isinstance(store, Store):
             raise TypeError(f"`store` must be a Store or None, got {store!r}")
-        self.make = make
-        self.max_keys = max_keys
+        self.calibrator = calibrator
+        self.max_live = max_live
         self.store = store
-        self._make = make.clone if isinstance(make, Calibrator) else make
+        self._make = calibrator.clone if isinstance(calibrator, Calibrator) else calibrator
         self._fresh = self._make()
         if not isinstance(self._fresh, Calibrator):
             raise TypeError(
-                f"`make` must be a Calibrator or make one, got {type(self._fresh).__name__}"
+                f"`calibrator` must be a Calibrator or make one, got {type(self._fresh).__name__}"
             )
-        if max_keys is not None or store is not None:
+        if max_live is not None or store is not None:
             self._fresh.to_bytes()  # or it raises, before anything has been learned
-        self._cache = CalibratorCache(self._fresh, max_keys, store)
+        self._cache = CalibratorCache(self._fresh, max_live, store)
 
     # Keys ----------------------------------------------------------------------------------------
 
@@ -121,9 +121,9 @@ class KeyedCalibrator(Locked):
         return len(self._cache.live)
 
     @property
-    def n_parked(self) -> int:
+    def n_compressed(self) -> int:
         """The number of calibrators that are compressed bytes in memory."""
-        return len(self._cache.parked)
+        return len(self._cache.compressed)
 
     @property
     def memory_usage(self) -> int:
@@ -301,4 +301,5 @@ class KeyedCalibrator(Locked):
             self.saved()
 
     def __repr__(self) -> str:
-        return f"KeyedCalibrator({len(self)} keys, {self.n_live} live, {self.n_parked} parked)"
+        held = f"{self.n_live} live, {self.n_compressed} compressed"
+        return f"KeyedCalibrator({len(self)} keys, {held})"

@@ -16,7 +16,7 @@ class Decomposition(NamedTuple):
     unc: float
 
 
-def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition:
+def decompose(stairs: Staircase, mean_score: float, scoring: str) -> Decomposition:
     """Split the mean score of binary labels by their isotonic regression on the predictions.
 
     Parameters
@@ -25,7 +25,7 @@ def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition
         The regression, its values in [0, 1].
     mean_score
         The mean score S(p) of the predictions, ≥ 0.
-    score
+    scoring
         ``"brier"`` or ``"log"``.
 
     Examples
@@ -38,7 +38,7 @@ def decompose(stairs: Staircase, mean_score: float, score: str) -> Decomposition
     shares = stairs.weights / stairs.weights.sum()
     mean = min(float(shares @ values), 1.0)
     # DSC as the mean divergence of the blocks from ȳ: no difference of two large sums.
-    if score == "brier":
+    if scoring == "brier":
         dsc = float(shares @ (values - mean) ** 2)
         unc = mean * (1.0 - mean)
     else:

@@ -286,7 +286,7 @@ class FunctionLoss(Loss):
 
 
 def from_function(
-    f: Callable[[Any, Any], Any],
+    function: Callable[[Any, Any], Any],
     *,
     z_range: Interval = _REAL,
     y_range: Interval | TwoPoint = _REAL,
@@ -297,7 +297,7 @@ def from_function(
 
     Parameters
     ----------
-    f : callable
+    function : callable
         l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
     z_range : Interval
         The values z for which it is defined.
@@ -317,7 +317,7 @@ def from_function(
     ValueError
         If the derivative falls somewhere on the grid, or is NaN there.
     TypeError
-        If JAX cannot trace ``f``, or it does not return a scalar.
+        If JAX cannot trace ``function``, or it does not return a scalar.
 
     Examples
     --------
@@ -329,11 +329,11 @@ def from_function(
     >>> losses.from_function(lambda z, y: jnp.cos(z - y), name="cosine")
     Traceback (most recent call last):
     ...
-    ValueError: `f` must be convex in z, but the derivative of the cosine loss at y = -100.0 falls \
-from ... at z = ... to ... at z = ...; `check=False` skips this check
+    ValueError: `function` must be convex in z, but the derivative of the cosine loss at y = \
+-100.0 falls from ... at z = ... to ... at z = ...; `check=False` skips this check
     """
-    if not callable(f):
-        raise TypeError(f"`f` must be a function of z and y, got {f!r}")
+    if not callable(function):
+        raise TypeError(f"`function` must be a function of z and y, got {function!r}")
     if not isinstance(z_range, Interval):
         raise TypeError(f"`z_range` must be an Interval, got {z_range!r}")
     if not isinstance(y_range, Interval | TwoPoint):
@@ -342,7 +342,7 @@ from ... at z = ... to ... at z = ...; `check=False` skips this check
         raise TypeError(f"`name` must be a str, got {name!r}")
     from streamcal.losses._derivative import pointwise
 
-    loss = FunctionLoss(function=f, name=name, z_range=z_range, y_range=y_range)
+    loss = FunctionLoss(function=function, name=name, z_range=z_range, y_range=y_range)
     pointwise(loss)
     if check:
         _check_convex(loss)
@@ -357,8 +357,8 @@ def _check_convex(loss: FunctionLoss) -> None:
     if np.isnan(slopes).any():
         at = np.argwhere(np.isnan(slopes))[0]
         raise ValueError(
-            f"`f` must have a derivative in all of its domain, but that of the {loss.name} loss"
-            f" is NaN at z = {z[at[1]]}, y = {y[at[0]]}; `check=False` skips this check"
+            f"`function` must have a derivative in all of its domain, but that of the {loss.name}"
+            f" loss is NaN at z = {z[at[1]]}, y = {y[at[0]]}; `check=False` skips this check"
         )
     left, right = slopes[:, :-1], slopes[:, 1:]
     size = np.maximum(np.abs(left), np.abs(right))
@@ -367,9 +367,9 @@ def _check_convex(loss: FunctionLoss) -> None:
     if falls.any():
         row, at = np.argwhere(falls)[0]
         raise ValueError(
-            f"`f` must be convex in z, but the derivative of the {loss.name} loss at y = {y[row]}"
-            f" falls from {slopes[row, at]:g} at z = {z[at]:g} to {slopes[row, at + 1]:g}"
-            f" at z = {z[at + 1]:g}; `check=False` skips this check"
+            f"`function` must be convex in z, but the derivative of the {loss.name} loss at y ="
+            f" {y[row]} falls from {slopes[row, at]:g} at z = {z[at]:g} to"
+            f" {slopes[row, at + 1]:g} at z = {z[at + 1]:g}; `check=False` skips this check"
         )
 
 

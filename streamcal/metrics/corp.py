@@ -43,7 +43,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     Parameters
     ----------
-    score
+    scoring
         The proper score that is split: ``"brier"``, (p − y)², or ``"log"``, the log loss in nats.
         A wrong prediction of exactly 0 or 1 has infinite log loss; then `mean_score` and `mcb` are
         infinite until it is reverted, and `dsc` and `unc` stay finite. (The command line and the
@@ -73,9 +73,9 @@ class CORP(ProbabilityMetric, BinaryMetric):
     array([0.25, 1.  ])
     """
 
-    def __init__(self, score: str = "brier", pos_val: Any = True) -> None:
-        check_choice(score, "score", SCORES)
-        self.score = score
+    def __init__(self, scoring: str = "brier", pos_val: Any = True) -> None:
+        check_choice(scoring, "scoring", SCORES)
+        self.scoring = scoring
         self.pos_val = pos_val
         # Without a prior its values are means for any loss; this loss has the range [0, 1].
         self._calibrator = IsotonicCalibrator(loss="log", prior=0.0)
@@ -176,7 +176,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         """Return mean score, MCB, DSC and UNC, in one pass over the blocks."""
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
-        return decompose(self.staircase(), self._mean_score(), self.score)
+        return decompose(self.staircase(), self._mean_score(), self.scoring)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
@@ -190,19 +190,19 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     def _count(self, p: float, happened: bool, w: float, sign: int) -> None:
         self._weight.add(sign * w)
-        if self.score == "log" and p == 1.0 - happened:
+        if self.scoring == "log" and p == 1.0 - happened:
             self._n_infinite += sign
         else:
-            self._sum.add(sign * w * _score_of(p, happened, self.score))
+            self._sum.add(sign * w * _score_of(p, happened, self.scoring))
 
 
-def _score_of(p: float, happened: bool, score: str) -> float:
-    if score == "brier":
+def _score_of(p: float, happened: bool, scoring: str) -> float:
+    if scoring == "brier":
         return (p - happened) ** 2
     return -(math.log(p) if happened else math.log1p(-p))
 
 
-def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], score: str) -> float:
+def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], scoring: str) -> float:
     """Return the mean Brier score or log loss of probabilities, arrays of shape ``(n_samples,)``.
 
     Examples
@@ -210,7 +210,7 @@ def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], score: 
     >>> mean_score_of(np.array([1.0, 0.0]), np.array([0.5, 0.25]), "brier")
     0.15625
     """
-    if score == "brier":
+    if scoring == "brier":
         return float(np.mean((p - happened) ** 2))
     with np.errstate(divide="ignore"):
         return -float(np.mean(np.where(happened == 1.0, np.log(p), np.log1p(-p))))

@@ -38,7 +38,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
     ----------
     window
         The number of samples in the window.
-    score
+    scoring
         ``"brier"`` or ``"log"``.
     every
         After how many samples a point is added to the history; by default a twentieth of the
@@ -63,7 +63,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
     def __init__(
         self,
         window: int = 1000,
-        score: str = "brier",
+        scoring: str = "brier",
         every: int | None = None,
         max_points: int = 1000,
         pos_val: Any = True,
@@ -73,9 +73,9 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
             raise ValueError(f"`window` must be a positive int, got {window!r}")
         check_window(every, "every")
         check_int("max_points", max_points, 2)
-        self._corp = CORP(score)
+        self._corp = CORP(scoring)
         self.window = window
-        self.score = score
+        self.scoring = scoring
         self.every = every
         self.max_points = max_points
         self.pos_val = pos_val
@@ -142,7 +142,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         try:
             self._corp.revert(*sample)
         except ValueError:  # lost in the sum with a far heavier one of the same prediction
-            self._corp = CORP(self.score)
+            self._corp = CORP(self.scoring)
             for held in self._samples:
                 self._corp.update(*held)
 

@@ -93,7 +93,7 @@ class JobOptions(NamedTuple):
     """Where jobs run, and how many samples each takes (None: a default)."""
 
     n_jobs: int = 1
-    block: int | None = None
+    block_size: int | None = None
     pool: Pool | None = None
 
     @property
@@ -109,11 +109,11 @@ def solve(
     options: JobOptions = JobOptions(),  # noqa: B008  (a tuple)
 ) -> NDArray[np.int64]:
     """Return the best cut of each boundary by itself, by jobs over boundaries and blocks."""
-    n_jobs, block, pool = options
-    if pool is not None and block is None:
-        block = -(-len(labels) // size_of(pool))
+    n_jobs, block_size, pool = options
+    if pool is not None and block_size is None:
+        block_size = -(-len(labels) // size_of(pool))
     n, n_boundaries = len(labels), differences.shape[1]
-    blocks = [(first, min(n, first + (block or n))) for first in range(0, n, block or n)]
+    blocks = [(first, min(n, first + (block_size or n))) for first in range(0, n, block_size or n)]
     if pool is not None:
         pieces = [(labels[i:j], w[i:j] if len(w) else w, differences) for i, j in blocks]
         found = run_in(pool, _summarise_piece, pieces)

@@ -119,7 +119,7 @@ def optimal_thresholds(
     class_weight: str | Sequence[float] | None = None,
     method: str = "auto",
     n_jobs: int = 1,
-    block: int | None = None,
+    block_size: int | None = None,
     pool: Pool | None = None,
 ) -> Thresholds:
     """Find the thresholds that label scores with the least total task loss.
@@ -148,7 +148,7 @@ def optimal_thresholds(
         If more than 1, "io" and "blocked-io" run in this many processes, which stay for the next
         call and share memory; "auto" then takes "io" for convex losses. This is faster from about
         10^8 cells (samples times labels).
-    block : int, optional
+    block_size : int, optional
         The number of samples in a block of "blocked-io" or a job of "io"; by default 16,384 for
         "blocked-io" in one process, else all samples divided by the number of processes.
     pool : object with ``map``, optional
@@ -188,13 +188,13 @@ def optimal_thresholds(
     """
     check_choice(method, "method", METHODS)
     check_window(n_jobs, "n_jobs")
-    check_window(block, "block")
+    check_window(block_size, "block_size")
     check_pool(pool)
     if n_jobs is None:
         raise ValueError("`n_jobs` must be a positive int, got None")
     if pool is not None and n_jobs != 1:
         raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
-    options = JobOptions(n_jobs, block, pool)
+    options = JobOptions(n_jobs, block_size, pool)
     samples = Samples.of(scores, y, n_labels, w, class_weight)
     if isinstance(loss, str) and loss == KAPPA:
         return _maximise_kappa(samples, method, options)
@@ -414,9 +414,9 @@ def find_cuts(
         kernels.divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
     else:
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
-        if method == "blocked-io" and options.block is None and options.pool is None:
+        if method == "blocked-io" and options.block_size is None and options.pool is None:
             options = options._replace(
-                block=_BLOCK_SAMPLES if options.in_process else -(-n // options.n_jobs)
+                block_size=_BLOCK_SAMPLES if options.in_process else -(-n // options.n_jobs)
             )
         cuts = _jobs.solve(samples.labels, samples.w, differences, options)
     return cuts

@@ -27,7 +27,7 @@ class Table(NamedTuple):
         The curves.
     lines : sequence of matplotlib Line2D
         Their lines.
-    score : str
+    scoring : str
         The score that is split, ``"brier"`` or ``"log"``.
     band : str or None
         What the band is called, if there is one.
@@ -35,7 +35,7 @@ class Table(NamedTuple):
 
     curves: Sequence[ReliabilityCurve]
     lines: Sequence[Line2D]
-    score: str
+    scoring: str
     band: str | None
 
     def draw(self, ax: Axes, paths: Sequence[Path], bottom: float) -> AnchoredOffsetbox:
@@ -80,7 +80,7 @@ class Table(NamedTuple):
         from matplotlib.offsetbox import HPacker, VPacker
 
         names, band = self._name_keys(), self._band_key()
-        rows = [_table_row(curve, self.score) for curve in self.curves]
+        rows = [_table_row(curve, self.scoring) for curve in self.curves]
         if wide:
             columns = [_column([_text(" "), *names], "left")] if names else []
             for header in rows[0]:
@@ -144,13 +144,13 @@ def _column(cells: Sequence[Artist], align: Literal["left", "right"]) -> Artist:
     return VPacker(children=list(cells), align=align, pad=0, sep=3)
 
 
-def _table_row(curve: ReliabilityCurve, score: str) -> dict[str, str]:
+def _table_row(curve: ReliabilityCurve, scoring: str) -> dict[str, str]:
     """Return a row of the table, as cells by header."""
     parts = curve.decomposition
     if parts is None:
         weights = curve.staircase.weights
         return {"blocks": f"{len(weights):,}", "weight": f"{weights.sum():,.10g}"}
-    headers = ("Brier" if score == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
+    headers = ("Brier" if scoring == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
     cells = ["∞" if np.isinf(part) else f"{part:.4f}" for part in parts]
     return {"n": f"{curve.n_samples:,}"} | dict(zip(headers, cells, strict=True))
 

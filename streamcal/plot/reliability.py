@@ -53,7 +53,7 @@ class ReliabilityDisplay:
     ----------
     curves
         The curves, one for each model.
-    score
+    scoring
         The score in the table, ``"brier"`` or ``"log"``.
     level
         The level of the bands, for the legend.
@@ -104,7 +104,7 @@ class ReliabilityDisplay:
         self,
         curves: Sequence[ReliabilityCurve],
         *,
-        score: str = "brier",
+        scoring: str = "brier",
         level: float | None = None,
         band: str = "consistency",
         xlabel: str = "Predicted probability",
@@ -112,10 +112,10 @@ class ReliabilityDisplay:
     ) -> None:
         if not curves:
             raise ValueError("`curves` must hold at least one curve, got none")
-        check_choice(score, "score", SCORES)
+        check_choice(scoring, "scoring", SCORES)
         check_choice(band, "band", KINDS)
         self.curves = tuple(curves)
-        self.score = score
+        self.scoring = scoring
         self.level = level
         self.band = band
         self.xlabel = xlabel
@@ -129,7 +129,7 @@ class ReliabilityDisplay:
         *,
         pos_val: Any = True,
         name: str | None = None,
-        score: str = "brier",
+        scoring: str = "brier",
         band: str = "consistency",
         method: str = "resampling",
         level: float | None = 0.9,
@@ -149,7 +149,7 @@ class ReliabilityDisplay:
             The positive label (1 equals True).
         name
             The name in the legend.
-        score
+        scoring
             The score that the table splits: ``"brier"`` or ``"log"``.
         band
             ``"consistency"``: around the diagonal, where the curves of calibrated predictions lie;
@@ -180,14 +180,14 @@ class ReliabilityDisplay:
             y_prob,
             pos_val=pos_val,
             name=name,
-            score=score,
+            scoring=scoring,
             band=band,
             method=method,
             level=level,
             n_resamples=n_resamples,
             seed=seed,
         )
-        return cls([curve], score=score, level=level, band=band).plot(ax=ax)
+        return cls([curve], scoring=scoring, level=level, band=band).plot(ax=ax)
 
     @classmethod
     def from_models(
@@ -195,7 +195,7 @@ class ReliabilityDisplay:
         models: Mapping[str, tuple[ArrayLike, ArrayLike]],
         *,
         pos_val: Any = True,
-        score: str = "brier",
+        scoring: str = "brier",
         ax: Axes | None = None,
     ) -> Self:
         """Draw several models in one diagram, without bands.
@@ -205,7 +205,7 @@ class ReliabilityDisplay:
         models
             ``{name: (y_true, y_prob)}``, each pair as in `from_predictions`. The samples of models
             may differ, for example if one of them started later.
-        pos_val, score, ax
+        pos_val, scoring, ax
             As in `from_predictions`.
 
         Returns
@@ -221,7 +221,7 @@ class ReliabilityDisplay:
         >>> [curve.decomposition.mcb for curve in display.curves]
         [0.185, 0.0]
         """
-        check_choice(score, "score", SCORES)
+        check_choice(scoring, "scoring", SCORES)
         if not models:
             raise ValueError("`models` must hold at least one model, got none")
         checked: dict[str | None, tuple[Array, Array]] = {}
@@ -231,7 +231,7 @@ class ReliabilityDisplay:
             except (TypeError, ValueError):
                 raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
             checked[str(name)] = as_events(y_true, y_prob, pos_val)
-        return cls(fit_curves(checked, score), score=score).plot(ax=ax)
+        return cls(fit_curves(checked, scoring), scoring=scoring).plot(ax=ax)
 
     @classmethod
     def from_calibrator(
@@ -297,7 +297,7 @@ class ReliabilityDisplay:
         words = None
         if self.band_ is not None and self.level is not None:
             words = f"{100 * self.level:g}% {self.band} band"
-        table = Table(self.curves, self.lines_, self.score, words)
+        table = Table(self.curves, self.lines_, self.scoring, words)
         strip = (bottom - floor) / (ax.get_ylim()[1] - floor)
         self.text_ = table.draw(ax, [*paths, *band], strip)
         return self

@@ -61,7 +61,7 @@ class ReliabilityCurve:
         *,
         pos_val: Any = True,
         name: str | None = None,
-        score: str = "brier",
+        scoring: str = "brier",
         band: str = "consistency",
         method: str = "resampling",
         level: float | None = 0.9,
@@ -76,7 +76,7 @@ class ReliabilityCurve:
         >>> curve.decomposition.mcb
         0.15
         """
-        check_choice(score, "score", SCORES)
+        check_choice(scoring, "scoring", SCORES)
         check_choice(band, "band", KINDS)
         check_choice(method, "method", METHODS)
         happened, p = as_events(y_true, y_prob, pos_val)
@@ -95,7 +95,7 @@ class ReliabilityCurve:
                 n_resamples=n_resamples,
                 seed=seed,
             )
-        (curve,) = fit_curves({name: (happened, p)}, score, found)
+        (curve,) = fit_curves({name: (happened, p)}, scoring, found)
         return cls(**vars(curve))
 
     def points(self) -> Path:
@@ -114,7 +114,7 @@ class ReliabilityCurve:
 
 
 def fit_curves(
-    models: Mapping[str | None, tuple[Array, Array]], score: str, band: Band | None = None
+    models: Mapping[str | None, tuple[Array, Array]], scoring: str, band: Band | None = None
 ) -> list[ReliabilityCurve]:
     """Return the curves of models, from labels and predictions, over the same range."""
     fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
@@ -131,7 +131,7 @@ def fit_curves(
             mass=np.histogram(p, bins=edges)[0].astype(np.float64),
             edges=edges,
             n_samples=len(p),
-            decomposition=decompose(fits[name], mean_score_of(happened, p, score), score),
+            decomposition=decompose(fits[name], mean_score_of(happened, p, scoring), scoring),
             band=band,
         )
         for name, (happened, p) in models.items()

@@ -79,14 +79,14 @@ class UtilityCurveDisplay:
         probabilities: ArrayLike,
         metric: Any = "f1",
         *,
-        history: Any = None,
+        counts: Any = None,
         ax: Axes | None = None,
     ) -> Self:
         """Decide for probabilities, and draw the curve of expected utility.
 
         Parameters
         ----------
-        probabilities, metric, history
+        probabilities, metric, counts
             As for `streamcal.decision.maximize`.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
@@ -103,8 +103,8 @@ class UtilityCurveDisplay:
             If matplotlib is not installed.
         """
         kind: Metric = get_metric(metric)
-        decision = maximize(probabilities, kind, history=history)
-        utilities = utility_curve(probabilities, kind, history=history)
+        decision = maximize(probabilities, kind, counts=counts)
+        utilities = utility_curve(probabilities, kind, counts=counts)
         ranked = np.sort(np.asarray(probabilities, dtype=np.float64))[::-1]
         name = metric if isinstance(metric, str) else repr(kind)
         return cls(utilities, ranked, decision, name).plot(ax=ax)

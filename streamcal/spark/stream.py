@@ -54,10 +54,10 @@ def calibrate(
     key: str,
     score: str,
     label: str,
-    make: Calibrator | Callable[[], Calibrator],
+    calibrator: Calibrator | Callable[[], Calibrator],
     weight: str | None = None,
     order: str | None = None,
-    output: str = "calibrated",
+    new_column: str = "calibrated",
 ) -> DataFrame:
     """Return a stream with one more column: the score of each row, calibrated from earlier rows.
 
@@ -75,7 +75,7 @@ def calibrate(
         The column of scores, numbers.
     label : str
         The column of labels, numbers in the range of the calibrator's loss, or booleans.
-    make : Calibrator or callable
+    calibrator : Calibrator or callable
         A calibrator, of which each key gets a clone without state, or a function without arguments
         that returns a new one. Calibrators must have ``to_bytes``, which excludes losses of the
         user. A function is sent to the workers by value, a class of an installed module by name.
@@ -85,23 +85,23 @@ def calibrate(
         The column that sorts the rows of a micro-batch, such as the time of the event; nulls are
         last. Rows with equal values, and all rows by default, have the order of their partitions,
         and within a partition that of the source.
-    output : str
+    new_column : str
         The name of the new column, of doubles.
 
     Returns
     -------
     calibrated : pyspark.sql.DataFrame
-        A streaming frame with the columns of ``df`` and ``output``. The rows of a key have the
+        A streaming frame with the columns of ``df`` and ``new_column``. The rows of a key have the
         order in which they were learned. Its query must be in append mode.
 
     Raises
     ------
     TypeError
-        If ``df`` is not a data frame, the type of a column is not supported, or ``make`` is neither
-        a calibrator nor a function that makes one, or the calibrator has no ``to_bytes``.
+        If ``df`` is not a data frame, the type of a column is not supported, or ``calibrator`` is
+        neither a calibrator nor a function that makes one, or the calibrator has no ``to_bytes``.
     ValueError
-        If ``df`` is not a stream, a column is missing, ``output`` exists already, or the session
-        does not keep its state in RocksDB.
+        If ``df`` is not a stream, a column is missing, ``new_column`` exists already, or the
+        session does not keep its state in RocksDB.
 
     Notes
     -----
@@ -115,9 +115,9 @@ def calibrate(
     an infinite score, a label outside the range of the loss, a weight not from 1e-60 to 1e60.
     Nothing of that micro-batch is committed; filter out such rows before.
 
-    A key keeps the parameters of its calibrator: after a restart another ``make`` applies only to
-    new keys. The order of micro-batches is that of the source; if a key is read from several
-    partitions at once, ``order`` sorts only within a micro-batch.
+    A key keeps the parameters of its calibrator: after a restart another ``calibrator`` applies
+    only to new keys. The order of micro-batches is that of the source; if a key is read from
+    several partitions at once, ``order`` sorts only within a micro-batch.
     """
     _check_stream(df)
     schema = df.schema
@@ -125,16 +125,16 @@ def calibrate(
     check_samples(schema, score, label, weight)
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
-    _check_output(schema, output)
+    _check_new_column(schema, new_column)
     bundled = df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
     learned = bundled.groupBy("key").transformWithStateInPandas(
-        _Learner(_maker(make), score, label, weight, order, output),
+        _Learner(_maker(calibrator), score, label, weight, order, new_column),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
         outputMode="Append",
         timeMode="None",
     )
     return learned.mapInArrow(
-        bundles.unbundle, StructType([*schema.fields, StructField(output, DoubleType())])
+        bundles.unbundle, StructType([*schema.fields, StructField(new_column, DoubleType())])
     )
 
 
@@ -154,11 +154,11 @@ def _check_stream(df: Any) -> None:
         )
 
 
-def _check_output(schema: StructType, output: Any) -> None:
-    if not isinstance(output, str) or not output:
-        raise TypeError(f"`output` must be the name of a column, got {output!r}")
-    if output in schema.names:
-        raise ValueError(f"`output` must be a new column, got {output!r}, which exists")
+def _check_new_column(schema: StructType, new_column: Any) -> None:
+    if not isinstance(new_column, str) or not new_column:
+        raise TypeError(f"`new_column` must be the name of a column, got {new_column!r}")
+    if new_column in schema.names:
+        raise ValueError(f"`new_column` must be a new column, got {new_column!r}, which exists")
 
 
 def _is_key(kind: DataType) -> bool:
@@ -172,18 +172,22 @@ def _is_order(kind: DataType) -> bool:
     return is_number(kind) or isinstance(kind, times) or kind == StringType()
 
 
-def _maker(make: Any) -> Callable[[], Calibrator]:
+def _maker(calibrator: Any) -> Callable[[], Calibrator]:
     """Return a function that makes calibrators; raise unless they can be stored as bytes."""
-    maker = make.clone().clone if isinstance(make, Calibrator) else make
+    maker = calibrator.clone().clone if isinstance(calibrator, Calibrator) else calibrator
     if not callable(maker):
-        raise TypeError(f"`make` must be a Calibrator or a function that makes one, got {make!r}")
+        raise TypeError(
+            f"`calibrator` must be a Calibrator or a function that makes one, got {calibrator!r}"
+        )
     first = maker()
     if not isinstance(first, Calibrator):
-        raise TypeError(f"`make` must be a Calibrator or make one, got {type(first).__name__}")
+        raise TypeError(
+            f"`calibrator` must be a Calibrator or make one, got {type(first).__name__}"
+        )
     try:
         Calibrator.from_bytes(first.to_bytes())
     except (TypeError, ValueError) as error:  # such as a loss of the user
-        raise TypeError(f"`make` must make calibrators with `to_bytes`: {error}") from error
+        raise TypeError(f"`calibrator` must make calibrators with `to_bytes`: {error}") from error
     return maker
 
 
@@ -197,14 +201,14 @@ class _Learner(StatefulProcessor):
         label: str,
         weight: str | None,
         order: str | None,
-        output: str,
+        new_column: str,
     ) -> None:
         self.make = make
         self.score = score
         self.label = label
         self.weight = weight
         self.order = order
-        self.output = output
+        self.new_column = new_column
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state."""
@@ -225,7 +229,7 @@ class _Learner(StatefulProcessor):
         if learned:
             self.state.update((calibrator.to_bytes(),))
         column = pa.array(values, from_pandas=True)  # NaN is null
-        table = table.append_column(self.output, column)
+        table = table.append_column(self.new_column, column)
         yield pd.DataFrame({"rows": [bundles.pack(part) for part in bundles.parts(table)]})
 
     def _join(self, frames: list[pd.DataFrame]) -> pa.Table:

@@ -9,7 +9,8 @@ field at its end. Parquet keeps its schema and metadata.
 >>> folder = tempfile.TemporaryDirectory()
 >>> path = pathlib.Path(folder.name, "scores.csv")
 >>> _ = path.write_text("id,p\na,0.50\nb,1\n")
->>> with open_table(path, ["p"], new="q") as table, Output(path.with_name("out.csv")) as output:
+>>> output = Output(path.with_name("out.csv"))
+>>> with open_table(path, ["p"], new_column="q") as table, output:
 ...     with table.writer(output) as writer:
 ...         for chunk in table:
 ...             values, _ = as_numbers(chunk.columns["p"])

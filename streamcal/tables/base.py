@@ -96,9 +96,9 @@ class Reader(ABC):
     _block_bytes = 1 << 20
 
     def __init__(
-        self, path: Path, columns: Sequence[str], new: str | None, batch_rows: int
+        self, path: Path, columns: Sequence[str], new_column: str | None, batch_size: int
     ) -> None:
-        self._columns, self._new, self._batch_rows = columns, new, batch_rows
+        self._columns, self._new_column, self._batch_size = columns, new_column, batch_size
         self._standard = is_standard(path)
         self._file: Any
         if self._standard:
@@ -141,8 +141,8 @@ class Reader(ABC):
         return line
 
 
-def check_names(names: Sequence[str], columns: Sequence[str], new: str | None) -> None:
-    """Raise `TableError` unless the names are unique, hold ``columns`` and leave ``new`` free."""
+def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | None) -> None:
+    """Raise `TableError` unless the names are unique, with ``columns``, without ``new_column``."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise TableError(f"has two columns named `{repeated[0]}`")
@@ -150,5 +150,7 @@ def check_names(names: Sequence[str], columns: Sequence[str], new: str | None) -
         if name not in names:
             listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
             raise TableError(f"has no column `{name}`; its columns are {listed}")
-    if new in names:
-        raise TableError(f"already has a column `{new}`: choose another name for the new one")
+    if new_column in names:
+        raise TableError(
+            f"already has a column `{new_column}`: choose another name for the new one"
+        )

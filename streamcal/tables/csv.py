@@ -38,7 +38,7 @@ class CsvReader(Reader):
             ) from None
         if not self._names:
             raise TableError("is empty: a CSV file begins with a line of column names")
-        check_names(self._names, self._columns, self._new)
+        check_names(self._names, self._columns, self._new_column)
         # For pyarrow the name of a column is its position.
         self._ids = {name: str(i) for i, name in enumerate(self._names)}
         # A row with a field too many.
@@ -52,8 +52,8 @@ class CsvReader(Reader):
     def __iter__(self) -> Iterator[Chunk]:
         done = 0
         for batch in self._batches():
-            for start in range(0, len(batch), self._batch_rows):
-                body = batch.slice(start, self._batch_rows)
+            for start in range(0, len(batch), self._batch_size):
+                body = batch.slice(start, self._batch_size)
                 bad = [row for row, _ in self._malformed]
                 free = np.setdiff1d(np.arange(done + 1, done + 1 + len(body) + len(bad)), bad)
                 rows = free[: len(body)]
@@ -109,7 +109,9 @@ class CsvReader(Reader):
     def _open(self, text: "_Utf8") -> Any:
         """Return pyarrow's reader: of all columns if they are written again, else of the wanted."""
         ids = list(self._ids.values())
-        wanted = ids if self._new is not None else [self._ids[name] for name in self._columns]
+        wanted = (
+            ids if self._new_column is not None else [self._ids[name] for name in self._columns]
+        )
         return pa_csv.open_csv(
             text,
             pa_csv.ReadOptions(use_threads=False, block_size=self._block_bytes, column_names=ids),
@@ -145,7 +147,7 @@ class CsvReader(Reader):
         """Return a writer of rows of this table, with the new column, to ``output``."""
         if not output.tell():  # else a run that is continued has written the header
             header = io.StringIO()
-            csv.writer(header, lineterminator="\n").writerow([*self._names, self._new])
+            csv.writer(header, lineterminator="\n").writerow([*self._names, self._new_column])
             output.write((self._bom + header.getvalue()).encode())
         fields = [pa.field(name, pa.string()) for name in self._ids.values()]
         schema = pa.schema([*fields, pa.field("new", pa.float64())])

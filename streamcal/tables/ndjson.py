@@ -26,16 +26,16 @@ class NdjsonReader(Reader):
             faults: list[Fault] = []
             heads: list[bytes] = []
             stop = self.position + self._block_bytes
-            while line and len(rows) + len(faults) < self._batch_rows and self.position < stop:
+            while line and len(rows) + len(faults) < self._batch_size and self.position < stop:
                 content = line.strip()
                 if content:
                     row += 1
                     record = _load_object(content)
                     if isinstance(record, str):
                         faults.append(Fault(row, "not a JSON object", f"row {row} {record}"))
-                    elif self._new in record:
+                    elif self._new_column in record:
                         raise TableError(
-                            f"row {row} already has a field `{self._new}`:"
+                            f"row {row} already has a field `{self._new_column}`:"
                             " choose another name for the new one"
                         )
                     else:
@@ -55,14 +55,14 @@ class NdjsonReader(Reader):
 
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
-        return _NdjsonWriter(self._new, output)
+        return _NdjsonWriter(self._new_column, output)
 
 
 class _NdjsonWriter(Writer):
     """Inserts a field before the last brace of each line; the rest of the line stays as it is."""
 
-    def __init__(self, new: str | None, output: Output) -> None:
-        self._field = f"{json.dumps(new)}: "
+    def __init__(self, new_column: str | None, output: Output) -> None:
+        self._field = f"{json.dumps(new_column)}: "
         self._output = output
 
     def write(

@@ -58,9 +58,9 @@ def open_table(
     path: Path,
     columns: Sequence[str],
     *,
-    new: str | None = None,
+    new_column: str | None = None,
     format: str | None = None,
-    batch_rows: int = 65_536,
+    batch_size: int = 65_536,
 ) -> Reader:
     """Open a table for reading; a context manager and an iterable of `Chunk`.
 
@@ -70,22 +70,22 @@ def open_table(
         A file, or ``-`` for standard input.
     columns : sequence of str
         The columns to read. They must exist; in NDJSON, each in at least one object.
-    new : str or None
+    new_column : str or None
         The name of the column that a writer will add. The table must not have it.
     format : {"csv", "ndjson", "parquet"} or None
         None: by the ending of the name, and CSV for standard input.
-    batch_rows : int
+    batch_size : int
         The most rows in a chunk.
 
     Raises
     ------
     TableError
-        If the table is empty, lacks a column, has ``new`` or two columns of one name, or is not of
-        that format. Raised here, or by the iteration that finds it.
+        If the table is empty, lacks a column, has ``new_column`` or two columns of one name, or is
+        not of that format. Raised here, or by the iteration that finds it.
     OSError
         If the file can't be read.
     """
     readers: dict[str, type[Reader]]
     readers = {"csv": CsvReader, "ndjson": NdjsonReader, "parquet": ParquetReader}
     reader = readers[format_of(path, given=format)]
-    return reader(path, list(dict.fromkeys(columns)), new, batch_rows)
+    return reader(path, list(dict.fromkeys(columns)), new_column, batch_size)

@@ -26,13 +26,13 @@ class ParquetReader(Reader):
         except pa.ArrowException as error:
             raise TableError(f"is not a Parquet file: {one_line(error)}") from None
         self._schema = self._parquet.schema_arrow
-        check_names(self._schema.names, self._columns, self._new)
+        check_names(self._schema.names, self._columns, self._new_column)
         self.size = self._parquet.metadata.num_rows
 
     def __iter__(self) -> Iterator[Chunk]:
         # Only a writer needs the other columns.
-        names = self._columns if self._new is None else None
-        batches = self._parquet.iter_batches(self._batch_rows, columns=names, use_threads=False)
+        names = self._columns if self._new_column is None else None
+        batches = self._parquet.iter_batches(self._batch_size, columns=names, use_threads=False)
         try:
             for batch in batches:
                 rows = np.arange(self.position + 1, self.position + 1 + len(batch))
@@ -45,5 +45,5 @@ class ParquetReader(Reader):
 
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
-        schema = self._schema.append(pa.field(self._new, pa.float64()))
+        schema = self._schema.append(pa.field(self._new_column, pa.float64()))
         return ArrowWriter(pq.ParquetWriter(pa.PythonFile(output, mode="w"), schema), schema)

@@ -27,8 +27,8 @@ def anytime_isotonic(
     *,
     loss: str | losses.Loss,
     offset: ArrayLike | None = None,
-    lower: float | None = None,
-    upper: float | None = None,
+    y_min: float | None = None,
+    y_max: float | None = None,
     rounds: int | None = None,
     tol: float | None = None,
     deadline: float | None = None,
@@ -57,7 +57,7 @@ def anytime_isotonic(
     offset : array_like of shape (n_samples,), optional
         Added to the map's value in the loss: l(z + offset, y). The loss must be defined for all
         values.
-    lower, upper : float, optional
+    y_min, y_max : float, optional
         The range of the values; the result is the best map in this range. By default it is the
         range of the labels if the loss is least where value and label agree, else that of the loss.
         Infinite ends are replaced by a search over 0, ±1, ±2, ±4, …
@@ -110,7 +110,7 @@ def anytime_isotonic(
     limits = _make_limits(rounds, tol, deadline)
     _check_choices(interpolation, outside, backend)
     problem = make_problem(
-        scores, y, w, loss, offset=offset, lower=lower, upper=upper, start=start, tol=limits.tol
+        scores, y, w, loss, offset=offset, y_min=y_min, y_max=y_max, start=start, tol=limits.tol
     )
     solve = _Solve(problem, backend, limits, interpolation, outside)
     while not solve.done():
@@ -125,8 +125,8 @@ def anytime_isotonic_refinements(
     *,
     loss: str | losses.Loss,
     offset: ArrayLike | None = None,
-    lower: float | None = None,
-    upper: float | None = None,
+    y_min: float | None = None,
+    y_max: float | None = None,
     start: Staircase | None = None,
     interpolation: str = "linear",
     outside: str = "clip",
@@ -149,7 +149,7 @@ def anytime_isotonic_refinements(
     """
     _check_choices(interpolation, outside, backend)
     problem = make_problem(
-        scores, y, w, loss, offset=offset, lower=lower, upper=upper, start=start, tol=0.0
+        scores, y, w, loss, offset=offset, y_min=y_min, y_max=y_max, start=start, tol=0.0
     )
     solve = _Solve(problem, backend, _Limits(None, 0.0, None), interpolation, outside)
     yield solve.staircase()

@@ -58,8 +58,8 @@ def make_problem(
     loss: str | losses.Loss,
     *,
     offset: ArrayLike | None,
-    lower: float | None,
-    upper: float | None,
+    y_min: float | None,
+    y_max: float | None,
     start: Staircase | None,
     tol: float | None,
 ) -> Problem:
@@ -72,7 +72,7 @@ def make_problem(
         raise TypeError(f"`start` must be a Staircase or None, got {start!r}")
     x, labels, weights, offsets = _check_samples(scores, y, w, offset, found)
     minimizers = labels if offsets is None else labels - offsets
-    low, high = _find_range(found, minimizers, lower, upper)
+    low, high = _find_range(found, minimizers, y_min, y_max)
 
     order = pav.order_of(x)
     if order == pav.UNSORTED:
@@ -123,28 +123,28 @@ def _check_samples(
 
 
 def _find_range(
-    loss: losses.Loss, minimizers: Floats, lower: float | None, upper: float | None
+    loss: losses.Loss, minimizers: Floats, y_min: float | None, y_max: float | None
 ) -> tuple[float, float]:
     """Return the range of the values: the given one, or that of the labels or of the loss."""
     low, high = loss.z_range.low, loss.z_range.high
-    for name, value in (("lower", lower), ("upper", upper)):
+    for name, value in (("y_min", y_min), ("y_max", y_max)):
         if value is not None and not low <= as_number(value, name) <= high:
             raise ValueError(
                 f"`{name}` must lie in {loss.z_range} for the {loss.name} loss, got {value!r}"
             )
-    if lower == math.inf or upper == -math.inf:
+    if y_min == math.inf or y_max == -math.inf:
         raise ValueError(
-            "`lower` and `upper` must leave finite values between them,"
-            f" got {lower!r} and {upper!r}"
+            "`y_min` and `y_max` must leave finite values between them,"
+            f" got {y_min!r} and {y_max!r}"
         )
-    if lower is not None and upper is not None and not lower < upper:
-        raise ValueError(f"`lower` must be less than `upper`, got {lower!r} and {upper!r}")
+    if y_min is not None and y_max is not None and not y_min < y_max:
+        raise ValueError(f"`y_min` must be less than `y_max`, got {y_min!r} and {y_max!r}")
     if loss.minimized_by_label:
         low, high = float(minimizers.min()), float(minimizers.max())
-    low = low if lower is None else float(lower)
-    high = high if upper is None else float(upper)
+    low = low if y_min is None else float(y_min)
+    high = high if y_max is None else float(y_max)
     if low > high:  # all labels are beyond the only given bound
-        low = high = low if lower is not None else high
+        low = high = low if y_min is not None else high
     return low, high
 
 
