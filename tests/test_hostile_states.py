@@ -335,7 +335,7 @@ LEARNERS: list[Any] = [
     lambda h, n: KernelCuSumRank(averaging=h, window=n or 20, budget=n),
     lambda h, n: PAVStack("log"),
     lambda h, n: PAVStack("absolute"),
-    lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n)), delay=n),
+    lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n))),
 ]
 
 
@@ -347,13 +347,16 @@ def test_nothing_that_was_learned_is_refused(
 ) -> None:
     """The checks are as wide as what weights, half-lives and windows can lead to."""
     rng = np.random.default_rng(8)
-    learner = make(half_life, window)
+    learner, tickets = make(half_life, window), []
     for i in range(150):
         score, y, w = round(float(rng.random()), 1), int(rng.integers(2)), any_weight(rng)
         if isinstance(learner, PAVStack):
             learner.push(float(i // 3), y, w)
         elif isinstance(learner, CuSumRank | PRank | KernelCuSumRank):
             learner.learn_one({"a": score, "b": y - 0.5}, int(rng.integers(4)), w)
+        elif isinstance(learner, HedgedCalibrator):
+            tickets.append(learner.serve_one(score)[1])
+            learner.learn_one(score, y, w, served=tickets[max(0, i - (window or 0))])
         else:
             low = -1 if getattr(learner, "loss", None) == "logistic" else 0
             learner.learn_one(score, 1 if y or isinstance(learner, StreamingThresholds) else low, w)
