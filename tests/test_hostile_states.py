@@ -196,6 +196,33 @@ def test_edges_that_are_none_are_refused() -> None:
         restore(heavy)
 
 
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(0.1, 1e-197, 1e-60), (0.2, 0.0, 1e60)],  # a mean of 1e-317, which has few digits
+        [(0.1, 3e-197, 1e-60), (0.2, 0.0, 1e60)],
+        [(0.1, 1e-257, 1e-60), (0.2, 3e-257, 1e-60)],  # pooled: products of sums and weights are 0
+    ],
+)
+def test_edges_of_the_smallest_sums_are_read(samples: list[tuple[float, float, float]]) -> None:
+    calibrator = IsotonicCalibrator("log")
+    for sample in samples:
+        calibrator.learn_one(*sample)
+    assert len(_state.decode(calibrator.to_bytes()).arrays["lengths"]) == 1
+    assert restore(calibrator.to_bytes()).to_bytes() == calibrator.to_bytes()
+
+
+def test_small_sums_that_are_pooled_for_no_reason_are_refused() -> None:
+    calibrator = IsotonicCalibrator("log")
+    calibrator.learn_one(0.1, 1e-197)
+    calibrator.learn_one(0.2, 3e-197)
+    edges = _state.decode(calibrator.to_bytes()).arrays["edges"]
+    assert len(edges) == 2
+    pooled = changed(calibrator, lengths=np.array([2]), edges=edges.sum(axis=0, keepdims=True))
+    with pytest.raises(ValueError, match="violate the order"):
+        restore(pooled)
+
+
 def test_trees_that_lean_are_refused() -> None:
     """Kernels walk a tree with a stack that is long enough for one in balance."""
     n = 300

@@ -236,10 +236,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         late = _read_late(arrays, n)
         n_rows = n_shares * (_POWERS if late else 1)
         log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
-        weights, powers = (
-            array_of(arrays, "weights", n_rows, n),
-            array_of(arrays, "powers", _POWERS),
-        )
+        weights = array_of(arrays, "weights", n_rows, n)
+        powers = array_of(arrays, "powers", _POWERS)
         require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
