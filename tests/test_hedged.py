@@ -419,7 +419,8 @@ def test_a_smaller_learning_rate_helps_with_delayed_labels():
     losses = []
     for known in (False, True):  # tickets hold what was served in both cases
         hedge, scores = scripted(answers)
-        waiting, served = deque(), []
+        waiting: deque[tuple[float, Ticket]] = deque()
+        served = []
         for score in scores.tolist():
             answer, ticket = hedge.serve_one(score)
             served.append(answer)
