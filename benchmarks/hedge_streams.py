@@ -8,9 +8,8 @@ score and label, in time order). On Elec2 four river models give the scores, eac
 labels come at once; the others are forecasts as published. Scores are clipped to [1e-6, 1 − 1e-6].
 
 For each delay d a calibrator learns a sample after d others have been served. Its loss is that of
-the served predictions. The default hedge runs with its tickets, with ``delay=d`` instead, and with
-neither ("delay unknown"), as in ``progressive_val_score(delay=d)``. ``--keep`` writes the models'
-scores to a folder and reads them from there again.
+the served predictions. The default hedge runs with its tickets, and without them ("delay
+unknown"). ``--keep`` writes the models' scores to a folder and reads them from there again.
 """
 
 import argparse
@@ -51,7 +50,7 @@ def main() -> None:
     arguments = parser.parse_args()
     streams = {name: read(arguments.data, name, arguments.keep) for name in arguments.streams}
     for delay in arguments.delays:
-        hedges = ["hedge"] if delay == 0 else ["hedge", f"delay={delay}", "delay unknown"]
+        hedges = ["hedge"] if delay == 0 else ["hedge", "delay unknown"]
         print(f"\nLabels {delay} samples late\n")
         print("| stream | " + " | ".join([*SINGLES, *hedges, "hedge − best"]) + " |")
         print("|---|" + "--:|" * (len(SINGLES) + len(hedges) + 1), flush=True)
@@ -63,8 +62,6 @@ def main() -> None:
             best = min(losses.values())
             losses["hedge"] = log_loss(serve(HedgedCalibrator(), scores, y, delay, True), y)
             if delay:
-                told = HedgedCalibrator(delay=delay)
-                losses["told"] = log_loss(serve(told, scores, y, delay), y)
                 losses["nothing"] = log_loss(serve(HedgedCalibrator(), scores, y, delay), y)
             cells = [f"{loss:.4f}" for loss in losses.values()]
             print(f"| {name} | {' | '.join(cells)} | {losses['hedge'] - best:+.4f} |", flush=True)

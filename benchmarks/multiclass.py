@@ -30,12 +30,29 @@ from streamcal import (
     TemperatureCalibrator,
     TopLabelCalibrator,
 )
+from streamcal.calibration.probability import ProbabilityCalibrator
+
+
+class SingleHedge(ProbabilityCalibrator):
+    """A hedge of its own for each label, without the maps of all labels that wrappers add."""
+
+    def __init__(self) -> None:
+        self._hedge = HedgedCalibrator()
+
+    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+        """Teach the hedge a sample."""
+        self._hedge.learn_one(score, y, w)
+
+    def predict_one(self, score: float) -> float:
+        """Return the hedge's prediction."""
+        return self._hedge.predict_one(score)
+
 
 CALIBRATORS: dict[str, Callable[[], Any]] = {
     "raw": lambda: None,
     "one-vs-rest, Platt": PlattCalibrator,
     "one-vs-rest, isotonic": IsotonicCalibrator,
-    "one-vs-rest, hedge": lambda: HedgedCalibrator(delay=0),
+    "one-vs-rest, hedge": SingleHedge,
     "top label, Platt": lambda: TopLabelCalibrator(PlattCalibrator()),
     "top label, hedge": TopLabelCalibrator,
     "temperature": TemperatureCalibrator,

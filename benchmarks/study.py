@@ -69,7 +69,6 @@ from study_tables import (
     AT_ONCE,
     DEFAULT,
     DELAYS,
-    WITH_DELAY,
     Results,
     Row,
     calibration,
@@ -208,7 +207,6 @@ def methods() -> list[Method]:
     else:
         _say("venn-abers is not installed: left out")
     found.append(Method(DEFAULT, "hedge", _online(HedgedCalibrator, tickets=True)))
-    found.append(Method(WITH_DELAY, "hedge", _with_delay))
     for name, make in {**CALIBRATORS, "default": HedgedCalibrator}.items():
         found.append(Method(f"{name}, restarted", "oracle", _restarted(make)))
     return found
@@ -220,10 +218,6 @@ def _online(make: Callable[[], Calibrator], tickets: bool = False) -> Any:
         return serve(calibrator, stream.scores, stream.y, delay, tickets), calibrator
 
     return run
-
-
-def _with_delay(stream: Stream, delay: int) -> tuple[Vector, Any]:
-    return _online(lambda: HedgedCalibrator(delay=delay))(stream, delay)
 
 
 def _restarted(make: Callable[[], Calibrator]) -> Any:
@@ -328,8 +322,7 @@ def measure_all(
         start = time.perf_counter()
         for delay in DELAYS:
             for method in all_methods:
-                idle = method.name == WITH_DELAY and not delay
-                idle |= method.kind in ("peer", "oracle") and delay > 0
+                idle = method.kind in ("peer", "oracle") and delay > 0
                 idle |= method.kind == "oracle" and not stream.changes
                 if method.kind in kinds and not idle:
                     yield measure(stream, method, delay)

@@ -14,7 +14,7 @@ from streams import Vector
 from streamcal.plot import HedgeWeightsDisplay
 
 DELAYS = (0, 48, 500)
-DEFAULT, WITH_DELAY = "default, tickets", "default, delay=d"
+DEFAULT = "default, tickets"
 AT_ONCE, LATE, LONG = 0.0007, 0.003, 15_000  # the goals, and the least length of a stream for LATE
 QUOTED = ("Elec2, adaptive random forest", "make the playoffs", "MLB games")
 
@@ -114,7 +114,7 @@ def delayed(results: Results) -> str:
     """Return the table for delayed labels."""
     heads = ["stream", "samples"]
     for delay in DELAYS[1:]:
-        heads += [f"best single, {delay} late", "which it is", "tickets − best", "delay=d − best"]
+        heads += [f"best single, {delay} late", "which it is", "default − best"]
     lines = []
     for name in results.streams:
         cells = [name, f"{results.best(name).n:,}"]
@@ -123,8 +123,7 @@ def delayed(results: Results) -> str:
             limit = LATE if best.n >= LONG else math.inf
             limit = 0.0 if name.startswith("Elec2") else limit
             cells += [f"{best.log_loss:.4f}", best.method]
-            for method in (DEFAULT, WITH_DELAY):
-                cells.append(signed(results.difference(name, delay, method), limit))
+            cells.append(signed(results.difference(name, delay), limit))
         lines.append(cells)
     return markdown(heads, lines)
 
@@ -133,7 +132,6 @@ def everything(results: Results) -> str:
     """Return the log loss of every method on every stream, the least of each stream in bold."""
     names = [row.method for row in results.rows if row.stream == results.streams[0]]
     names = [name for name in dict.fromkeys(names) if not name.endswith("restarted")]
-    names.remove(WITH_DELAY)
     lines = []
     for name in names:
         cells = [name]
@@ -209,15 +207,14 @@ def summary(results: Results) -> str:
         f" {sum(gap < 0.0 for gap in gaps.values())}.{_where(missed)}"
     )
     for delay in DELAYS[1:]:
-        for method, how in ((DEFAULT, "with tickets"), (WITH_DELAY, f"with `delay={delay}`")):
-            gaps = {name: results.difference(name, delay, method) for name in results.streams}
-            long = {name: gap for name, gap in gaps.items() if results.best(name).n >= LONG}
-            missed = {name: gap for name, gap in long.items() if round(gap, 4) > LATE}
-            points.append(
-                f"Labels {delay} samples late, {how}: on {len(long) - len(missed)} of {len(long)}"
-                f" streams of {LONG:,} samples and more it is at most {LATE} above the best, and"
-                f" below it on {sum(gap < 0.0 for gap in long.values())}.{_where(missed)}"
-            )
+        gaps = {name: results.difference(name, delay) for name in results.streams}
+        long = {name: gap for name, gap in gaps.items() if results.best(name).n >= LONG}
+        missed = {name: gap for name, gap in long.items() if round(gap, 4) > LATE}
+        points.append(
+            f"Labels {delay} samples late, with tickets: on {len(long) - len(missed)} of"
+            f" {len(long)} streams of {LONG:,} samples and more it is at most {LATE} above the"
+            f" best, and below it on {sum(gap < 0.0 for gap in long.values())}.{_where(missed)}"
+        )
     return "\n".join(f"* {point}" for point in points)
 
 

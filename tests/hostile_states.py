@@ -202,9 +202,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "HedgedCalibrator": [
         Example(lambda: HedgedCalibrator(), binary),
         Example(lambda: HedgedCalibrator(), binary_late),
-        Example(
-            lambda: HedgedCalibrator((BetaCalibrator(), IsotonicCalibrator()), delay=7), binary
-        ),
+        Example(lambda: HedgedCalibrator((BetaCalibrator(), IsotonicCalibrator())), binary_late),
     ],
     "HistogramCalibrator": [
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),

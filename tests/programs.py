@@ -511,16 +511,16 @@ def _add_calibrators() -> None:
         return package.HedgedCalibrator(
             team,
             share=draw.pick([0.0, 0.01, (0.0, 0.001, 0.01), 0.9, 1e-60]),
-            delay=draw.pick([None, 0, 1, 5]),
             clip=draw.pick([1e-6, 1e-3, 0.4]),
         )
 
     def learn_served(draw: Draw, calibrator: Any, held: list[Any]) -> None:
-        if calibrator.delay is None:
-            score = draw.probability()
-            value, ticket = calibrator.serve_one(score)
-            within(value, 0.0, 1.0)
-            calibrator.learn_one(score, draw.share(), draw.weight(), served=ticket)
+        score = draw.probability()
+        value, ticket = calibrator.serve_one(score)
+        within(value, 0.0, 1.0)
+        for _ in range(draw.pick([0, 0, 1, 5])):
+            calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
+        calibrator.learn_one(score, draw.share(), draw.weight(), served=ticket)
 
     def ask_hedge(calibrator: Any) -> Any:
         answers = ask_probabilities(calibrator, monotone=False)

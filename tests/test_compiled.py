@@ -278,17 +278,17 @@ def platt_answers(inputs):
 def hedge_answers(inputs):
     """Learn and predict: some labels at once, others with a ticket of earlier, last a batch.
 
-    The first row has the delay, -1 for None, and the share; further rows are samples, and by how
-    many samples the label is late, -1 for no ticket.
+    The first row has the share; further rows are samples, and by how many samples the label is
+    late, -1 for no ticket.
     """
-    (delay, share), samples = inputs[0, :2].tolist(), inputs[1:]
+    share, samples = float(inputs[0, 0]), inputs[1:]
     members = (
         IdentityCalibrator(),
         PlattCalibrator(),
         IsotonicCalibrator(window=30),
         HistogramCalibrator(10),
     )
-    hedge = HedgedCalibrator(members, share=(0.0, share), delay=None if delay < 0.0 else int(delay))
+    hedge = HedgedCalibrator(members, share=(0.0, share))
     found, tickets = [], []
     for at, (score, y, w, late) in enumerate(samples[:-20].tolist()):
         answer, ticket = hedge.serve_one(score)

@@ -35,7 +35,6 @@ SHARES = (0.0, 0.001, 0.01)
 TestHedged = calibrator_contract(
     HedgedCalibrator(),
     HedgedCalibrator(share=0.0),
-    HedgedCalibrator(delay=3),
     HedgedCalibrator(
         (IsotonicCalibrator(interpolation="step"), *default_calibrators(), IsotonicCalibrator()),
         share=0.05,
@@ -283,19 +282,24 @@ def test_copies_go_their_own_way():
 
 
 def late(
-    hedge: HedgedCalibrator, scores: np.ndarray, y: np.ndarray, delay: int, tickets: bool
+    hedge: HedgedCalibrator, scores: np.ndarray, y: np.ndarray, delay: int, steady: bool = False
 ) -> np.ndarray:
-    """Serve all samples, each learned once ``delay`` others have been served after it."""
+    """Serve all samples, each learned once ``delay`` others have been served after it.
+
+    With ``steady``, samples of hardly any weight come first, so that no label is less late.
+    """
     waiting: deque[tuple[float, float, Ticket]] = deque()
     served = []
-    for score, label_ in zip(scores.tolist(), y.tolist(), strict=True):
+    for t, (score, label_) in enumerate(zip(scores.tolist(), y.tolist(), strict=True)):
         answer, ticket = hedge.serve_one(score)
         assert answer == hedge.predict_one(score)
         served.append(answer)
         waiting.append((score, label_, ticket))
         if len(waiting) > delay:
             score, label_, ticket = waiting.popleft()
-            hedge.learn_one(score, label_, served=ticket if tickets else None)
+            hedge.learn_one(score, label_, served=ticket)
+        elif steady:
+            hedge.learn_one(scores[t], 0.5, 1e-60)
     return np.array(served)
 
 
@@ -310,17 +314,17 @@ def drifting(n: int = 3_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_tickets_of_immediate_labels_change_nothing():
     scores, y = drifting(400)
     plain, ticketed = HedgedCalibrator(), HedgedCalibrator()
-    assert late(ticketed, scores, y, 0, True) == pytest.approx(serve(plain, scores, y), rel=1e-12)
+    assert late(ticketed, scores, y, 0) == pytest.approx(serve(plain, scores, y), rel=1e-12)
     assert ticketed.mean_delay == 0.0
 
 
 def test_weights_follow_from_the_served_predictions():
-    """A known delay and tickets give the same: the formula on the served predictions."""
+    """The formula on the served predictions."""
     scores, y = drifting(400)
     delay = 20
-    by_delay = late(HedgedCalibrator(delay=delay), scores, y, delay, False)
-    by_ticket = late(HedgedCalibrator(delay=delay), scores, y, delay, True)
-    assert by_ticket == pytest.approx(by_delay, rel=1e-10)
+    hedge = HedgedCalibrator()
+    served = late(hedge, scores, y, delay, steady=True)
+    assert hedge.mean_delay == delay
     answers = []
     for calibrator in default_calibrators():
         row = []
@@ -328,9 +332,11 @@ def test_weights_follow_from_the_served_predictions():
             row.append(calibrator.predict_one(scores[t]))
             if t >= delay:
                 calibrator.learn_one(scores[t - delay], y[t - delay])
+            else:
+                calibrator.learn_one(scores[t], 0.5, 1e-60)
         answers.append(row)
     expected = late_mixtures(np.array(answers).T, y, SHARES, delay, DEFAULT_PRIOR, raw=0)
-    assert by_ticket[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
+    assert served[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
 
 
 def test_labels_that_were_never_late_leave_one_row_for_each_share():
@@ -353,16 +359,16 @@ def test_late_labels_that_are_independent_count_in_full():
     answers = np.array([[0.6, 0.5]] * 4_000)
     y = (rng.uniform(size=4_000) < 0.6).astype(float)
     hedge, scores = scripted(answers)
-    served = late(hedge, scores, y, 100, True)
+    served = late(hedge, scores, y, 100)
     assert served[3_000:].mean() > 0.585  # 0.57 with that power
 
 
 def test_the_delay_is_learned_from_tickets():
     scores, y = drifting(1_500)
     hedge = HedgedCalibrator()
-    late(hedge, scores, y, 30, True)
+    late(hedge, scores, y, 30)
     assert hedge.mean_delay == pytest.approx(30.0, abs=0.5)
-    late(hedge, scores, y, 0, True)
+    late(hedge, scores, y, 0)
     assert hedge.mean_delay < 10.0
 
 
@@ -405,22 +411,25 @@ def test_the_mean_delay_begins_with_the_first_late_label():
     assert other.mean_delay == 0.25
 
 
-def test_a_known_delay_does_not_change():
-    hedge = HedgedCalibrator(delay=5)
-    late(hedge, *drifting(100), 30, True)
-    assert hedge.mean_delay == 5.0
-
-
 def test_a_smaller_learning_rate_helps_with_delayed_labels():
     """Two calibrators are best in turns of 40 samples; labels are 40 late, so following fails."""
     n, delay = 2_000, 40
     turn = np.arange(n) // 40 % 2
     answers = np.where(turn[:, None] == np.arange(2), 0.8, 0.3)
     losses = []
-    for assumed in (0, delay):  # tickets hold what was served in both cases
-        hedge, scores = scripted(answers, delay=assumed)
-        served = late(hedge, scores, np.ones(n), delay, True)
-        losses.append(total_loss(served[delay:], np.ones(n - delay)))
+    for known in (False, True):  # tickets hold what was served in both cases
+        hedge, scores = scripted(answers)
+        waiting: deque[tuple[float, Ticket]] = deque()
+        served = []
+        for score in scores.tolist():
+            answer, ticket = hedge.serve_one(score)
+            served.append(answer)
+            waiting.append((score, ticket))
+            if len(waiting) > delay:
+                score, ticket = waiting.popleft()
+                n_samples = ticket.n_samples if known else hedge.n_samples
+                hedge.learn_one(score, 1, served=ticket._replace(n_samples=n_samples))
+        losses.append(total_loss(np.array(served[delay:]), np.ones(n - delay)))
     even = total_loss(answers.mean(axis=1), np.ones(n))
     assert losses[1] < even + 100.0
     assert losses[0] > even + 200.0
@@ -430,9 +439,9 @@ def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving():
     """Labels one sample late, two calibrators, six samples: more than 2 ln 2 is lost."""
     wrong, right = 1e-6, 1.0 - 1e-6
     answers = [(right, wrong)] * 2 + [(right, right)] + [(wrong, right)] * 3
-    hedge, scores = scripted(np.array([(0.5, 0.5), *answers]), delay=1, share=0.0)
+    hedge, scores = scripted(np.array([(0.5, 0.5), *answers]), share=0.0)
     hedge.learn_one(scores[0], 0.5, 1e-60)
-    served = late(hedge, scores[1:], np.ones(6), 1, True)
+    served = late(hedge, scores[1:], np.ones(6), 1, steady=True)
     best = 2 * -math.log(wrong)
     assert total_loss(served, np.ones(6)) > best + 2.0 * math.log(2.0)
 
@@ -472,9 +481,6 @@ def test_bad_ticket(served, error, message):
         ({"prior": (0.0,) * 6}, ValueError, "`prior` must be a positive finite number, got 0.0"),
         ({"prior": 1.0}, TypeError, "`prior` must be a sequence of weights, got 1.0"),
         ({"prior": iter([1.0] * 7)}, TypeError, "`prior` must be a sequence of weights"),
-        ({"delay": -1}, ValueError, "`delay` must be an int of at least 0, got -1"),
-        ({"delay": 1.5}, ValueError, "`delay`"),
-        ({"delay": True}, ValueError, "`delay`"),
         ({"clip": 0.0}, ValueError, "`clip`"),
         ({"calibrators": ()}, ValueError, "`calibrators` must hold at least one"),
         ({"calibrators": PlattCalibrator()}, TypeError, "`calibrators` must be a sequence"),
@@ -514,9 +520,8 @@ class Silent(ProbabilityCalibrator):
         return math.nan if score > 0.5 else score
 
 
-@pytest.mark.parametrize("delay", [0, 2])
-def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
-    hedge = HedgedCalibrator((Silent(), PlattCalibrator()), delay=delay)
+def test_an_answer_that_is_none_is_refused_before_anything_is_learned():
+    hedge = HedgedCalibrator((Silent(), PlattCalibrator()))
     hedge.learn_one(0.25, 1)
     weights = hedge.weights
     for ask in (hedge.predict_one, hedge.serve_one, lambda score: hedge.learn_one(score, 1)):
@@ -526,17 +531,16 @@ def test_an_answer_that_is_none_is_refused_before_anything_is_learned(delay):
     assert hedge.weights == weights
 
 
-@pytest.mark.parametrize("delay", [None, 3])
+@pytest.mark.parametrize("delay", [0, 3])
 def test_a_state_whose_best_share_has_another_log_than_zero_is_refused(delay):
-    hedge = HedgedCalibrator(delay=delay)
-    for i in range(40):
-        hedge.learn_one(0.3, i % 2)
+    hedge = HedgedCalibrator()
+    late(hedge, np.full(40, 0.3), np.arange(40) % 2, delay)
     fields, arrays = hedge._freeze()
     for log in (5.0, 1e6):
         crafted = {**arrays, "log_odds": np.append(log, arrays["log_odds"][1:])}
         with pytest.raises(ValueError, match="the best share"):
-            HedgedCalibrator(delay=delay)._thaw(fields, crafted)
-    HedgedCalibrator(delay=delay)._thaw(fields, arrays)
+            HedgedCalibrator()._thaw(fields, crafted)
+    HedgedCalibrator()._thaw(fields, arrays)
 
 
 class Picky(Scripted):
@@ -571,11 +575,8 @@ PICKY = (Picky((0.5, 0.9)), IsotonicCalibrator("squared"), Picky((0.6, 0.9)), Is
         (0.9, [2, 2, 2, 2], 2),
     ],
 )
-@pytest.mark.parametrize("delay", [None, 0, 1, 5])
-def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(
-    refused, learned, counts, delay
-):
-    batch, single = (HedgedCalibrator(PICKY, delay=delay) for _ in range(2))
+def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(refused, learned, counts):
+    batch, single = HedgedCalibrator(PICKY), HedgedCalibrator(PICKY)
     scores, y = [0.1, 0.2, refused, 0.7], [0, 1, 1, 0]
     with pytest.raises(KeyError, match=str(refused)):
         batch.predict_learn_many(scores, y)
@@ -603,17 +604,6 @@ def test_a_refused_sample_with_a_ticket_changes_nothing():
     assert (hedge.n_samples, hedge.mean_delay) == (2, 1.0)
 
 
-def test_delayed_calibrators_skip_what_the_others_skipped():
-    hedge = HedgedCalibrator(PICKY, delay=1)
-    hedge.learn_one(0.1, 1)
-    with pytest.raises(KeyError):
-        hedge.learn_one(0.6, 1)
-    hedge.learn_one(0.2, 1)  # now the second set learns 0.6
-    assert members(hedge) == [3, 3, 2, 3]
-    delayed = [getattr(calibrator, "n_samples", 0) for calibrator in hedge._delayed]
-    assert delayed == [2, 2, 1, 2]
-
-
 def test_an_answer_that_is_none_ends_a_batch():
     hedge = HedgedCalibrator((Silent(), IsotonicCalibrator()))
     with pytest.raises(ValueError, match="`calibrators` must predict numbers, got NaN from"):
@@ -632,9 +622,8 @@ class Strict(Picky):
         return labels
 
 
-@pytest.mark.parametrize("delay", [None, 2])
-def test_a_batch_with_a_label_that_one_calibrator_refuses_changes_nothing(delay):
-    hedge = HedgedCalibrator((Picky(), Strict(), PlattCalibrator()), delay=delay)
+def test_a_batch_with_a_label_that_one_calibrator_refuses_changes_nothing():
+    hedge = HedgedCalibrator((Picky(), Strict(), PlattCalibrator()))
     with pytest.raises(ValueError, match="labels must be 0 or 1"):
         hedge.learn_many([0.1, 0.2, 0.3], [1, 0, 0.5])
     assert hedge.n_samples == 0
@@ -727,12 +716,15 @@ class Interrupted(PlattCalibrator):
 
 
 @pytest.mark.parametrize("waits", range(1, 9))
-def test_an_interrupt_with_a_known_delay_leaves_a_state_that_can_be_read(waits):
+def test_an_interrupt_of_a_late_label_leaves_a_state_that_can_be_read(waits):
     Interrupted.waits = waits
-    hedge = HedgedCalibrator([IdentityCalibrator(), Interrupted()], delay=2)
+    hedge = HedgedCalibrator([Interrupted(), Interrupted()])
+    tickets = [hedge.serve_one(0.1 * i)[1] for i in range(8)]
     for i in range(8):
         with suppress(KeyboardInterrupt):
-            hedge.learn_one(0.1 * i, i % 2)
+            hedge.learn_one(0.1 * i, i % 2, served=tickets[i])
     assert Interrupted.waits <= 0
-    assert len(hedge._waiting) == 2
-    assert len(hedge._rows) == 3
+    assert hedge.n_samples == 8 - waits % 2  # the first calibrator can refuse a sample for all
+    twin: Any = Calibrator.from_bytes(hedge.to_bytes())
+    assert twin.mean_delay == hedge.mean_delay > 3.0
+    assert twin.predict_one(0.3) == hedge.predict_one(0.3)

@@ -196,6 +196,33 @@ def test_edges_that_are_none_are_refused() -> None:
         restore(heavy)
 
 
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(0.1, 1e-197, 1e-60), (0.2, 0.0, 1e60)],  # a mean of 1e-317, which has few digits
+        [(0.1, 3e-197, 1e-60), (0.2, 0.0, 1e60)],
+        [(0.1, 1e-257, 1e-60), (0.2, 3e-257, 1e-60)],  # pooled: products of sums and weights are 0
+    ],
+)
+def test_edges_of_the_smallest_sums_are_read(samples: list[tuple[float, float, float]]) -> None:
+    calibrator = IsotonicCalibrator("log")
+    for sample in samples:
+        calibrator.learn_one(*sample)
+    assert len(_state.decode(calibrator.to_bytes()).arrays["lengths"]) == 1
+    assert restore(calibrator.to_bytes()).to_bytes() == calibrator.to_bytes()
+
+
+def test_small_sums_that_are_pooled_for_no_reason_are_refused() -> None:
+    calibrator = IsotonicCalibrator("log")
+    calibrator.learn_one(0.1, 1e-197)
+    calibrator.learn_one(0.2, 3e-197)
+    edges = _state.decode(calibrator.to_bytes()).arrays["edges"]
+    assert len(edges) == 2
+    pooled = changed(calibrator, lengths=np.array([2]), edges=edges.sum(axis=0, keepdims=True))
+    with pytest.raises(ValueError, match="violate the order"):
+        restore(pooled)
+
+
 def test_trees_that_lean_are_refused() -> None:
     """Kernels walk a tree with a stack that is long enough for one in balance."""
     n = 300
@@ -335,7 +362,7 @@ LEARNERS: list[Any] = [
     lambda h, n: KernelCuSumRank(averaging=h, window=n or 20, budget=n),
     lambda h, n: PAVStack("log"),
     lambda h, n: PAVStack("absolute"),
-    lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n)), delay=n),
+    lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n))),
 ]
 
 
@@ -347,13 +374,16 @@ def test_nothing_that_was_learned_is_refused(
 ) -> None:
     """The checks are as wide as what weights, half-lives and windows can lead to."""
     rng = np.random.default_rng(8)
-    learner = make(half_life, window)
+    learner, tickets = make(half_life, window), []
     for i in range(150):
         score, y, w = round(float(rng.random()), 1), int(rng.integers(2)), any_weight(rng)
         if isinstance(learner, PAVStack):
             learner.push(float(i // 3), y, w)
         elif isinstance(learner, CuSumRank | PRank | KernelCuSumRank):
             learner.learn_one({"a": score, "b": y - 0.5}, int(rng.integers(4)), w)
+        elif isinstance(learner, HedgedCalibrator):
+            tickets.append(learner.serve_one(score)[1])
+            learner.learn_one(score, y, w, served=tickets[max(0, i - (window or 0))])
         else:
             low = -1 if getattr(learner, "loss", None) == "logistic" else 0
             learner.learn_one(score, 1 if y or isinstance(learner, StreamingThresholds) else low, w)

@@ -101,9 +101,9 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
     "histogram": (lambda: HistogramCalibrator(4, half_life=30.0), teach_binary),
     "identity": (lambda: IdentityCalibrator(), teach_binary),
     "hedge": (lambda: HedgedCalibrator(), teach_binary),
-    "hedge, delay": (
-        lambda: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator()), share=0.1, delay=7),
-        teach_binary,
+    "hedge, late": (
+        lambda: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator()), share=0.1),
+        lambda learner, start, stop: teach_late(learner, start, stop),
     ),
     "anytime": (lambda: AnytimeCalibrator("absolute", window=100, every=30), teach_binary),
     "stack": (lambda: PAVStack("squared"), teach_pushes),
@@ -124,6 +124,15 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
     "EUM, window": (lambda: EUMThreshold("mcc", window=70, half_life=50.0), teach_binary),
     "metric": (lambda: FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing),
 }
+
+
+def teach_late(learner: Any, start: int, stop: int) -> None:
+    tickets = []
+    for i in range(start, stop):
+        tickets.append(learner.serve_one(SCORES[i])[1])
+        if i - start >= 7:
+            label = SCORES[i - 7] > SCORES[i - 8]
+            learner.learn_one(SCORES[i - 7], label, WEIGHTS[i], served=tickets[-8])
 
 
 def teach_pushes_as(learner: Any, start: int, stop: int) -> None:

@@ -76,6 +76,7 @@ def test_convexity_is_seen_through_rounding():
         ([[0, -1], [1, 0]], ValueError, "got -1.0"),
         ([[0, np.nan], [1, 0]], ValueError, "got nan"),
         ([[0, np.inf], [1, 0]], ValueError, "got inf"),
+        ([[0, 1e101], [1, 0]], ValueError, "from 0 to 1e+100, got 1e+101"),
         ([["a", "b"], ["c", "d"]], TypeError, "numbers"),
     ],
 )
@@ -108,8 +109,8 @@ class MadeBy(TaskLoss):
     [
         (lambda n: 1.0 - np.eye(2), "must return shape"),
         (lambda n: np.ones(n), "must return shape"),
-        (lambda n: np.full((n, n), np.nan), "non-negative and finite, got nan"),
-        (lambda n: np.eye(n) - 1.0, "non-negative and finite, got -1.0"),
+        (lambda n: np.full((n, n), np.nan), r"must hold costs from 0 to 1e\+100, got nan"),
+        (lambda n: np.eye(n) - 1.0, r"must hold costs from 0 to 1e\+100, got -1.0"),
     ],
 )
 def test_bad_tables_of_subclasses(make, message):
@@ -124,9 +125,18 @@ def test_bad_tables_of_subclasses(make, message):
             use()
 
 
-@pytest.mark.parametrize("under", [-1, np.nan, np.inf])
+def test_the_greatest_costs_and_weights_have_a_finite_risk():
+    for loss in (CostTable(1e100 * (1.0 - np.eye(3))), AsymmetricError(under=1e95, over=1e95)):
+        learner = StreamingThresholds(3, loss)
+        for i in range(30):
+            learner.learn_one(i % 7, 1 + i % 3, 1e60)
+        assert 0.0 < learner.risk < np.inf
+        assert StreamingThresholds.from_bytes(learner.to_bytes()).risk == learner.risk
+
+
+@pytest.mark.parametrize("under", [-1, np.nan, np.inf, 1e96])
 def test_bad_asymmetry(under):
-    with pytest.raises(ValueError, match="`under` must be a non-negative finite number"):
+    with pytest.raises(ValueError, match=r"`under` must be from 0 to 1e\+95"):
         AsymmetricError(under=under)
     with pytest.raises(ValueError, match="must not both be 0"):
         AsymmetricError(under=0, over=0)

@@ -240,27 +240,6 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
 
 
-def test_a_hedge_teaches_each_sample_once_when_its_delay_is_over() -> None:
-    calibrator = HedgedCalibrator([IsotonicCalibrator()], delay=20)
-
-    def work(number: int) -> None:
-        for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
-            calibrator.learn_one(score, label)
-            if number == 0:
-                calibrator.to_bytes()
-
-    together(work)
-    alone, then = IsotonicCalibrator(), calibrator._delayed[0]
-    for number in range(N_THREADS):
-        alone.learn_many(*batch(number))
-    assert len(calibrator._waiting) == 20
-    for sample in calibrator._waiting:
-        then.learn_one(*sample)
-    assert isinstance(then, IsotonicCalibrator)
-    for mine, other in zip(then.samples(), alone.samples(), strict=True):
-        np.testing.assert_array_equal(mine, other)
-
-
 # Prefix extrema; min-plus products; extrema that may come out unsorted and are solved anew.
 ORDINAL = [(5, "absolute"), (4, "zero-one"), (10, "zero-one")]
 
@@ -409,10 +388,9 @@ COPIES = [copy.deepcopy, of_pickle, of_bytes, of_snapshot]
 
 
 @pytest.mark.parametrize("twin_of", COPIES, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("delay", [None, 5])
-def test_a_copy_of_a_hedge_is_of_one_instant(twin_of: Any, delay: int | None) -> None:
+def test_a_copy_of_a_hedge_is_of_one_instant(twin_of: Any) -> None:
     calibrators = [IsotonicCalibrator(), HistogramCalibrator(), IsotonicCalibrator("log")]
-    hedged = HedgedCalibrator(calibrators, delay=delay)
+    hedged = HedgedCalibrator(calibrators)
 
     def look() -> None:
         twin = twin_of(hedged)
@@ -420,10 +398,6 @@ def test_a_copy_of_a_hedge_is_of_one_instant(twin_of: Any, delay: int | None) ->
         assert twin.n_samples == first.n_samples == last.n_samples
         twin.learn_one(0.5, 1.0)  # it learns as a whole, too
         assert twin.n_samples == twin._calibrators[0].n_samples
-        if delay:
-            learned = twin._delayed[0].n_samples
-            assert learned == twin._delayed[2].n_samples == max(0, twin.n_samples - delay)
-            assert len(twin._waiting) == min(twin.n_samples, delay)
 
     while_learning(hedged, look)
     assert hedged.n_samples == (N_THREADS - 1) * N_CALLS
@@ -505,9 +479,8 @@ class Recorder(IdentityCalibrator):
         self.learned.append(score)
 
 
-@pytest.mark.parametrize("delay", [None, 3])
-def test_batches_of_a_hedge_do_not_mix(delay: int | None) -> None:
-    hedged = HedgedCalibrator([Recorder()], delay=delay)
+def test_batches_of_a_hedge_do_not_mix() -> None:
+    hedged = HedgedCalibrator([Recorder()])
 
     def learn(number: int) -> None:
         for _ in range(3):

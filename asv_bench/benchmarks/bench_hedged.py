@@ -16,7 +16,6 @@ def make(name: str) -> Any:
     staircase = streamcal.IsotonicCalibrator
     return {
         "hedge": streamcal.HedgedCalibrator,
-        "hedge, delay 100": lambda: streamcal.HedgedCalibrator(delay=100),
         "identity": streamcal.IdentityCalibrator,
         "Platt": streamcal.PlattCalibrator,
         "staircase of 200": lambda: staircase(window=200),
@@ -32,7 +31,6 @@ class Calibrators:
 
     params = (
         "hedge",
-        "hedge, delay 100",
         "identity",
         "Platt",
         "staircase of 200",

@@ -85,13 +85,21 @@ def check_hulls(
     rises = edge_s[1:] * edge_w[:-1] > edge_s[:-1] * edge_w[1:]
     require((rises | ~inside).all(), "edges must rise")
     # Within an edge no first slots have a mean below that of all, or they would not be pooled. In
-    # parts of the edge's size, so that one running sum over all edges keeps their digits.
-    mean, scale = edge_s / edge_w, size + np.abs(edge_s)
+    # parts of the edge's size, so that one running sum over all edges keeps their digits. A mean
+    # may have too few digits for this: 1e-257 / 1e60 is a subnormal number.
+    scale = size + np.abs(edge_s)
     scale[scale == 0.0] = 1.0
-    above = (s - np.repeat(mean, lengths) * w) / np.repeat(scale, lengths)
+    of_edge = np.repeat(np.arange(len(lengths)), lengths)
+    above = s / scale[of_edge] - (edge_s / scale)[of_edge] * (w / edge_w[of_edge])
     run = np.cumsum(above)
-    before = np.repeat(run[starts] - above[starts], lengths)
-    require((run - before >= -1e-9).all(), "edges must consist of slots that violate the order")
+    before = (run[starts] - above[starts])[of_edge]
+    # Each product that is compared may be off by the least subnormal number.
+    least = np.minimum.reduceat(w, starts)
+    lost = SLOTS * np.finfo(np.float64).smallest_subnormal / least / least * edge_w / scale
+    require(
+        (run - before >= -1e-9 - lost[of_edge]).all(),
+        "edges must consist of slots that violate the order",
+    )
 
 
 def _check_slots(

@@ -12,13 +12,12 @@ each sample, so that a calibrator with a small weight can recover (Herbster & Wa
 best α is unknown, so several are used and mixed by the same rule; K shares add ln K to the regret.
 
 The weights depend on the predictions that were *served*. When a label is delayed, the current
-prediction differs from the served one; `HedgedCalibrator` describes both ways to handle this.
+prediction differs from the served one: a `Ticket` keeps what was served until the label arrives.
 """
 
 import inspect
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight
+from streamcal._validation import MOST_COUNT, SMALLEST, as_number, as_weight
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -48,7 +47,6 @@ from streamcal.calibration.probability import (
     as_probabilities,
     as_probability,
     check_clip,
-    check_count,
 )
 from streamcal.kernels.hedge import Hedge
 
@@ -93,9 +91,6 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         from 1e-60 to below 1. Several shares, all different, run side by side and are mixed. A
         share of 0 competes with the best single calibrator, any other with the best sequence of
         calibrators; 1/α is about how long one of them stays the best.
-    delay : int, optional
-        The number of samples that are served between a sample and its label. None: this is learned
-        from the tickets of `serve_one`; without tickets, each label is taken to be immediate.
     clip : float
         Predictions are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5). Naive Bayes and
         trees predict 0 and 1, which may have an infinite loss.
@@ -117,16 +112,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     predicted before any of them was learned.
 
     *Labels d samples late.* When a label arrives, the calibrators have learned d other samples, and
-    their predictions differ from those that were served. There are two ways to compute the weights
-    from the served predictions:
+    their predictions differ from those that were served. Serve by `serve_one`, keep its ticket, and
+    pass it back: ``learn_one(score, y, served=ticket)``. Delays may vary; their mean is learned.
+    Without a ticket a label is taken to be immediate.
 
-    * Serve by `serve_one`, keep its ticket, and pass it back:
-      ``learn_one(score, y, served=ticket)``. Delays may vary; their mean is learned.
-    * Set ``delay=d``. The hedge then keeps the last d samples and a second set of its calibrators.
-      The second set learns each sample d samples late, so it repeats the served predictions.
-      Learning costs about ten times as much.
-
-    In both cases likelihoods are raised to a power η = 1 / VR, the learning rate. The variance
+    The likelihoods of late labels are raised to a power η = 1 / VR, the learning rate. The variance
     ratio VR estimates how many consecutive labels carry the information of one. It is the variance
     of sums of the calibrators' losses over windows of 4 d + 1 labels, divided by the variance that
     independent losses would have; d is the recent mean delay. A delay alone does not increase the
@@ -146,7 +136,6 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.
-    With a ``delay`` the second set skips what the first set skipped.
 
     A sample costs as much as all calibrators together. One compiled call runs those of the default
     set, beta and histogram calibrators, and any `IsotonicCalibrator` for log loss with linear
@@ -182,13 +171,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         *,
         prior: Sequence[float] | None = None,
         share: float | tuple[float, ...] = (0.0, 0.001, 0.01),
-        delay: int | None = None,
         clip: float = 1e-6,
     ) -> None:
         check_clip(clip)
         shares = _check_shares(share)
-        if delay is not None:
-            check_count(delay, "delay", 0)
         prototypes = default_calibrators() if calibrators is None else _as_list(calibrators)
         n = len(prototypes)
         usual = DEFAULT_PRIOR if calibrators is None else [1.0] * n
@@ -196,21 +182,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self.calibrators = calibrators
         self.prior = prior
         self.share = share
-        self.delay = delay
         self.clip = clip
 
         self._names = _names(prototypes)
         self._n_late = 0
-        self._mean_delay = float(delay or 0)
-        # With a known delay: calibrators that learn each sample that many samples late, so that
-        # they repeat the served predictions; and the samples that they have not learned yet.
-        self._delayed = [prototype.clone() for prototype in prototypes] if delay else []
-        self._waiting: deque[tuple[float, float, float]] = deque()
+        self._mean_delay = 0.0
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
-        # The weights after each of the waiting samples, and before the first of them.
-        self._rows = deque([self._hedge.rows()] if delay else ())
 
     def _set_calibrators(self, calibrators: list[Calibrator]) -> None:
         """Mix these calibrators, with their states; the weights are those of the prior."""
@@ -219,8 +198,6 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
-        if self.delay:
-            self._hedge.expect_late_labels()
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
@@ -235,26 +212,15 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._hedge.restore(*learned)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        calibrators = [*self._calibrators, *self._delayed]
         with self._mutex:
             (n_samples, log_odds, weights, mixed, powers, late), states = self._hedge.state(
-                lambda: [calibrator.to_bytes() for calibrator in calibrators]
+                lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
             )
-            n_late, mean_delay, waiting = self._n_late, self._mean_delay, list(self._waiting)
-            rows = list(self._rows)
+            n_late, mean_delay = self._n_late, self._mean_delay
         fields = {"n_samples": n_samples, "n_late": n_late, "mean_delay": mean_delay}
-        arrays = {
-            "log_odds": log_odds,
-            "weights": weights,
-            "mixed": mixed,
-            "powers": powers,
-            "waiting": np.array(waiting).reshape(-1, 3),
-        }
+        arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
         arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
-        if rows:
-            arrays["rows"] = np.array(rows)
-        for i, state in enumerate(states):
-            arrays[str(i)] = nest(state)
+        arrays |= {str(i): nest(state) for i, state in enumerate(states)}
         return fields, arrays
 
     @classmethod
@@ -268,37 +234,20 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n, n_shares = len(self._calibrators), len(self._shares)
         late = _read_late(arrays, n)
-        require(bool(late) or not self.delay, "a known delay needs the state of late labels")
         n_rows = n_shares * (_POWERS if late else 1)
         log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
-        weights, waiting = array_of(arrays, "weights", n_rows, n), self._read_waiting(arrays)
+        weights = array_of(arrays, "weights", n_rows, n)
         powers = array_of(arrays, "powers", _POWERS)
         require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
-        expected = [*self._calibrators, *self._delayed]
-        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(expected))]
-        check_alike(restored, expected)
-        if self._delayed:
-            rows = array_of(arrays, "rows", len(waiting) + 1, n_rows, n)
-            require((rows >= 0.0).all() and (abs(rows.sum(axis=2) - 1.0) < 1e-6).all(), "sum to 1")
-            self._rows = deque(rows)
+        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
+        check_alike(restored, self._calibrators)
         self._n_late, self._mean_delay = n_late, mean_delay
-        self._waiting.extend((p, y, w) for p, y, w in waiting.tolist())
-        self._set_calibrators(restored[:n])
+        self._set_calibrators(restored)
         self._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
-        self._delayed = restored[n:]
-
-    def _read_waiting(self, arrays: Arrays) -> NDArray[np.float64]:
-        """Return the samples in a state that the delayed calibrators have not learned, or raise."""
-        waiting = array_of(arrays, "waiting", None, 3)
-        require(len(waiting) <= (self.delay or 0), "no more samples than the delay may wait")
-        shares, weights = waiting[:, :2], waiting[:, 2]
-        require(((shares >= 0.0) & (shares <= 1.0)).all(), "probabilities must be in [0, 1]")
-        require(((weights >= SMALLEST) & (weights <= LARGEST)).all(), "weights must be in range")
-        return waiting
 
     def _check_weights(
         self,
@@ -344,7 +293,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     @property
     def mean_delay(self) -> float:
-        """By how many samples labels come late: ``delay``, or the mean since the first late one.
+        """By how many samples labels come late: the mean since the first late one.
 
         It is the mean of about the last 1,000 labels. A label without a ticket counts as 0.
         """
@@ -367,7 +316,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             The weight, from 1e-60 to 1e60.
         served : Ticket, optional
             The ticket that `serve_one` returned with its prediction. Without it the weights follow
-            from the current predictions, or with a ``delay`` from those of that many samples ago.
+            from the current predictions.
 
         Raises
         ------
@@ -377,19 +326,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
-            if served is None and not self._delayed:
+            if served is None:
                 self._learn_now(*sample)
-                return
-            predictions, mixtures, late = self._served_predictions(sample[0], served)
-            before = self.n_samples
-            n_late, mean_delay = self._delays_with(late)
-            try:
-                self._hedge.learn(*sample, mean_delay, predictions, mixtures)
-            finally:
-                if self.n_samples > before:
-                    self._n_late, self._mean_delay = n_late, mean_delay
-                    if self._delayed:
-                        self._teach_delayed(sample)
+            else:
+                self._learn_late(*sample, served)
 
     def _learn_now(
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
@@ -399,40 +339,21 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             self._n_late, self._mean_delay = self._delays_with(0.0)
         self._hedge.learn(p, y, w, self._mean_delay, predictions)
 
-    def _teach_delayed(self, sample: tuple[float, float, float]) -> None:
-        """Keep a sample; teach the delayed calibrators the sample that is ``delay`` samples old."""
-        self._rows.append(self._hedge.rows())
-        self._waiting.append(sample)
-        while len(self._waiting) > (self.delay or 0):  # more than one after an interrupt
-            oldest = self._waiting.popleft()
-            for calibrator in self._delayed:
-                with suppress(Exception):  # it refuses what the calibrator that it repeats refused
-                    calibrator.learn_one(*oldest)
-        while len(self._rows) > len(self._waiting) + 1:
-            self._rows.popleft()
-
-    def _served_predictions(
-        self, p: float, served: Ticket | None
-    ) -> tuple[list[float], NDArray[np.float64], float]:
-        """Return what the calibrators predicted when a sample was served, and their mixtures.
-
-        The third is by how many samples the label is late.
-        """
-        if served is None:
-            delayed = np.array([_predict_number(calibrator, p) for calibrator in self._delayed])
-            mixtures = self._rows[0] @ delayed.clip(self.clip, 1.0 - self.clip)
-            return delayed.tolist(), mixtures.clip(self.clip, 1.0 - self.clip), 0.0
-        n_samples, answers = self._read_ticket(served)
-        n = len(self._names)
+    def _learn_late(self, p: float, y: float, w: float, served: Ticket) -> None:
+        """Learn a sample with the ticket of its prediction."""
+        n_served, answers = self._read_ticket(served)
+        n, before = len(self._names), self.n_samples
         mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
-        return answers[:n], mixtures, self.n_samples - n_samples
+        n_late, mean_delay = self._delays_with(before - n_served)
+        try:
+            self._hedge.learn(p, y, w, mean_delay, answers[:n], mixtures)
+        finally:
+            if self.n_samples > before:
+                self._n_late, self._mean_delay = n_late, mean_delay
 
     def _delays_with(self, late: float) -> tuple[int, float]:
-        """Return the number of labels since the first late one, and the mean delay, after this.
-
-        A known delay does not change.
-        """
-        if self.delay is not None or not (late or self._mean_delay):
+        """Return the number of labels since the first late one, and the mean delay, after this."""
+        if not (late or self._mean_delay):
             return self._n_late, self._mean_delay
         n_late = self._n_late + 1
         rate = max(1.0 / n_late, 1.0 / _MEMORY)
@@ -516,21 +437,15 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return self._hedge.predict_many(self._calibrators, as_probabilities(scores))
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
-        """Learn samples in the order given, in compiled loops unless there is a ``delay``."""
-        if self._delayed:
-            with self._mutex:
-                super().learn_many(scores, y, w)
-        else:
-            self.predict_learn_many(scores, y, w)
+        """Learn samples in the order given, in compiled loops."""
+        self.predict_learn_many(scores, y, w)
 
     def predict_learn_many(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
-        """Predict each sample, then learn it, in compiled loops unless there is a ``delay``."""
+        """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
         with self._mutex:
-            if self._delayed:
-                return super().predict_learn_many(*samples)
             if self._mean_delay:
                 for _ in samples[0]:
                     self._n_late, self._mean_delay = self._delays_with(0.0)
@@ -565,14 +480,6 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     require((abs(late[0]) <= _LARGEST_SUM).all(), "sums must be in range")
     require(all((part <= _LARGEST_SQUARE).all() for part in late[1:]), "squares must be in range")
     return late
-
-
-def _predict_number(calibrator: Calibrator, p: float) -> float:
-    """Return a calibrator's prediction, or raise: a NaN would stay in the weights forever."""
-    answer = calibrator.predict_one(p)
-    if answer != answer:
-        raise ValueError(f"`calibrators` must predict numbers, got NaN from {calibrator!r}")
-    return answer
 
 
 def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:

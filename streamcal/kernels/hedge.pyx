@@ -130,7 +130,7 @@ cdef class Hedge(Exclusive):
                     error = refusal
         return error
 
-    cpdef int expect_late_labels(self) except -1:
+    cdef int expect_late_labels(self) except -1:
         """Keep the rows once for each power."""
         self.variance_ratio = VarianceRatio(len(self.experts))
         self.shares = np.tile(self.shares, POWERS)

@@ -20,6 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_number
 
+# Sums of costs times weights stay finite: weights are at most 1e60, samples at most 2**53.
+_MOST_COST = 1e100
+_MOST_COST_OF_A_RANK = 1e95  # labels are at most 32,766 ranks apart
 # Second differences of tables like .1, .2, .3 are 0 up to rounding.
 _ROUNDING = 1e-12
 
@@ -64,8 +67,7 @@ class TaskLoss(ABC):
         ------
         ValueError
             If ``n_labels`` is not an int of at least 2, the loss is not defined for this number, or
-            a subclass makes a table of another shape, or with costs that are negative or not
-            finite.
+            a subclass makes a table of another shape, or with costs that are not from 0 to 1e100.
 
         Examples
         --------
@@ -151,7 +153,7 @@ class AsymmetricError(TaskLoss):
     Parameters
     ----------
     under, over : float
-        The cost of a rank too low and of a rank too high; non-negative, not both 0.
+        The cost of a rank too low and of a rank too high; from 0 to 1e95, not both 0.
 
     Raises
     ------
@@ -176,8 +178,10 @@ class AsymmetricError(TaskLoss):
     def __post_init__(self) -> None:
         for argument in ("under", "over"):
             cost = as_number(getattr(self, argument), argument)
-            if not 0.0 <= cost < np.inf:
-                raise ValueError(f"`{argument}` must be a non-negative finite number, got {cost}")
+            if not 0.0 <= cost <= _MOST_COST_OF_A_RANK:
+                raise ValueError(
+                    f"`{argument}` must be from 0 to {_MOST_COST_OF_A_RANK:g}, got {cost}"
+                )
             object.__setattr__(self, argument, cost)
         if self.under == self.over == 0.0:
             raise ValueError("`under` and `over` must not both be 0")
@@ -194,12 +198,12 @@ class CostTable(TaskLoss):
     Parameters
     ----------
     costs : array-like of shape (n_labels, n_labels)
-        Row k, column y: the cost of predicting k when y is true; non-negative, finite.
+        Row k, column y: the cost of predicting k when y is true; from 0 to 1e100.
 
     Raises
     ------
     ValueError
-        If it is not square, or a cost is negative or not finite.
+        If it is not square, or a cost is not from 0 to 1e100.
     TypeError
         If it does not hold numbers.
 
@@ -241,10 +245,10 @@ class CostTable(TaskLoss):
 
 
 def _check_costs(table: NDArray[np.float64], name: str) -> None:
-    """Raise ``ValueError`` unless all costs are non-negative and finite."""
-    good = (table >= 0.0) & (table < np.inf)
+    """Raise ``ValueError`` unless all costs are in range."""
+    good = (table >= 0.0) & (table <= _MOST_COST)
     if not good.all():
-        raise ValueError(f"{name} must be non-negative and finite, got {table[~good][0]}")
+        raise ValueError(f"{name} must hold costs from 0 to {_MOST_COST:g}, got {table[~good][0]}")
 
 
 def check_n_labels(n_labels: Any) -> None:

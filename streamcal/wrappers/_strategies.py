@@ -9,7 +9,7 @@ batch: an array of shape ``(n_samples,)`` for each label.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import cast
 
@@ -61,13 +61,14 @@ class Strategy(ABC):
         """Return `predict_one`, and the tickets that hedged calibrators need with the label."""
         return self.predict_one(raw), {}
 
-    @abstractmethod
     def predict_many(self, columns: Columns) -> NDArray[np.float64]:
         """Return calibrated probabilities of shape ``(n_labels, n_samples)``, n_labels > 0."""
+        return _predict_rows(self.predict_one, columns)
 
-    @abstractmethod
     def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
         """Teach the calibrators a batch."""
+        for raw, y, w in zip(as_rows(columns, len(labels)), labels, weights.tolist(), strict=True):
+            self.learn_one(raw, y, w)
 
 
 class OwningStrategy(Strategy):
@@ -290,7 +291,6 @@ class HedgedJointly(OneVsRest):
 
     def __init__(self, prototype: HedgedCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
         super().__init__(prototype, label_of_column)
-        self._prototype = prototype
         self._joint = JointHedge(prototype)
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
@@ -329,21 +329,19 @@ class HedgedJointly(OneVsRest):
         calibrated = super().predict_many(columns)
         if len(columns) < 3:
             return calibrated
-        rows = as_rows(columns, calibrated.shape[1])
-        pairs = zip(rows, calibrated.T.tolist(), strict=True)
-        answers = [self._joint.predict_one(raw, dict(zip(raw, p, strict=True))) for raw, p in pairs]
-        return np.array([[answer[label] for answer in answers] for label in columns])
+        one_vs_rest = dict(zip(columns, calibrated, strict=True))
+        return _predict_rows(self._joint.predict_one, columns, one_vs_rest)
 
     def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
-        if len(columns) < 3:
-            super().learn_many(columns, labels, weights)
-            return
-        for raw, y, w in zip(as_rows(columns, len(labels)), labels, weights.tolist(), strict=True):
-            self.learn_one(raw, y, w)
+        strategy = OneVsRest if len(columns) < 3 else Strategy  # a mixture learns row by row
+        strategy.learn_many(self, columns, labels, weights)
 
     def reset(self) -> None:
         super().reset()
-        self._joint = JointHedge(self._prototype)
+        self._joint = self._make_joint()
+
+    def _make_joint(self) -> JointHedge:
+        return JointHedge(cast(HedgedCalibrator, self._calibrators.prototype))
 
     def freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = super().freeze()
@@ -353,7 +351,7 @@ class HedgedJointly(OneVsRest):
         return fields, arrays
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        joint = JointHedge(self._prototype)
+        joint = self._make_joint()
         if "joint" in fields:
             found = {name.removeprefix("joint "): array for name, array in arrays.items()}
             joint.thaw(fields["joint"], found)
@@ -373,15 +371,6 @@ class Joint(OwningStrategy):
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         self._calibrator.learn_one(raw, y, w)
-
-    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
-        n_samples = len(next(iter(columns.values())))
-        answers = [self._calibrator.predict_one(raw) for raw in as_rows(columns, n_samples)]
-        return np.array([[answer[label] for answer in answers] for label in columns])
-
-    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
-        for raw, y, w in zip(as_rows(columns, len(labels)), labels, weights.tolist(), strict=True):
-            self._calibrator.learn_one(raw, y, w)
 
     def reset(self) -> None:
         self._calibrator = self._prototype.clone()
@@ -409,6 +398,16 @@ def _normalised(calibrated: dict[ClfTarget, float], raw: Raw) -> dict[ClfTarget,
         if total > 0.0:
             return {label: p / total for label, p in values.items()}
     return dict.fromkeys(raw, 1.0 / len(raw)) if raw else {}
+
+
+def _predict_rows(
+    predict_one: Callable[..., Mapping[ClfTarget, float]], *columns: Columns
+) -> NDArray[np.float64]:
+    """Return the probabilities for each row, from ``predict_one`` of the row in all ``columns``."""
+    first = columns[0]
+    n_samples = len(next(iter(first.values())))
+    answers = list(map(predict_one, *(as_rows(each, n_samples) for each in columns)))
+    return np.array([[answer[label] for answer in answers] for label in first])
 
 
 def as_rows(columns: Columns, n_samples: int) -> list[dict[ClfTarget, float]]:

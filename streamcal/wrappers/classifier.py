@@ -71,7 +71,7 @@ class CalibratedClassifier(
         The prototype that is cloned for each label; it must accept the labels 0 and 1. A
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
         a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`
-        without a ``delay`` adds the maps of all labels; with one, also 0, it does not.
+        adds the maps of all labels.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
@@ -147,7 +147,7 @@ class CalibratedClassifier(
         self._strategy: OwningStrategy
         if isinstance(calibrator, JointCalibrator):
             self._strategy = Joint(calibrator)
-        elif isinstance(calibrator, HedgedCalibrator) and calibrator.delay is None:
+        elif isinstance(calibrator, HedgedCalibrator):
             self._strategy = HedgedJointly(calibrator, self._label_of_column)
         else:
             self._strategy = OneVsRest(calibrator, self._label_of_column)
