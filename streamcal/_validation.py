@@ -187,22 +187,32 @@ def check_label(y: Any) -> None:
         raise ValueError(f"`y` must be a label, got {y}")
 
 
-def check_window(window: Any, name: str = "window") -> None:
-    """Raise ``ValueError`` unless ``window`` is a positive int, up to 2**53, or None.
+def check_count(
+    n: Any, name: str, least: int = 1, most: int = MOST_COUNT, *, optional: bool = False
+) -> None:
+    """Raise ``ValueError`` unless ``n`` is an int from ``least`` to ``most`` or, if optional, None.
 
     Examples
     --------
-    >>> check_window(-3)
+    >>> check_count(-3, "window", optional=True)
     Traceback (most recent call last):
     ...
     ValueError: `window` must be a positive int or None, got -3
     """
-    if window is None:
+    if optional and n is None:
         return
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")
-    if window > MOST_COUNT:
-        raise ValueError(f"`{name}` must be at most 2**53 or None, got {window!r}")
+    is_int = isinstance(n, int | np.integer) and not isinstance(n, bool)
+    if is_int and least <= n <= most:
+        return
+    if most < MOST_COUNT:
+        rule = f"an int from {least} to {most}"
+    elif is_int and n > most:
+        rule = "an int of at most 2**53"
+    else:
+        rule = "a positive int" if least == 1 else f"an int of at least {least}"
+    or_none = " or None" if optional else ""
+    shown = f"one beyond {LARGEST:g}" if is_int and abs(n) > LARGEST else repr(n)
+    raise ValueError(f"`{name}` must be {rule}{or_none}, got {shown}")
 
 
 def check_half_life(half_life: Any) -> None:

@@ -37,7 +37,7 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight
+from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight, check_count
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -48,7 +48,6 @@ from streamcal.calibration.probability import (
     as_probabilities,
     as_probability,
     check_clip,
-    check_count,
 )
 from streamcal.kernels.hedge import Hedge
 

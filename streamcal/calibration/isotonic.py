@@ -17,8 +17,8 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     check_choice,
+    check_count,
     check_half_life,
-    check_window,
     growth_per_sample,
 )
 from streamcal.calibration._slots import check_edges, check_held, check_hulls, read_index
@@ -115,7 +115,7 @@ class IsotonicCalibrator(Calibrator):
         interpolation: str = "linear",
         max_scores: int = 1_000_000,
     ) -> None:
-        check_window(window)
+        check_count(window, "window", optional=True)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
         if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:

@@ -5,12 +5,11 @@ are clipped; values further outside [0, 1] are refused.
 """
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import MOST_COUNT, as_number, as_score, as_vector, as_weight
+from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.kernels.expert import Expert
 from streamcal.losses import Log
@@ -127,11 +126,3 @@ def check_clip(clip: float) -> None:
     """Raise unless ``clip`` lies in [1e-15, 0.5); for a smaller one, 1 - clip would be 1."""
     if not 1e-15 <= as_score(clip, "clip") < 0.5:
         raise ValueError(f"`clip` must lie in [1e-15, 0.5), got {clip}")
-
-
-def check_count(n: Any, name: str, least: int, most: int = MOST_COUNT) -> None:
-    """Raise unless ``n`` is an int from ``least`` to ``most``."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
-        raise ValueError(f"`{name}` must be an int of at least {least}, got {n!r}")
-    if n > most:
-        raise ValueError(f"`{name}` must be an int of at most {most}, got one beyond")

@@ -23,9 +23,9 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
+    check_count,
     check_half_life,
     check_same_length,
-    check_window,
     growth_per_sample,
 )
 from streamcal.calibration._slots import read_index
@@ -88,7 +88,7 @@ class EUMThreshold(Stateful, Cloned):
     def __init__(
         self, metric: Any = "f1", *, window: int | None = None, half_life: float | None = None
     ) -> None:
-        check_window(window)
+        check_count(window, "window", optional=True)
         check_half_life(half_life)
         self.metric = metric
         self.window = window

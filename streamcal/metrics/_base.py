@@ -139,13 +139,6 @@ def check_label_kind(label: Any, pos_val: Any) -> None:
         raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
 
 
-def check_int(name: str, value: Any, least: int) -> None:
-    """Raise ``ValueError`` unless ``value`` is an int of at least ``least``."""
-    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_int or value < least:
-        raise ValueError(f"`{name}` must be an int of at least {least}, got {value!r}")
-
-
 def as_events(
     y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

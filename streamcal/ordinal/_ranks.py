@@ -38,8 +38,8 @@ from streamcal._validation import (
     SMALLEST,
     as_number,
     as_score,
+    check_count,
     check_label,
-    check_window,
     growth_per_sample,
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -86,9 +86,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         if not 0.0 <= as_number(margin, "margin") <= LARGEST:
             raise ValueError(f"`margin` must be a non-negative finite number, got {margin}")
         growth = _growth_of(averaging)
-        if window is None:
-            raise ValueError("`window` must be a positive int, got None")
-        check_window(window)
+        check_count(window, "window")
         self.labels = labels
         self.loss = loss
         self.margin = margin

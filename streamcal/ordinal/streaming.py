@@ -13,9 +13,9 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
+    check_count,
     check_half_life,
     check_same_length,
-    check_window,
     growth_per_sample,
 )
 from streamcal.calibration._slots import check_held, read_index
@@ -123,7 +123,7 @@ class StreamingThresholds(Stateful, Cloned):
         half_life: float | None = None,
     ):
         check_n_labels(n_labels)
-        check_window(window)
+        check_count(window, "window", optional=True)
         check_half_life(half_life)
         self.n_labels = n_labels
         self.loss = loss

@@ -34,8 +34,8 @@ from streamcal._validation import (
     as_vector,
     as_weights,
     check_choice,
+    check_count,
     check_same_length,
-    check_window,
 )
 from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
@@ -187,11 +187,9 @@ def optimal_thresholds(
     0.889
     """
     check_choice(method, "method", METHODS)
-    check_window(n_jobs, "n_jobs")
-    check_window(block, "block")
+    check_count(n_jobs, "n_jobs")
+    check_count(block, "block", optional=True)
     check_pool(pool)
-    if n_jobs is None:
-        raise ValueError("`n_jobs` must be a positive int, got None")
     if pool is not None and n_jobs != 1:
         raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
     options = JobOptions(n_jobs, block, pool)
