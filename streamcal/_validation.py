@@ -15,6 +15,8 @@ SMALLEST, LARGEST = 1e-60, 1e60
 # Kernels count in floats, which are exact for integers up to this one.
 MOST_COUNT = 2**53
 _FLOAT64 = np.dtype(np.float64)
+# The range of probabilities: sums of probabilities may leave [0, 1] by rounding errors.
+LEAST_PROBABILITY, MOST_PROBABILITY = -1e-9, 1.0 + 1e-9
 SHORTEST_HALF_LIFE = 0.1  # a sample reduces earlier weights by a factor of 2**10 at most
 
 
@@ -75,6 +77,22 @@ def as_number(value: Any, name: str) -> float:
         raise ValueError(f"`{name}` must be a finite number, got one beyond 1e308") from None
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` must be a number, got {value!r}") from None
+
+
+def as_probability(value: Any, name: str = "score") -> float:
+    """Return ``value`` as a Python float in [0, 1], or raise; rounding errors are clipped.
+
+    Examples
+    --------
+    >>> as_probability(1.0 + 1e-12)
+    1.0
+    """
+    p = value if type(value) is float else as_number(value, name)
+    if 0.0 <= p <= 1.0:
+        return p
+    if LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
+        return min(max(p, 0.0), 1.0)
+    raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
 
 
 def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[np.float64]:

@@ -37,7 +37,15 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import LARGEST, MOST_COUNT, SMALLEST, as_number, as_weight, check_count
+from streamcal._validation import (
+    LARGEST,
+    MOST_COUNT,
+    SMALLEST,
+    as_number,
+    as_probability,
+    as_weight,
+    check_count,
+)
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -46,7 +54,6 @@ from streamcal.calibration.probability import (
     ProbabilityCalibrator,
     as_label,
     as_probabilities,
-    as_probability,
     check_clip,
 )
 from streamcal.kernels.hedge import Hedge
