@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._index_state import MOST_WEIGHT, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_score,
@@ -28,9 +29,7 @@ from streamcal._validation import (
     check_same_length,
     growth_per_sample,
 )
-from streamcal.calibration._slots import read_index
 from streamcal.decision.goals import as_parameter, get_metric
-from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
 
 Vector = NDArray[np.float64]

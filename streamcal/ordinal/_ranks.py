@@ -42,7 +42,7 @@ from streamcal._validation import (
     check_label,
     growth_per_sample,
 )
-from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator, calibrator_of, regression_of
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         self._task = task
         settings = _DEFAULT_RULE | {"margin": margin, "averaged": averaging is not None} | rule
         settings["growth"] = growth
-        empty = IsotonicCalibrator(window=window)._regression
+        empty = regression_of(IsotonicCalibrator(window=window))
         self._cusum = CuSum(settings, given, task, window, empty)
 
     @property
@@ -161,11 +161,9 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         labels, features, numbers, arrays, regressions = self._cusum.state()
-        calibrator = IsotonicCalibrator(window=self.window)
         nested: Arrays = {}
         for k, regression in enumerate(regressions):
-            calibrator._regression = regression
-            nested[f"calibrator {k}"] = nest(calibrator.to_bytes())
+            nested[f"calibrator {k}"] = nest(calibrator_of(regression, self.window).to_bytes())
         if len(labels) > _LABELS_OF_SMALL_TABLES:
             nested["costs"] = self._task.table(len(labels))
         more_fields, more = self._freeze_features(features)
@@ -201,7 +199,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         states = (state_of(arrays, f"calibrator {k}") for k in range(n_calibrators))
         calibrators = [IsotonicCalibrator.from_bytes(state) for state in states]
         check_alike(calibrators, [IsotonicCalibrator(window=self.window)] * n_calibrators)
-        regressions = [calibrator._regression for calibrator in calibrators]
+        regressions = list(map(regression_of, calibrators))
         self._cusum.restore(known, features, numbers, held, regressions)
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:

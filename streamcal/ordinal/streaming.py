@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._index_state import MOST_WEIGHT, check_held, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_number,
@@ -18,8 +19,6 @@ from streamcal._validation import (
     check_same_length,
     growth_per_sample,
 )
-from streamcal.calibration._slots import check_held, read_index
-from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
