@@ -31,7 +31,7 @@ _POLL_SECONDS = 2e-4
 _LANES = 4  # boundaries that the kernel takes at once
 
 
-def summarise(
+def sum_prefixes(
     labels: NDArray[np.uint16],
     w: NDArray[np.float64],
     differences: NDArray[np.float64],
@@ -59,7 +59,7 @@ def summarise(
     Examples
     --------
     >>> differences = np.array([[-1.0], [1.0]])
-    >>> summarise(np.array([0, 0, 1, 0], np.uint16), np.empty(0), differences)
+    >>> sum_prefixes(np.array([0, 0, 1, 0], np.uint16), np.empty(0), differences)
     array([[-2.],
            [-2.],
            [ 2.]])
@@ -67,7 +67,7 @@ def summarise(
     from streamcal.kernels import thresholds as kernels
 
     out = np.empty((3, differences.shape[1]))
-    kernels.summarise(labels, w, first, len(labels) if stop is None else stop, differences, out)
+    kernels.sum_prefixes(labels, w, first, len(labels) if stop is None else stop, differences, out)
     return out
 
 
@@ -120,7 +120,7 @@ def solve(
         # Cuts are counted from the start of a piece.
         parts = [[s + np.array([[0], [0], [i]]) for s, (i, _) in zip(found, blocks, strict=True)]]
     elif n_jobs == 1:
-        parts = [[summarise(labels, w, differences, *samples) for samples in blocks]]
+        parts = [[sum_prefixes(labels, w, differences, *samples) for samples in blocks]]
     else:
         step = -(-n_boundaries // (_LANES * n_jobs)) * _LANES
         ranges = [(k, min(n_boundaries, k + step)) for k in range(0, n_boundaries, step)]
@@ -141,7 +141,7 @@ def _summarise_piece(
     piece: tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.float64]],
 ) -> Summary:
     """Run a job in a pool of the caller."""
-    return summarise(*piece)
+    return sum_prefixes(*piece)
 
 
 # Processes ------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _run_tasks(
         def work(task: Task) -> Summary:
             low, high, first, stop = task
             part = np.ascontiguousarray(differences[:, low:high])
-            return summarise(labels, w, part, first, stop)
+            return sum_prefixes(labels, w, part, first, stop)
 
         with ThreadPoolExecutor(n_jobs) as threads:
             return list(threads.map(work, tasks))
@@ -205,7 +205,7 @@ def _summarise_shared(name: str, layout: Layout, task: Task) -> Summary:
         _attached_memory[name] = SharedMemory(name=name)
     labels, w, differences = _array_views(_attached_memory[name], layout)
     low, high, first, stop = task
-    return summarise(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
+    return sum_prefixes(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
 
 
 class Jobs:

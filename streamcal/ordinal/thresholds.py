@@ -306,7 +306,7 @@ class Samples:
         signed = _NO_WEIGHTS
         if kind == SORTED or len(weights):
             signed = np.empty(len(scores))
-            kernels.prepare(scores, weights, order, signed)
+            kernels.write_signed_weights(scores, weights, order, signed)
         return cls(scores[order], ranks[order], signed, n_labels, totals)
 
     def thresholds(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -405,11 +405,11 @@ def find_cuts(
     if method == "dp":
         stays = np.empty((n + 1, (n_labels + 63) // 64), np.uint64)
         costs = np.ascontiguousarray(table.T)
-        kernels.dynamic(samples.labels, samples.w, costs, stays, cuts)
+        kernels.find_cuts_dp(samples.labels, samples.w, costs, stays, cuts)
     elif method == "subsequence":
-        kernels.longest(samples.labels, samples.w, np.empty(n, np.uint16), cuts)
+        kernels.find_cuts_subsequence(samples.labels, samples.w, np.empty(n, np.uint16), cuts)
     elif method == "divide":
-        kernels.divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
+        kernels.find_cuts_divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
     else:
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
         if method == "blocked-io" and options.block is None and options.pool is None:
