@@ -244,11 +244,7 @@ class Jobs:
         """
         if self.closed:
             raise RuntimeError("`run` needs a pool that is not closed")
-        layout = (len(labels), len(w), *differences.shape)
-        self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
-        views = _array_views(self._memory, layout)
-        views[0][...], views[1][...], views[2][...] = labels, w, differences
-
+        layout = self._share(labels, w, differences)
         results: list[Any] = [None] * len(tasks)
         waiting = deque((i, 1) for i in range(len(tasks)))
         running: dict[int, tuple[int, int]] = {}
@@ -257,17 +253,11 @@ class Jobs:
             for at, worker in enumerate(self.workers):
                 if at in running:
                     i, attempt = running[at]
-                    result = worker.poll()
-                    if result is not None:
-                        results[i] = result
-                    elif worker.busy:
-                        continue
-                    elif attempt == _ATTEMPTS:
-                        self.close()
-                        raise RuntimeError(
-                            f"the process of job {tasks[i]} has died {attempt} times"
-                        )
-                    else:
+                    results[i] = worker.poll()
+                    if results[i] is None:
+                        if worker.busy:
+                            continue
+                        self._check_attempts(tasks[i], attempt)
                         waiting.appendleft((i, attempt + 1))
                     del running[at]
                     moved = True
@@ -277,6 +267,22 @@ class Jobs:
             if not moved:
                 time.sleep(_POLL_SECONDS)
         return results
+
+    def _share(
+        self, labels: NDArray[np.uint16], w: NDArray[np.float64], differences: NDArray[np.float64]
+    ) -> Layout:
+        """Copy arrays to the shared memory; return where they are."""
+        layout = (len(labels), len(w), *differences.shape)
+        self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
+        views = _array_views(self._memory, layout)
+        views[0][...], views[1][...], views[2][...] = labels, w, differences
+        return layout
+
+    def _check_attempts(self, task: Task, attempt: int) -> None:
+        """Close and raise if a task whose process has died may not be tried again."""
+        if attempt == _ATTEMPTS:
+            self.close()
+            raise RuntimeError(f"the process of job {task} has died {attempt} times")
 
     def _reserve(self, size: int) -> None:
         """Make sure of so many bytes of shared memory."""

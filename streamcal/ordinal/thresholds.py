@@ -197,33 +197,18 @@ def optimal_thresholds(
     if isinstance(loss, str) and loss == KAPPA:
         return _maximise_kappa(samples, method, options)
     task = get_task(loss)
-    table = task.table(samples.n_labels)
-    convex = task.is_convex(samples.n_labels)
-    zero_one = isinstance(task, ZeroOneError)
-    if method == "divide" and not convex:
+    _check_method(method, task, samples.n_labels)
+    return _minimise(samples, task, method, options)
+
+
+def _check_method(method: str, task: TaskLoss, n_labels: int) -> None:
+    """Raise unless a method finds the thresholds of a loss."""
+    if method == "divide" and not task.is_convex(n_labels):
         raise ValueError(
             f"`method` 'divide' needs a loss that is convex in the predicted label, got {task}"
         )
-    if method == "subsequence" and not zero_one:
+    if method == "subsequence" and not isinstance(task, ZeroOneError):
         raise ValueError(f"`method` 'subsequence' needs the zero-one loss, got {task}")
-    if method == "auto":
-        if zero_one:
-            method = "subsequence"
-        else:
-            method = "divide" if convex and options.in_process else "io"
-        cuts = find_cuts(samples, table, method, options)
-        if (np.diff(cuts) < 0).any() and not convex:
-            method = "dp"
-            cuts = find_cuts(samples, table, method, options)
-    else:
-        cuts = find_cuts(samples, table, method, options)
-    # With a convex loss only rounding unsorts them; sorting changes the risk no more than rounding.
-    certified = convex or not (np.diff(cuts) < 0).any()
-    cuts.sort()
-    risk = samples.risk(table, cuts)
-    if method != "dp":  # which adds costs only, and none is negative
-        certified &= samples.is_accurate(risk, table)
-    return Thresholds(samples.thresholds(cuts), risk, method, certified)
 
 
 def is_accurate(risk: float, scale: float, n_added: int, table: NDArray[np.float64] | None) -> bool:
@@ -418,6 +403,28 @@ def find_cuts(
             )
         cuts = _jobs.solve(samples.labels, samples.w, differences, options)
     return cuts
+
+
+def _minimise(samples: Samples, task: TaskLoss, method: str, options: JobOptions) -> Thresholds:
+    """Minimise a task loss."""
+    table = task.table(samples.n_labels)
+    convex = task.is_convex(samples.n_labels)
+    auto = method == "auto"
+    if auto and isinstance(task, ZeroOneError):
+        method = "subsequence"
+    elif auto:
+        method = "divide" if convex and options.in_process else "io"
+    cuts = find_cuts(samples, table, method, options)
+    if auto and not convex and (np.diff(cuts) < 0).any():
+        method = "dp"
+        cuts = find_cuts(samples, table, method, options)
+    # With a convex loss only rounding unsorts them; sorting changes the risk no more than rounding.
+    certified = convex or not (np.diff(cuts) < 0).any()
+    cuts.sort()
+    risk = samples.risk(table, cuts)
+    if method != "dp":  # which adds costs only, and none is negative
+        certified &= samples.is_accurate(risk, table)
+    return Thresholds(samples.thresholds(cuts), risk, method, certified)
 
 
 def _maximise_kappa(samples: Samples, method: str, options: JobOptions) -> Thresholds:
