@@ -66,7 +66,7 @@ class _StreamRun:
 
 
 def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[Row]:
-    """Run the experiment, one row for each pair of a stream and a model.
+    """Score all models, one row for each pair of a stream and a model.
 
     Parameters
     ----------
