@@ -96,7 +96,7 @@ __all__ = [
     "voting",
 ]
 
-# Type checkers need the imports above and a literal `__all__`. Where a name is, the parts know; they
+# Type checkers need the imports above and a literal `__all__`. The parts know where a name is; they
 # are asked in this order, and the last two load river.
 _PARTS = ("calibration", "isotonic", "ordinal", "decision", "durable", "wrappers", "voting")
 
