@@ -69,4 +69,4 @@ def test_for_a_person(
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "10"])
 def test_bad_limit(limit: object) -> None:
     with pytest.raises(ValueError, match="`limit` must be a positive int or None"):
-        demo_table.run(limit=limit)  # type: ignore[arg-type]
+        demo_table.run(limit=limit)
