@@ -12,8 +12,8 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal._state import pack, unpack
+from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 
-LEAST, MOST = -1e-9, 1.0 + 1e-9  # the range of probabilities, with room for rounding errors
 _MAX_DEPTH = 16  # of nested tuples
 
 
@@ -86,7 +86,7 @@ def as_share(value: Any) -> float:
     """Return a number in [0, 1] from JSON as a float, or raise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"`kept` must hold probabilities, got {repr(value)}")
-    if not LEAST <= value <= MOST:
+    if not LEAST_PROBABILITY <= value <= MOST_PROBABILITY:
         raise ValueError(f"`kept` must hold probabilities in [0, 1], got {repr(value)}")
     return float(value)
 

@@ -15,6 +15,8 @@ SMALLEST, LARGEST = 1e-60, 1e60
 # Kernels count in floats, which are exact for integers up to this one.
 MOST_COUNT = 2**53
 _FLOAT64 = np.dtype(np.float64)
+# The range of probabilities: sums of probabilities may leave [0, 1] by rounding errors.
+LEAST_PROBABILITY, MOST_PROBABILITY = -1e-9, 1.0 + 1e-9
 SHORTEST_HALF_LIFE = 0.1  # a sample reduces earlier weights by a factor of 2**10 at most
 
 
@@ -75,6 +77,22 @@ def as_number(value: Any, name: str) -> float:
         raise ValueError(f"`{name}` must be a finite number, got one beyond 1e308") from None
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` must be a number, got {value!r}") from None
+
+
+def as_probability(value: Any, name: str = "score") -> float:
+    """Return ``value`` as a Python float in [0, 1], or raise; rounding errors are clipped.
+
+    Examples
+    --------
+    >>> as_probability(1.0 + 1e-12)
+    1.0
+    """
+    p = value if type(value) is float else as_number(value, name)
+    if 0.0 <= p <= 1.0:
+        return p
+    if LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
+        return min(max(p, 0.0), 1.0)
+    raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
 
 
 def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[np.float64]:
@@ -187,22 +205,32 @@ def check_label(y: Any) -> None:
         raise ValueError(f"`y` must be a label, got {y}")
 
 
-def check_window(window: Any, name: str = "window") -> None:
-    """Raise ``ValueError`` unless ``window`` is a positive int, up to 2**53, or None.
+def check_count(
+    n: Any, name: str, least: int = 1, most: int = MOST_COUNT, *, optional: bool = False
+) -> None:
+    """Raise ``ValueError`` unless ``n`` is an int from ``least`` to ``most`` or, if optional, None.
 
     Examples
     --------
-    >>> check_window(-3)
+    >>> check_count(-3, "window", optional=True)
     Traceback (most recent call last):
     ...
     ValueError: `window` must be a positive int or None, got -3
     """
-    if window is None:
+    if optional and n is None:
         return
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise ValueError(f"`{name}` must be a positive int or None, got {window!r}")
-    if window > MOST_COUNT:
-        raise ValueError(f"`{name}` must be at most 2**53 or None, got {window!r}")
+    is_int = isinstance(n, int | np.integer) and not isinstance(n, bool)
+    if is_int and least <= n <= most:
+        return
+    if most < MOST_COUNT:
+        rule = f"an int from {least} to {most}"
+    elif is_int and n > most:
+        rule = "an int of at most 2**53"
+    else:
+        rule = "a positive int" if least == 1 else f"an int of at least {least}"
+    or_none = " or None" if optional else ""
+    shown = f"one beyond {LARGEST:g}" if is_int and abs(n) > LARGEST else repr(n)
+    raise ValueError(f"`{name}` must be {rule}{or_none}, got {shown}")
 
 
 def check_half_life(half_life: Any) -> None:

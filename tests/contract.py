@@ -437,7 +437,7 @@ class ClassifierContract:
             assert all(type(p) is float and 0.0 <= p <= 1.0 for p in answer.values())
             if answer:
                 assert math.isclose(sum(answer.values()), 1.0, abs_tol=1e-9)
-                assert answer[fresh.predict_one(x)] == max(answer.values())  # type: ignore[index]
+                assert answer[fresh.predict_one(x)] == max(answer.values())
             assert fresh.learn_one(x, y) is None
         assert set(answer) == set(labels)
         if not isinstance(labels[0], np.bool_) and self.multiclass:

@@ -663,12 +663,12 @@ def test_plot_of_nothing(tmp_path):
     assert "must end in .png" in run(*command, "out.csv", status=2).stderr
 
 
-def test_demo_runs_the_experiment(tmp_path, monkeypatch):
+def test_demo_computes_its_table(tmp_path, monkeypatch):
     folders: list[Any] = []
-    experiment = types.ModuleType("streamcal.cli.experiment")
-    experiment.run = folders.append  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "streamcal.cli.experiment", experiment)
-    monkeypatch.setattr(cli, "experiment", experiment, raising=False)
+    demo_table = types.ModuleType("streamcal.cli.demo_table")
+    demo_table.run = folders.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "streamcal.cli.demo_table", demo_table)
+    monkeypatch.setattr(cli, "demo_table", demo_table, raising=False)
     run("demo", "--out", tmp_path)
     assert folders == [tmp_path]
 

@@ -67,7 +67,7 @@ from streamcal.ordinal import (
     StreamingThresholds,
     optimal_thresholds,
 )
-from streamcal.ordinal._jobs import summarise
+from streamcal.ordinal._jobs import sum_prefixes
 from streamcal.ordinal.thresholds import Samples, find_cuts
 from tests import oracles, oracles_convex
 
@@ -154,7 +154,7 @@ def threshold_answers(n_labels, number, scores, labels, w):
     differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
     n = len(scores)
     for first, stop in ((0, None), (n // 9, n // 2), (n // 2, None), (n, n)):
-        found.extend(summarise(samples.labels, samples.w, differences, first, stop))
+        found.extend(sum_prefixes(samples.labels, samples.w, differences, first, stop))
     answer = optimal_thresholds(scores, labels, n_labels, loss=loss, w=weights)
     return np.concatenate([*found, answer.thresholds, [answer.risk]])
 

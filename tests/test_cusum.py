@@ -698,7 +698,7 @@ PROTOTYPES = (
 )
 
 
-class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):  # type: ignore[misc]
+class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):
     @staticmethod
     def _understands(cls: type[ClassifierContract], labels: tuple[Any, ...]) -> bool:
         return labels != (3, 1, 2)  # the contract's stream has them in an order that is none

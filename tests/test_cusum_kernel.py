@@ -203,7 +203,7 @@ def test_huge_products_are_refused():
 
 class TestContract(
     classifier_contract(KernelCuSumRank(gamma=0.3, budget=50, window=200), bounded=True)
-):  # type: ignore[misc]
+):
     _understands = staticmethod(LinearContract._understands)
     test_probabilities = LinearContract.test_probabilities
 

@@ -5,40 +5,40 @@ import pytest
 from river import evaluate, metrics, preprocessing
 
 from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
-from streamcal.cli import experiment
+from streamcal.cli import demo_table
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[experiment.Row]:
-    return experiment.run(limit=150)
+def rows() -> list[demo_table.Row]:
+    return demo_table.run(limit=150)
 
 
-def test_one_row_for_each_pair(rows: list[experiment.Row]) -> None:
+def test_one_row_for_each_pair(rows: list[demo_table.Row]) -> None:
     assert [(row.stream, row.model) for row in rows] == [
-        (stream.__name__, model) for stream in experiment.STREAMS for model in experiment.MODELS
+        (stream.__name__, model) for stream in demo_table.STREAMS for model in demo_table.MODELS
     ]
     for row in rows:
         assert 149 <= row.n_samples <= 150
         for scores in (row.log_loss, row.brier):
-            assert tuple(scores) == experiment.CALIBRATIONS
+            assert tuple(scores) == demo_table.CALIBRATIONS
             assert all(score >= 0.0 for score in scores.values())
 
 
-def test_rows_are_plain_and_the_same_each_time(rows: list[experiment.Row]) -> None:
-    assert experiment.run(limit=150) == rows
+def test_rows_are_plain_and_the_same_each_time(rows: list[demo_table.Row]) -> None:
+    assert demo_table.run(limit=150) == rows
     assert pickle.loads(pickle.dumps(rows)) == rows
     assert dataclasses.asdict(rows[0])["stream"] == "Phishing"
 
 
-@pytest.mark.parametrize("at", range(4), ids=list(experiment.MODELS))
-def test_rows_are_what_river_measures(rows: list[experiment.Row], at: int) -> None:
+@pytest.mark.parametrize("at", range(4), ids=list(demo_table.MODELS))
+def test_rows_are_what_river_measures(rows: list[demo_table.Row], at: int) -> None:
     """A row holds the numbers that a user of the wrapper gets from river's own evaluation."""
 
     def measure(model: object) -> float:
-        samples = experiment.STREAMS[0]().take(150)
+        samples = demo_table.STREAMS[0]().take(150)
         return float(evaluate.progressive_val_score(samples, model, metrics.LogLoss()).get())
 
-    model = preprocessing.StandardScaler() | experiment.MODELS[rows[at].model]()
+    model = preprocessing.StandardScaler() | demo_table.MODELS[rows[at].model]()
     measured = {
         "raw": measure(model.clone()),
         "Platt": measure(CalibratedClassifier(model.clone(), PlattCalibrator())),
@@ -47,18 +47,18 @@ def test_rows_are_what_river_measures(rows: list[experiment.Row], at: int) -> No
     assert rows[at].log_loss == pytest.approx(measured, abs=1e-9)
 
 
-def test_markdown(rows: list[experiment.Row]) -> None:
-    lines = experiment.table_markdown(rows).splitlines()
+def test_markdown(rows: list[demo_table.Row]) -> None:
+    lines = demo_table.table_markdown(rows).splitlines()
     assert len(lines) == 2 + len(rows)
     assert {line.count("|") for line in lines} == {9}
     assert all(line.count("**") >= 4 for line in lines[2:])  # the best of each score
 
 
 def test_for_a_person(
-    tmp_path, capsys: pytest.CaptureFixture[str], rows: list[experiment.Row]
+    tmp_path, capsys: pytest.CaptureFixture[str], rows: list[demo_table.Row]
 ) -> None:
     folder = tmp_path / "made" / "here"
-    assert experiment.run(folder, limit=150) == rows
+    assert demo_table.run(folder, limit=150) == rows
     printed = capsys.readouterr().out
     assert "Shuttle" in printed
     assert f"{rows[0].log_loss['raw']:.3f}" in printed
@@ -69,4 +69,4 @@ def test_for_a_person(
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "10"])
 def test_bad_limit(limit: object) -> None:
     with pytest.raises(ValueError, match="`limit` must be a positive int or None"):
-        experiment.run(limit=limit)  # type: ignore[arg-type]
+        demo_table.run(limit=limit)

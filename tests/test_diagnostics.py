@@ -382,7 +382,7 @@ def test_rolling_corp_sees_a_drift_that_corp_averages_away():
     ("options", "message"),
     [
         ({"window": None}, "`window` must be a positive int, got None"),
-        ({"window": 0}, "`window` must be a positive int or None, got 0"),
+        ({"window": 0}, "`window` must be a positive int, got 0"),
         ({"every": -1}, "`every` must be a positive int or None, got -1"),
         ({"max_points": 1}, "`max_points` must be an int of at least 2, got 1"),
         ({"scoring": "spherical"}, "`scoring` must be one of 'brier', 'log'"),

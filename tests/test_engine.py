@@ -546,9 +546,9 @@ def test_whole_events_and_empty_ones() -> None:
         ({"key": []}, TypeError),
         ({"key": NAN}, ValueError),
         ({"ticket": "x"}, TypeError),
-        ({"ticket": Ticket("x", ())}, ValueError),  # type: ignore[arg-type]
+        ({"ticket": Ticket("x", ())}, ValueError),
         ({"ticket": Ticket(1, (2.0,))}, ValueError),
-        ({"ticket": Ticket(1, None)}, ValueError),  # type: ignore[arg-type]
+        ({"ticket": Ticket(1, None)}, ValueError),
         ({"w": NAN}, ValueError),
         ({"w": "x"}, TypeError),
     ],

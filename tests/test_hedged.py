@@ -23,9 +23,10 @@ from streamcal import (
     PlattCalibrator,
 )
 from streamcal._state import decode, encode
+from streamcal._validation import as_probability
 from streamcal.calibration import Calibrator
 from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrators
-from streamcal.calibration.probability import ProbabilityCalibrator, as_probability
+from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.kernels.expert import Expert
 from tests.contract import calibrator_contract
 from tests.oracles_hedged import late_mixtures, mixtures, sequences, total_loss

@@ -108,9 +108,9 @@ def test_windows_take_memory_when_they_are_used(learner: Any) -> None:
 
 
 def test_bins_take_memory_when_they_are_used() -> None:
-    with pytest.raises(ValueError, match="`n_bins` must be an int of at most 1000000"):
+    with pytest.raises(ValueError, match="`n_bins` must be an int from 1 to 1000000"):
         HistogramCalibrator(10**12)
-    with pytest.raises(ValueError, match="`calibeating` must be an int of at most 1000000"):
+    with pytest.raises(ValueError, match="`calibeating` must be an int from 0 to 1000000"):
         PlattCalibrator(calibeating=10**12)
     calibrator = HistogramCalibrator(1_000_000)
     assert sys.getsizeof(calibrator._kernel) < 10_000

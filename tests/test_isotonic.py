@@ -738,7 +738,7 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
         with pytest.raises(ValueError, match=f"of version {_state.VERSION}, got version {version}"):
             IsotonicCalibrator.from_bytes(bytes(other))
     with pytest.raises(TypeError, match="`data` must be bytes, got str"):
-        IsotonicCalibrator.from_bytes("text")  # type: ignore[arg-type]
+        IsotonicCalibrator.from_bytes("text")
 
 
 @pytest.mark.parametrize(

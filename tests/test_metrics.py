@@ -439,7 +439,7 @@ def test_names_need_a_positive_label(metric):
     ("make", "message"),
     [
         (lambda: BrierScore(scale_by_half="half"), "`scale_by_half` must be 'auto' or a bool"),
-        (lambda: ECE(n_bins=0), "`n_bins` must be an int of at least 1, got 0"),
+        (lambda: ECE(n_bins=0), "`n_bins` must be a positive int, got 0"),
         (lambda: ECE(max_scores=1), "`max_scores` must be an int of at least 2, got 1"),
         (lambda: ECE(strategy="quantile"), "`strategy` must be one of 'width', 'mass'"),
         (lambda: CORP(scoring="spherical"), "`scoring` must be one of 'brier', 'log'"),

@@ -92,7 +92,7 @@ def back_up(root: Path) -> int:
 
 def record_engine(root: Path) -> None:
     """A run is killed, backed up and continued; the backup has a log, and is replaced."""
-    engine.Pace = Always  # type: ignore[assignment,attr-defined,misc]
+    engine.Pace = Always  # type: ignore[assignment,attr-defined]
     for stop in (7, 14):
         child = os.fork()
         if not child:
@@ -169,7 +169,7 @@ def test_an_engine_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def record_command(root: Path) -> None:
     """The command is killed twice, and ends."""
-    checkpoint.Pace = Always  # type: ignore[assignment,attr-defined,misc]
+    checkpoint.Pace = Always  # type: ignore[assignment,attr-defined]
     for n_batches in (3, 7, None):
         child = os.fork()
         if not child:

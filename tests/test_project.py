@@ -30,7 +30,7 @@ LAYERS = [
     },
     {"losses"},
     {"kernels"},
-    {"_json", "_state"},
+    {"_index_state", "_json", "_state"},
     {"isotonic"},
     {"calibration"},
     {"ordinal", "decision", "voting"},

@@ -31,8 +31,10 @@ from streamcal.durable.keys import name_of
 from streamcal.durable.store import Store
 from streamcal.metrics import CORP
 from streamcal.ordinal import StreamingThresholds
-from streamcal.report import page, sections, watch
+from streamcal.report import learner_sections, page, watch
 from streamcal.report.content import Report, Section, Table, thin
+from streamcal.report.store_sections import of_store
+from streamcal.report.table_sections import Scored, of_table
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
 
@@ -54,7 +56,7 @@ def samples(n, seed=3):
 
 def scored(n=1000):
     scores, labels = samples(n)
-    return sections.Scored(scores, scores**2, labels, 1.0 + np.arange(n))
+    return Scored(scores, scores**2, labels, 1.0 + np.arange(n))
 
 
 class Hedge(PlattCalibrator):
@@ -112,7 +114,7 @@ def kinds_db(tmp_path):
 
 def test_scores_are_those_of_the_metric():
     data = scored()
-    (scores, *_) = sections.of_table(data, "raw", "new")
+    (scores, *_) = of_table(data, "raw", "new")
     rows = {row[:2]: row[2:] for row in scores.tables[0].rows}
     for name, kind in (("Brier score", "brier"), ("log loss", "log")):
         for column, p in (("raw", data.raw), ("new", data.calibrated)):
@@ -125,7 +127,7 @@ def test_scores_are_those_of_the_metric():
 
 def test_windows_are_those_of_the_metric():
     data = scored(1000)
-    over_time = sections.of_table(data, "raw", "new")[2]
+    over_time = of_table(data, "raw", "new")[2]
     rows = over_time.tables[0].rows
     assert [row[0] for row in rows] == [200, 400, 600, 800, 1000]
     for i, row in enumerate(rows):
@@ -143,14 +145,14 @@ def test_chance_is_about_what_calibrated_predictions_have():
     rng = np.random.default_rng(0)
     p = rng.random(20_000)
     y = (rng.random(20_000) < p).astype(float)
-    rows = sections.of_table(sections.Scored(p, p, y, 1.0 + np.arange(len(p))), "a", "b")[2]
+    rows = of_table(Scored(p, p, y, 1.0 + np.arange(len(p))), "a", "b")[2]
     values = np.array([row[1:] for row in rows.tables[0].rows], dtype=float)
     assert values[:, 1].mean() == pytest.approx(values[:, 2].mean(), rel=0.15)
 
 
 def test_scores_that_are_no_probabilities_are_not_compared():
     data = scored()._replace(raw=5.0 * scored().raw)
-    parts = sections.of_table(data, "raw", "new")
+    parts = of_table(data, "raw", "new")
     assert {row[1] for row in parts[0].tables[0].rows} == {"new"}
     assert "outside [0, 1]" in parts[0].text
     assert {s.name for s in parts[1].charts[1].series} == {"new"}
@@ -161,7 +163,7 @@ def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
     data = scored(1000)
     certain = data.calibrated.copy()
     certain[250:260] = 1.0 - data.labels[250:260]
-    scores, _, over_time = sections.of_table(data._replace(calibrated=certain), "raw", "new")
+    scores, _, over_time = of_table(data._replace(calibrated=certain), "raw", "new")
     expected = metrics.LogLoss()
     for y, p in zip(data.labels, certain, strict=True):
         expected.update(bool(y), float(p))
@@ -175,17 +177,17 @@ def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
 
 
 def test_weights_of_many_hedges_have_a_mean():
-    tables = sections._weights({"a": Hedge(), "b": Hedge()}).tables
+    tables = learner_sections._weights({"a": Hedge(), "b": Hedge()}).tables
     assert tables[0].rows == ((HOSTILE, 2, 0.75), ("a", 0, 0.25))
     assert len(tables[1].rows) == 4
-    assert len(sections._weights({"a": Hedge()}).tables) == 1
+    assert len(learner_sections._weights({"a": Hedge()}).tables) == 1
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_few_rows_and_certain_ones(n, label):
-    data = sections.Scored(np.zeros(n), np.ones(n), np.full(n, label), 1.0 + np.arange(n))
-    html = page.render(Report("few", "here", tuple(sections.of_table(data, "a", "b"))))
+    data = Scored(np.zeros(n), np.ones(n), np.full(n, label), 1.0 + np.arange(n))
+    html = page.render(Report("few", "here", tuple(of_table(data, "a", "b"))))
     assert "34.5" in html  # what was sure and wrong, by the rule of clipping
     assert "∞" not in html
     assert "NaN" not in html.split('id="charts">')[1].split("</script>")[0]
@@ -213,7 +215,7 @@ def test_a_thinned_line_keeps_what_can_be_seen(points, n_columns):
 
 def test_each_kind_of_learner_is_shown(kinds_db):
     with Store(kinds_db, read_only=True) as store:
-        found = {section.id: section for section in sections.of_store(store)}
+        found = {section.id: section for section in of_store(store)}
         states = {k: store.get(k) for k in ("staircase", "utility", "ordinal")}
     assert list(found) == ["states", "hedge", "maps", "ordinal", "decisions-made"]
     weights = found["hedge"].tables[0].rows
@@ -247,7 +249,7 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
             calibrator.learn_many(*samples(20 * i + 1))
         store.save(states, 1)
         assert store.sizes() == {key: len(store.get_bytes(key)) for key in states}
-        part = sections.of_store(store, max_states=3)[0]
+        part = of_store(store, max_states=3)[0]
     assert [row[0] for row in part.tables[0].rows] == ["s19", "s18", "s17"]
     assert "the 3 largest of 20" in part.text
 
@@ -259,7 +261,7 @@ def test_keys_that_read_alike_and_long_ones(tmp_path):
             states[name_of(key)] = calibrator = IsotonicCalibrator()
             calibrator.learn_many(*samples(9))
         store.save(states, 36)
-        found = {section.id: section for section in sections.of_store(store)}
+        found = {section.id: section for section in of_store(store)}
     long = "k" * 99 + "…"
     for part in ("states", "maps"):
         names = [row[0] for row in found[part].tables[0].rows]
@@ -275,13 +277,13 @@ def test_a_classifier_shows_its_calibrators(tmp_path):
         one.learn_one({}, i % 3 == 0)
     with Store(tmp_path / "wrapped.db") as store:
         store.save({"one": one, "untaught": IsotonicCalibrator()}, 30)
-        found = {section.id: section for section in sections.of_store(store)}
+        found = {section.id: section for section in of_store(store)}
         weights = {row[1]: row[2] for row in found["hedge"].tables[0].rows}
         assert weights == one.calibrators[True].weights  # type: ignore[attr-defined]
         assert [row[0] for row in found["maps"].tables[0].rows] == ["one"]
 
         store.save({"many": classifier, "one": one}, 300)
-        found = {section.id: section for section in sections.of_store(store)}
+        found = {section.id: section for section in of_store(store)}
     assert "They hold 22 learners, of which the first 12 are shown" in found["states"].text
     names = [row[0] for row in found["maps"].tables[0].rows]
     assert names[0].startswith("many: label")
@@ -664,7 +666,7 @@ def test_a_live_page_keeps_up(browser, tmp_path):
 
     def build():
         with Store(path, read_only=True) as store:
-            return Report("Live", "here", tuple(sections.of_store(store)))
+            return Report("Live", "here", tuple(of_store(store)))
 
     with Store(path) as store:
         calibrator.learn_many(*samples(50))

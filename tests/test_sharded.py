@@ -206,4 +206,4 @@ def test_a_pool_and_processes_of_its_own_exclude_each_other() -> None:
     with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match=message):
         optimal_thresholds([1, 2], [1, 2], pool=pool, n_jobs=2)
     with pytest.raises(TypeError, match="`pool` must have a `map`"):
-        optimal_thresholds([1, 2], [1, 2], pool="four")  # type: ignore[arg-type]
+        optimal_thresholds([1, 2], [1, 2], pool="four")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +84,7 @@ def stream(spark, folder: Path, schema: str = SCHEMA) -> DataFrame:
 
 
 def run(
-    calibrated: DataFrame, tmp_path: Path, meanwhile: Callable = lambda query: None
+    calibrated: DataFrame, tmp_path: Path, meanwhile: Callable[..., Any] = lambda query: None
 ) -> pa.Table:
     """Run a stream to its end; return what it wrote."""
     query = (
@@ -100,7 +101,7 @@ def run(
     return pq.read_table(tmp_path / "out")
 
 
-def one_process(table: pa.Table, make: Callable, *, weighted: bool = True):
+def one_process(table: pa.Table, make: Callable[..., Any], *, weighted: bool = True):
     """Return the values by id and the calibrators by key that one process comes to, row by row."""
     calibrators, values = {}, {}
     for row in table.to_pylist():
@@ -114,7 +115,7 @@ def one_process(table: pa.Table, make: Callable, *, weighted: bool = True):
     return values, {key: calibrator.to_bytes() for key, calibrator in calibrators.items()}
 
 
-def by_id(table: pa.Table) -> dict:
+def by_id(table: pa.Table) -> dict[Any, Any]:
     found = dict(zip(table["id"].to_pylist(), table["calibrated"].to_pylist(), strict=True))
     assert len(found) == len(table), "a row came twice"
     return found
@@ -422,7 +423,7 @@ def test_the_document_does_what_it_says(spark, tmp_path, capfd):
     )
     write(tmp_path / "events", [rows])
     text = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    names: dict = {}
+    names: dict[Any, Any] = {}
     for code in re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         # Java has a working directory of its own.
         exec(re.sub(r'"(events|checkpoint|calibrated)"\)', rf'"{tmp_path}/\1")', code), names)

@@ -479,7 +479,7 @@ def test_weights_reach_regressor_and_thresholds():
         ({"labels": "abc"}, TypeError, "`labels` must be a sequence of labels"),
         ({"loss": "log"}, ValueError, "`loss` must be one of 'absolute'"),
         ({"window": None}, ValueError, "`window` must be a positive int, got None"),
-        ({"window": 0}, ValueError, "`window` must be a positive int or None, got 0"),
+        ({"window": 0}, ValueError, "`window` must be a positive int, got 0"),
         ({"every": 0}, ValueError, "`every` must be a positive int or None, got 0"),
         ({"n_jobs": 0}, ValueError, "`n_jobs` must be a positive int"),
         (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamcal import losses
 from streamcal.ordinal import StreamingThresholds, optimal_thresholds
 from streamcal.ordinal import _jobs as jobs_module
-from streamcal.ordinal._jobs import Jobs, close_jobs, combine, summarise
+from streamcal.ordinal._jobs import Jobs, close_jobs, combine, sum_prefixes
 from tests.oracles_thresholds import best_kappa, independent_cuts, kappa, least_risk, total_cost
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
@@ -349,8 +349,8 @@ def test_summaries_combine_associatively(data):
     table = losses.get_task("squared").table(4)
     differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
     a, b = sorted(data.draw(st.tuples(st.integers(1, n - 1), st.integers(1, n - 1))))
-    parts = [summarise(labels, w, differences, *ends) for ends in ((0, a), (a, b), (b, n))]
-    whole = summarise(labels, w, differences)
+    parts = [sum_prefixes(labels, w, differences, *ends) for ends in ((0, a), (a, b), (b, n))]
+    whole = sum_prefixes(labels, w, differences)
     for found in (
         combine(combine(parts[0], parts[1]), parts[2]),
         combine(parts[0], combine(parts[1], parts[2])),

@@ -16,7 +16,7 @@ SAMPLES = [(0.1, 0), (0.4, 1), (0.5, 0), (0.9, 1)]
 
 
 def learned(samples: list[tuple[float, int]], **parameters: float) -> VennAbersCalibrator:
-    calibrator = VennAbersCalibrator(**parameters)  # type: ignore[arg-type]
+    calibrator = VennAbersCalibrator(**parameters)
     for sample in samples:
         calibrator.learn_one(*sample)
     return calibrator
@@ -106,7 +106,7 @@ def test_merged_streams_are_one_stream() -> None:
     assert left.n_samples == 4
     assert left.predict_interval_one(0.45) == whole.predict_interval_one(0.45)
     with pytest.raises(TypeError, match="`other` must be a VennAbersCalibrator, got Isotonic"):
-        left.merge(IsotonicCalibrator())  # type: ignore[arg-type]
+        left.merge(IsotonicCalibrator())
     with pytest.raises(ValueError, match="needs calibrators without a window"):
         left.merge(VennAbersCalibrator(window=5))
 

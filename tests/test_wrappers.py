@@ -409,9 +409,9 @@ def test_what_is_no_classifier_is_refused(model: Any, message: str) -> None:
 def test_calibrators_that_do_not_fit_are_refused() -> None:
     model = linear_model.LogisticRegression()
     with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or None, got str"):
-        CalibratedClassifier(model, "isotonic")  # type: ignore[arg-type]
+        CalibratedClassifier(model, "isotonic")
     with pytest.raises(TypeError, match="got IsotonicCalibrator"):
-        CalibratedClassifier(model, IsotonicCalibrator)  # type: ignore[arg-type]
+        CalibratedClassifier(model, IsotonicCalibrator)
     with pytest.raises(ValueError, match=r"labels 0 and 1, but `y` must lie in \{-1, 1\}"):
         CalibratedClassifier(model, IsotonicCalibrator(loss="logistic"))
 
@@ -452,7 +452,9 @@ def make(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     return FRAMES[request.param]
 
 
-def batches(kind: Any, n: int = 240, size: int = 60) -> list[tuple[list[dict[str, float]], list]]:
+def batches(
+    kind: Any, n: int = 240, size: int = 60
+) -> list[tuple[list[dict[str, float]], list[Any]]]:
     """Batches of three-feature samples; ``kind`` makes the label from 0, 1 (or 2)."""
     rng = np.random.default_rng(4)
     y = rng.integers(0, 3 if kind is str else 2, n)

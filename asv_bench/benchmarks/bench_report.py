@@ -15,7 +15,7 @@ class Report:
     warmup_time = 0.0
 
     def setup(self, n_rows: int) -> None:
-        from streamcal.report.sections import Scored
+        from streamcal.report.table_sections import Scored
 
         rng = np.random.default_rng(0)
         p = rng.random(n_rows)
@@ -27,7 +27,7 @@ class Report:
         """Return the page."""
         from streamcal.report.content import Report as Content
         from streamcal.report.page import render
-        from streamcal.report.sections import of_table
+        from streamcal.report.table_sections import of_table
 
         return render(Content("Report", "here", tuple(of_table(self.scored, "raw", "new"))))
 

@@ -25,7 +25,7 @@ from streamcal._validation import (
     as_weight,
     check_bool,
     check_choice,
-    check_window,
+    check_count,
 )
 from streamcal._worker import Worker
 from streamcal.calibration.base import Calibrator
@@ -102,9 +102,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         interpolation: str = "linear",
     ):
         for name, value in (("window", window), ("every", every)):
-            check_window(value, name)
-            if value is None:
-                raise ValueError(f"`{name}` must be a positive int, got None")
+            check_count(value, name)
         check_limits(None, tol, deadline)
         check_bool(background, "background")
         check_choice(interpolation, "interpolation", INTERPOLATIONS)

@@ -36,7 +36,7 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import MOST_COUNT, SMALLEST, as_number, as_weight
+from streamcal._validation import MOST_COUNT, SMALLEST, as_number, as_probability, as_weight
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -45,7 +45,6 @@ from streamcal.calibration.probability import (
     ProbabilityCalibrator,
     as_label,
     as_probabilities,
-    as_probability,
     check_clip,
 )
 from streamcal.kernels.hedge import Hedge

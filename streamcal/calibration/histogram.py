@@ -10,8 +10,14 @@ so that the current bins contain the labels of all their samples.
 import numpy as np
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal._validation import LARGEST, as_number, check_half_life, growth_per_sample
-from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
+from streamcal._validation import (
+    LARGEST,
+    as_number,
+    check_count,
+    check_half_life,
+    growth_per_sample,
+)
+from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 
 

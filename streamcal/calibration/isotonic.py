@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._index_state import check_edges, check_held, check_hulls, read_index
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
     LARGEST,
@@ -17,11 +18,10 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     check_choice,
+    check_count,
     check_half_life,
-    check_window,
     growth_per_sample,
 )
-from streamcal.calibration._slots import check_edges, check_held, check_hulls, read_index
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic._sums import check_sums
@@ -115,7 +115,7 @@ class IsotonicCalibrator(Calibrator):
         interpolation: str = "linear",
         max_scores: int = 1_000_000,
     ) -> None:
-        check_window(window)
+        check_count(window, "window", optional=True)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
         if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
@@ -490,6 +490,18 @@ class IsotonicCalibrator(Calibrator):
         require(len(bridges) == len(tree.keys), "each node must have a bridge")
         fits = self._regression.restore({"growth": growth, "n_merged": n_merged}, arrays)
         require(fits, "bridges must be edges of the hull")
+
+
+def regression_of(calibrator: IsotonicCalibrator) -> IsotonicRegression:
+    """Return the compiled part of a calibrator, for other learners that consist of such parts."""
+    return calibrator._regression
+
+
+def calibrator_of(regression: IsotonicRegression, window: int | None) -> IsotonicCalibrator:
+    """Return a calibrator around a compiled part, which is that of a calibrator of this window."""
+    calibrator = IsotonicCalibrator(window=window)
+    calibrator._regression = regression
+    return calibrator
 
 
 def _too_large_error(s: float, where: str = "") -> ValueError:

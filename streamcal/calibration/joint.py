@@ -8,7 +8,7 @@ from river.base.typing import ClfTarget
 
 from streamcal._clone import Cloned
 from streamcal._state import Stateful
-from streamcal.calibration.probability import as_probability
+from streamcal._validation import as_probability
 
 
 class JointCalibrator(Stateful, Cloned, ABC):

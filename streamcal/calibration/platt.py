@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
+from streamcal._validation import check_count
 from streamcal.calibration.newton import NewtonSteps
-from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator, check_count
+from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
 from streamcal.kernels.platt import Platt
 
 

@@ -5,18 +5,24 @@ are clipped; values further outside [0, 1] are refused.
 """
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import MOST_COUNT, as_number, as_score, as_vector, as_weight
+from streamcal._validation import (
+    LEAST_PROBABILITY,
+    MOST_PROBABILITY,
+    as_number,
+    as_probability,
+    as_score,
+    as_vector,
+    as_weight,
+)
 from streamcal.calibration.base import Calibrator
 from streamcal.kernels.expert import Expert
 from streamcal.losses import Log
 
 _LOSS = Log()
-_ROUNDING = 1e-9
 MOST_BINS = 1_000_000
 """The greatest number of bins; each takes memory, and time for each sample."""
 
@@ -85,30 +91,13 @@ class CompiledCalibrator(ProbabilityCalibrator):
         return self._kernel if plain else None
 
 
-def as_probability(score: float) -> float:
-    """Return a score as a Python float in [0, 1], or raise.
-
-    Examples
-    --------
-    >>> as_probability(1.0 + 1e-12)
-    1.0
-    """
-    p = score if type(score) is float else as_score(score)
-    if 0.0 <= p <= 1.0:
-        return p
-    if -_ROUNDING <= p <= 1.0 + _ROUNDING:
-        return min(max(p, 0.0), 1.0)
-    as_score(p)
-    raise ValueError(f"`score` must be a probability in [0, 1], got {p}")
-
-
 def as_probabilities(scores: ArrayLike) -> NDArray[np.float64]:
     """Return scores as a vector in [0, 1], or raise and name the first position outside it."""
     vector = as_vector(scores, "scores")
     outside = (vector < 0.0) | (vector > 1.0)
     if not outside.any():
         return vector
-    far = (vector < -_ROUNDING) | (vector > 1.0 + _ROUNDING)
+    far = (vector < LEAST_PROBABILITY) | (vector > MOST_PROBABILITY)
     if far.any():
         at = int(np.argmax(far))
         raise ValueError(f"`scores` must lie in [0, 1], got {vector[at]} at position {at}")
@@ -127,11 +116,3 @@ def check_clip(clip: float) -> None:
     """Raise unless ``clip`` lies in [1e-15, 0.5); for a smaller one, 1 - clip would be 1."""
     if not 1e-15 <= as_score(clip, "clip") < 0.5:
         raise ValueError(f"`clip` must lie in [1e-15, 0.5), got {clip}")
-
-
-def check_count(n: Any, name: str, least: int, most: int = MOST_COUNT) -> None:
-    """Raise unless ``n`` is an int from ``least`` to ``most``."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
-        raise ValueError(f"`{name}` must be an int of at least {least}, got {n!r}")
-    if n > most:
-        raise ValueError(f"`{name}` must be an int of at most {most}, got one beyond")

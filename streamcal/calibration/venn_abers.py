@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 
 
 class VennAbersCalibrator(Calibrator):
@@ -121,7 +121,7 @@ class VennAbersCalibrator(Calibrator):
         TypeError
             If it is not a number.
         """
-        return self._isotonic._regression.what_if(as_score(score))
+        return regression_of(self._isotonic).what_if(as_score(score))
 
     def predict_one(self, score: float) -> float:
         """Return the merged pair of a score; O(log² n).

@@ -11,7 +11,7 @@
 * `console`: messages, exit statuses and the progress bar
 * `checkpoint`: the progress of a run of ``calibrate --store``, saved in a store
 * `resumable_output`: the output of such a run
-* `experiment`: what ``streamcal demo`` runs
+* `demo_table`: what ``streamcal demo`` computes
 
 The exit status is 0 if all went well, 1 if the data or the disk is at fault, and 2 if the command
 was called wrongly. An error is one line on standard error. Needs the extra ``cli``; packages that

@@ -1,4 +1,4 @@
-"""``streamcal demo``: the experiment of `streamcal.cli.experiment`."""
+"""``streamcal demo``: the table of `streamcal.cli.demo_table`, and a picture."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,9 +17,9 @@ def demo(
     ] = Path("."),
 ) -> None:
     """Calibrate river models on the streams that ship with river: a table and a picture."""
-    from streamcal.cli import experiment
+    from streamcal.cli import demo_table
     from streamcal.tables import standard_output
 
     with data_errors(out):
         standard_output()
-        experiment.run(out)
+        demo_table.run(out)

@@ -26,7 +26,7 @@ from streamcal.cli.summary import print_skipped
 
 if TYPE_CHECKING:
     from streamcal.report.content import Report, Section
-    from streamcal.report.sections import Scored
+    from streamcal.report.table_sections import Scored
 
 EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --out report.html",
@@ -112,7 +112,7 @@ class TableSubject:
     def report(self) -> "Report":
         """Compute the report."""
         from streamcal.report.content import Report
-        from streamcal.report.sections import of_table
+        from streamcal.report.table_sections import of_table
 
         score, label, prob = self.columns
         scored = _read_scored(self.path, self.kind, self.columns, self.on_error)
@@ -149,7 +149,7 @@ class StoreSubject:
         from streamcal.cli.checkpoint import check_notes
         from streamcal.durable.store import Store
         from streamcal.report.content import Report
-        from streamcal.report.sections import of_store
+        from streamcal.report.store_sections import of_store
 
         with Store(self.path, read_only=True) as store:
             sections, notes = of_store(store), store.notes
@@ -167,7 +167,7 @@ class StoreSubject:
 def _with_output(sections: list["Section"], notes: dict[str, Any]) -> list["Section"]:
     """Return the sections of a store after those of its output, or after the reason for none."""
     from streamcal.report.content import Section
-    from streamcal.report.sections import of_table
+    from streamcal.report.table_sections import of_table
     from streamcal.tables import format_of
 
     options, path = notes["options"], Path(notes["out"])
@@ -199,7 +199,7 @@ def _read_scored(
 ) -> "Scored":
     """Return the labelled rows among the first ``limit`` rows of a table."""
     from streamcal import tables
-    from streamcal.report.sections import Scored
+    from streamcal.report.table_sections import Scored
 
     score, label, prob = columns
     reader = RowReader(

@@ -16,10 +16,16 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._json import LEAST, MOST
 from streamcal._routing import BatchRouting, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
-from streamcal._validation import MOST_COUNT, check_half_life, check_label, decay_per_sample
+from streamcal._validation import (
+    LEAST_PROBABILITY,
+    MOST_COUNT,
+    MOST_PROBABILITY,
+    check_half_life,
+    check_label,
+    decay_per_sample,
+)
 from streamcal.decision.goals import Metric, as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
 
@@ -293,7 +299,7 @@ class DecisionClassifier(
         if len(raw) > 2:
             raise ValueError(f"`classifier` must be binary, got probabilities of {list(raw)}")
         p = float(raw.get(self.pos_val, 0.0))
-        if not LEAST <= p <= MOST:
+        if not LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
             raise ValueError(f"probabilities must lie in [0, 1], got {dict(raw)}")
         return min(max(p, 0.0), 1.0)
 

@@ -104,7 +104,7 @@ def windows(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Algorithm 1 on windows of the distributions, O(n σ_U σ_V log(n/tol)): for any metric."""
     n = len(p)
     if n <= FEW and metric.spec is not None:
-        psi = poisson_binomial.few(metric.spec, counts, p)
+        psi = poisson_binomial.all_expectations(metric.spec, counts, p)
         return psi, _LAWS_ROUNDING * n * _UNIT * largest_value(metric, counts, n)
     tau = tol / (8 * (n + 1))
     step = block_size(n)
@@ -206,7 +206,7 @@ def algorithm_2(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
         C, _ = extended_rows(starts[first // step], p[first:last], tau)
         if last < n:  # the next block has done its first row
             C = Laws(C.offset, C.rows[:-1], C.bounds[:-1])
-        reciprocals.take(C, psi)
+        reciprocals.write_expectations(C, psi)
         last = first
     vanishing = _chance_of_zero_denominator(p, spec, shift)
     if den[2] != den[3]:

@@ -17,20 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._index_state import MOST_WEIGHT, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_score,
     as_vector,
     as_weight,
     as_weights,
+    check_count,
     check_half_life,
     check_same_length,
-    check_window,
     growth_per_sample,
 )
-from streamcal.calibration._slots import read_index
 from streamcal.decision.goals import as_parameter, get_metric
-from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
 
 Vector = NDArray[np.float64]
@@ -88,7 +87,7 @@ class EUMThreshold(Stateful, Cloned):
     def __init__(
         self, metric: Any = "f1", *, window: int | None = None, half_life: float | None = None
     ) -> None:
-        check_window(window)
+        check_count(window, "window", optional=True)
         check_half_life(half_life)
         self.metric = metric
         self.window = window

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from river import base, metrics
 from river.base.typing import ClfTarget, FeatureName
 
-from streamcal._validation import as_number
+from streamcal._validation import as_number, check_count
 from streamcal.decision.classifier import DecisionClassifier
 
 Features = dict[FeatureName, Any]
@@ -53,7 +53,7 @@ class MicroBatcher:
     ) -> None:
         if not isinstance(model, DecisionClassifier):
             raise TypeError(f"`model` must be a DecisionClassifier, got {type(model).__name__}")
-        _check_batch_size(batch_size)
+        check_count(batch_size, "batch_size")
         if max_delay is not None and not as_number(max_delay, "max_delay") >= 0.0:
             raise ValueError(f"`max_delay` must be a number from 0 up or None, got {max_delay}")
         self.model = model
@@ -128,7 +128,7 @@ def evaluate(
     >>> evaluate(datasets.Phishing(), model, metrics.F1(), batch_size=25)
     F1: 87.91%
     """
-    _check_batch_size(batch_size)
+    check_count(batch_size, "batch_size")
     if batch_size > 1 and not isinstance(model, DecisionClassifier):
         raise TypeError(
             f"`model` must be a DecisionClassifier for batches, got {type(model).__name__}"
@@ -154,8 +154,3 @@ def evaluate(
         else:
             model.learn_one(xs[0], ys[0])
     return metric
-
-
-def _check_batch_size(batch_size: Any) -> None:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"`batch_size` must be a positive int, got {batch_size!r}")

@@ -28,12 +28,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import as_vector
+from streamcal._validation import as_vector, check_count
 from streamcal.calibration.base import Calibrator
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keyed import KeyedCalibrator, Vector
 from streamcal.durable.keys import Groups, name_of
-from streamcal.durable.labels import Event, LabelJoin, check_count
+from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._locked import Locked
-from streamcal._validation import as_vector, as_weights, check_same_length, check_window
+from streamcal._validation import as_vector, as_weights, check_count, check_same_length
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.snapshot import Snapshot
@@ -81,7 +81,7 @@ class KeyedCalibrator(Locked):
         max_live: int | None = None,
         store: Store | None = None,
     ) -> None:
-        check_window(max_live, "max_live")
+        check_count(max_live, "max_live", optional=True)
         if not callable(calibrator) and not isinstance(calibrator, Calibrator):
             raise TypeError(f"`calibrator` must be a Calibrator or make one, got {calibrator!r}")
         if store is not None and not isinstance(store, Store):

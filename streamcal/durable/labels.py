@@ -22,7 +22,7 @@ from streamcal._state import (
     require,
     unpack,
 )
-from streamcal._validation import as_number, as_weight, check_window
+from streamcal._validation import as_number, as_weight, check_count
 from streamcal.calibration.hedged import Ticket
 from streamcal.durable.keys import name_of
 
@@ -186,13 +186,6 @@ class LabelJoin(Stateful):
         self.n_joined, self.n_expired, self.n_duplicates = counts
         for event, at, is_done in zip(events, arrived.tolist(), done.tolist(), strict=True):
             self._seen[event.id] = at, None if is_done else event
-
-
-def check_count(n: Any, name: str) -> None:
-    """Raise ``ValueError`` unless ``n`` is a positive int."""
-    if n is None:
-        raise ValueError(f"`{name}` must be a positive int, got None")
-    check_window(n, name)
 
 
 def _check_half(event: Event) -> None:

@@ -5,11 +5,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._index_state import MOST_WEIGHT
 from streamcal._state import require
 from streamcal.losses import MeanLoss
-
-MOST_WEIGHT = 1e120
-"""Of the samples that a state holds at one score; products of such sums are finite."""
 
 
 def statistic_range(loss: MeanLoss) -> tuple[float, float]:

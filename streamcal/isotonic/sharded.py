@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._pool import Pool, check_pool, run_in, size_of
-from streamcal._validation import as_vector, as_weights, check_choice, check_window
+from streamcal._validation import as_vector, as_weights, check_choice, check_count
 from streamcal.isotonic.blocks import fit_blocks, pool_samples
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
 
@@ -86,7 +86,7 @@ def isotonic_fit_sharded(
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     check_pool(pool)
-    check_window(n_ranges, "n_ranges")
+    check_count(n_ranges, "n_ranges", optional=True)
     columns = [_check_shard(shard, at) for at, shard in enumerate(shards)]
     n = sum(len(_open_column(shard[0])) for shard in columns)
     if not n:

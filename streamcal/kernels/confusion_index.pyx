@@ -190,8 +190,8 @@ cdef class ConfusionIndex(ScoreIndex):
             self.remainders.forget(score, POSITIVE)
             self.remainders.forget(score, NEGATIVE)
             return self.remove_slot(&place)
-        self.remainders.take(score, POSITIVE, &place.slot.weight, sample.weight)
-        self.remainders.take(score, NEGATIVE, &place.slot.sum, sample.sum)
+        self.remainders.subtract(score, POSITIVE, &place.slot.weight, sample.weight)
+        self.remainders.subtract(score, NEGATIVE, &place.slot.sum, sample.sum)
         return self.fold_place(&place)
 
     cdef int scale_down(self, double factor) except -1 nogil:
@@ -225,15 +225,15 @@ cdef class ConfusionIndex(ScoreIndex):
         self.remainders.clear()
         for k in range(self.queue_size):
             sample = self.queued(k)
-            self.remainders.leave_out(sample.score, POSITIVE, sample.weight)
-            self.remainders.leave_out(sample.score, NEGATIVE, sample.sum)
+            self.remainders.add_to_remainder(sample.score, POSITIVE, sample.weight)
+            self.remainders.add_to_remainder(sample.score, NEGATIVE, sample.sum)
         while chunk != NULL:
             for i in range(chunk.size):
                 slot = &chunk.slots[i]
-                self.remainders.leave_out(slot.score, POSITIVE, -slot.weight)
-                self.remainders.leave_out(slot.score, NEGATIVE, -slot.sum)
+                self.remainders.add_to_remainder(slot.score, POSITIVE, -slot.weight)
+                self.remainders.add_to_remainder(slot.score, NEGATIVE, -slot.sum)
             chunk = chunk.next
-        return self.remainders.fit()
+        return self.remainders.shrink()
 
     # ------------------------------------------------------------------ the best threshold
 
@@ -260,10 +260,10 @@ cdef class ConfusionIndex(ScoreIndex):
                 continue
             left, right = sums_of(at.node.child[LEFT]), sums_of(at.node.child[RIGHT])
             above = below = at
-            above.node, above.left = at.node.child[RIGHT], both(&at.left, left)
-            below.node, below.right = at.node.child[LEFT], both(&at.right, right)
-            above.bound = most(&self.formula, &above, right)
-            below.bound = most(&self.formula, &below, left)
+            above.node, above.left = at.node.child[RIGHT], sum_of(&at.left, left)
+            below.node, below.right = at.node.child[LEFT], sum_of(&at.right, right)
+            above.bound = upper_bound(&self.formula, &above, right)
+            below.bound = upper_bound(&self.formula, &below, left)
             # The child with the greater bound is on top, so it is searched first.
             if below.bound <= above.bound:
                 ahead[n], ahead[n + 1] = below, above
@@ -302,11 +302,11 @@ cdef class ConfusionIndex(ScoreIndex):
         return self.spec, self.window, self.rate
 
 
-cdef inline Sums both(const Sums *a, const Sums *b) noexcept nogil:
+cdef inline Sums sum_of(const Sums *a, const Sums *b) noexcept nogil:
     return Sums(positive=a.positive + b.positive, negative=a.negative + b.negative)
 
 
-cdef double most(const Formula *formula, const Open *at, const Sums *inside) noexcept nogil:
+cdef double upper_bound(const Formula *formula, const Open *at, const Sums *inside) noexcept nogil:
     """Return the most that a metric can be at thresholds in a subtree, whose sums are ``inside``.
 
     Of these any part may lie at or above the threshold, of both classes; corners are all or none.

@@ -185,7 +185,7 @@ cdef class CuSum(Exclusive):
                 self.insert(y)
                 known = self.ranks[y]
             if self.n_unknown:
-                self.admit()
+                self.assign_rows()
             self.learn_row(self.values, known, w, True, 0)
             return True
         finally:
@@ -207,7 +207,7 @@ cdef class CuSum(Exclusive):
                 self.insert(y)
             moved = self.learn_row(self.values, self.ranks[y], w, True, row)
             if moved and atom not in self.rows:
-                self.take_row(atom)
+                self.assign_row(atom)
             return moved
         finally:
             self.release()
@@ -254,7 +254,7 @@ cdef class CuSum(Exclusive):
             self.multiply(self.values)
             self.find_margins(own.margins)
             self.calibrate(own.margins, 1)
-            fall(own.margins, own.bounds, self.n_recent, own.scores, own.sizes)
+            row_probabilities(own.margins, own.bounds, self.n_recent, own.scores, own.sizes)
             return {label: own.scores[k] for k, label in enumerate(self.labels)}
         finally:
             self.release()
@@ -269,7 +269,7 @@ cdef class CuSum(Exclusive):
             self.read_names(features)
             self.make_room(self.n_unknown)
             self.make_ring_room(n)
-            self.admit()
+            self.assign_rows()
             self.learn_stretches(X, labels, w, np.empty(n, np.intp))
         finally:
             self.release()
@@ -378,12 +378,12 @@ cdef class CuSum(Exclusive):
         self.n_unknown += self.places[i] == 0
         return 0
 
-    cdef int admit(self) except -1:
+    cdef int assign_rows(self) except -1:
         """Assign rows to the features that have none; there must be room."""
         cdef Py_ssize_t i
         for i in range(self.n):
             if self.places[i] == 0:
-                self.places[i] = self.take_row(self.names[i])
+                self.places[i] = self.assign_row(self.names[i])
         return 0
 
     cdef Py_ssize_t next_row(self) except -1:
@@ -394,7 +394,7 @@ cdef class CuSum(Exclusive):
             self.n_rows += 1
         return self.free[len(self.free) - 1]
 
-    cdef Py_ssize_t take_row(self, feature) except -1:
+    cdef Py_ssize_t assign_row(self, feature) except -1:
         """Give a free row to a feature."""
         cdef Py_ssize_t row = self.next_row()
         self.rows[feature] = row
@@ -862,7 +862,7 @@ cdef class CuSum(Exclusive):
         self.own = new
         self.labels, self.ranks = labels, ranks_of(labels)
         for i, feature in enumerate(features):
-            self.take_row(feature)
+            self.assign_row(feature)
             for part in range(own.parts):
                 for j in range(own.width):
                     own.rows[own.stride * (i + 1) + own.width * part + j] = weights[i, part, j]
@@ -987,10 +987,10 @@ def class_probabilities(double[:, ::1] above, double n_samples, double[:, ::1] o
     cdef Py_ssize_t[::1] sizes = np.empty(above.shape[1], np.intp)
     with nogil:
         for i in range(above.shape[0]):
-            fall(&above[i, 0], above.shape[1], n_samples, &out[i, 0], &sizes[0])
+            row_probabilities(&above[i, 0], above.shape[1], n_samples, &out[i, 0], &sizes[0])
 
 
-cdef void fall(
+cdef void row_probabilities(
     double *above, Py_ssize_t bounds, double n_samples, double *out, Py_ssize_t *sizes
 ) noexcept nogil:
     """Do for one row what `class_probabilities` does."""

@@ -18,29 +18,18 @@ of later labels are not larger for a larger exponent.
 from libc.math cimport exp, pow
 from libc.stdlib cimport free, malloc
 
+cimport streamcal.kernels.any_width
 from streamcal.kernels.confusion cimport Formula, formula_of
 
 import numpy as np
 
 # The inner loops, over exponentials. Each element is the same at any width, and sums keep their
-# order. So GCC makes a second copy for AVX2, and the dynamic linker of glibc chooses one of them.
+# order.
 cdef extern from *:
     """
-    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \\
-        && !defined(__SANITIZE_ADDRESS__)
-    #define AT_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
-    #else
-    #define AT_ANY_WIDTH
-    #endif
-    #if defined(_MSC_VER)
-    #define RESTRICT __restrict
-    #else
-    #define RESTRICT __restrict__
-    #endif
-
     /* part times E[exp(-t d)] of a label that is positive with probability eta */
     AT_ANY_WIDTH static void times_label(
-        double *RESTRICT part, const double *RESTRICT yes, const double *RESTRICT no,
+        double *__restrict part, const double *__restrict yes, const double *__restrict no,
         double eta, double left, Py_ssize_t m
     ) {
         for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * yes[q] + left * no[q];
@@ -48,16 +37,16 @@ cdef extern from *:
 
     /* the same where exp(-t d) is 1 for a negative label */
     AT_ANY_WIDTH static void times_event(
-        double *RESTRICT part, const double *RESTRICT z, double eta, double left, Py_ssize_t m
+        double *__restrict part, const double *__restrict z, double eta, double left, Py_ssize_t m
     ) {
         for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * z[q] + left;
     }
 
     /* a label becomes a true or false positive instead of a false or true negative */
     AT_ANY_WIDTH static void choose_label(
-        double *RESTRICT part, double *RESTRICT chosen,
-        const double *RESTRICT tp, const double *RESTRICT fp,
-        const double *RESTRICT fn, const double *RESTRICT tn,
+        double *__restrict part, double *__restrict chosen,
+        const double *__restrict tp, const double *__restrict fp,
+        const double *__restrict fn, const double *__restrict tn,
         double for_tp, double for_fp, double eta, double left, Py_ssize_t m
     ) {
         for (Py_ssize_t q = 0; q < m; q++) {
@@ -69,8 +58,8 @@ cdef extern from *:
 
     /* the same where that multiplies part by `step`, whatever the label: one division less */
     AT_ANY_WIDTH static void choose_label_alike(
-        double *RESTRICT part, double *RESTRICT chosen,
-        const double *RESTRICT fn, const double *RESTRICT tn, const double *RESTRICT step,
+        double *__restrict part, double *__restrict chosen,
+        const double *__restrict fn, const double *__restrict tn, const double *__restrict step,
         double gain, double eta, double left, Py_ssize_t m
     ) {
         for (Py_ssize_t q = 0; q < m; q++) {
@@ -81,7 +70,7 @@ cdef extern from *:
 
     /* the mean and the variance of a number of hits, with an event more */
     AT_ANY_WIDTH static void count_event(
-        double *RESTRICT mean, double *RESTRICT variance, const double *RESTRICT z,
+        double *__restrict mean, double *__restrict variance, const double *__restrict z,
         double eta, double left, Py_ssize_t m
     ) {
         for (Py_ssize_t q = 0; q < m; q++) {
@@ -93,7 +82,7 @@ cdef extern from *:
 
     /* sum of part z / (left + eta z), in two independent chains */
     AT_ANY_WIDTH static double tilted(
-        const double *RESTRICT part, const double *RESTRICT z, double eta, double left,
+        const double *__restrict part, const double *__restrict z, double eta, double left,
         Py_ssize_t m
     ) {
         double s0 = 0.0, s1 = 0.0;
@@ -153,7 +142,7 @@ cdef struct Sweep:
     double *step  # what a chosen label multiplies its part by, where that is all the same
 
 
-cdef double *buffers(Sweep *sweep, Py_ssize_t m) except NULL:
+cdef double *set_buffers(Sweep *sweep, Py_ssize_t m) except NULL:
     """Set the buffers of a sweep; return the memory to be freed."""
     cdef double *memory = <double *> malloc(ROWS * m * sizeof(double))
     if memory == NULL:
@@ -193,7 +182,7 @@ def fractions(
     values = np.empty(n + 1)
     cdef double[::1] psi = values
     cdef Sweep sweep
-    cdef double *memory = buffers(&sweep, sums.shape[1])
+    cdef double *memory = set_buffers(&sweep, sums.shape[1])
     cdef bint scores_rest = formula.above[2] != 0.0 or formula.above[3] != 0.0
     # For F_β a label costs the denominator the same whether or not it is positive.
     cdef bint alike = (
@@ -201,25 +190,25 @@ def fractions(
         and formula.below[0] - formula.below[2] == formula.below[1] - formula.below[3]
     )
     with nogil:
-        start(&sweep, &formula, &history[0], &sums[0, 0], &sums[1, 0], least)
+        fill_buffers(&sweep, &formula, &history[0], &sums[0, 0], &sums[1, 0], least)
         for k in range(n):
             if k & 15 == 0:
                 drop_negligible(&sweep)
-            leave(&sweep, &formula, p[k], scores_rest)
+            add_unchosen(&sweep, &formula, p[k], scores_rest)
         for k in range(n + 1):
             if k & 15 == 0:
                 drop_negligible(&sweep)
             psi[k] = ratio(&sweep, scores_rest)
             if k == n:
                 break
-            choose(&sweep, &formula, p[k], alike)
+            add_chosen(&sweep, &formula, p[k], alike)
             if scores_rest:
-                leave_no_longer(&sweep, &formula, p[k])
+                remove_unchosen(&sweep, &formula, p[k])
     free(memory)
     return values
 
 
-cdef void start(
+cdef void fill_buffers(
     Sweep *sweep, const Formula *formula, const double *history, const double *t,
     const double *w, double least,
 ) noexcept nogil:
@@ -240,7 +229,7 @@ cdef void start(
         sweep.chosen[q], sweep.rest[q] = carried, 0.0
 
 
-cdef void leave(
+cdef void add_unchosen(
     Sweep *sweep, const Formula *formula, double eta, bint scores_rest
 ) noexcept nogil:
     """Add a label that is not chosen: it is a false or a true negative."""
@@ -253,7 +242,7 @@ cdef void leave(
             sweep.rest[q] += (formula.above[2] * a + formula.above[3] * b) / (a + b)
 
 
-cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
+cdef void remove_unchosen(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
     """Remove a label from the sum over the labels that are not chosen."""
     cdef double left = 1.0 - eta, a, b
     cdef double fn = formula.above[2], tn = formula.above[3]
@@ -263,7 +252,7 @@ cdef void leave_no_longer(Sweep *sweep, const Formula *formula, double eta) noex
         sweep.rest[q] -= (fn * a + tn * b) / (a + b)
 
 
-cdef void choose(Sweep *sweep, const Formula *formula, double eta, bint alike) noexcept nogil:
+cdef void add_chosen(Sweep *sweep, const Formula *formula, double eta, bint alike) noexcept nogil:
     """Choose a label: it becomes a true or a false positive."""
     if alike:
         choose_label_alike(
@@ -316,7 +305,7 @@ def moments(
     values = np.empty(n + 1)
     cdef double[::1] out = values
     cdef Sweep sweep
-    cdef double *memory = buffers(&sweep, sums.shape[1])
+    cdef double *memory = set_buffers(&sweep, sums.shape[1])
     # Per event and exponential: exp(-t), and the tilted mean and variance of X_k.
     cdef double *z = sweep.tp
     cdef double *mean = sweep.chosen

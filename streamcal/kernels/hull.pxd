@@ -50,7 +50,7 @@ cdef inline Bridge *bridge_of(Node *node) noexcept nogil:
 
 cdef class Hull(ScoreIndex):
     cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil
-    cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil
+    cdef void edges_around(self, double score, Edge **left, Edge **right) noexcept nogil
     cdef Edge *next_edge(self, double score) noexcept nogil
     cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil
     cdef Sums pool_back(self, double w, double s, double *end) noexcept nogil

@@ -98,7 +98,7 @@ cdef class Hull(ScoreIndex):
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil:
         return hull_of(chunk).room * sizeof(Edge)
 
-    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil:
+    cdef void prefetch_summary(self, Chunk *chunk) noexcept nogil:
         prefetch(hull_of(chunk).edges, hull_of(chunk).n * sizeof(Edge))
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
@@ -183,22 +183,22 @@ cdef class Hull(ScoreIndex):
 
     # ------------------------------------------------------------------ finding
 
-    cdef void around(self, double score, Edge **left, Edge **right) noexcept nogil:
+    cdef void edges_around(self, double score, Edge **left, Edge **right) noexcept nogil:
         """Find the edges left and right of a score; O(log n).
 
         Both are the same edge where the score lies on it, and one is NULL beyond the outermost
         scores.
         """
         cdef Cursor cursor = start_at(self.tree.root)
-        cdef Edge *edge = seek(&cursor)
+        cdef Edge *edge = find_open_edge(&cursor)
         left[0] = right[0] = NULL
         while edge != NULL:
             if score < edge.first:
                 right[0] = edge
-                edge = go(edge, &cursor, LEFT)
+                edge = next_open_edge(edge, &cursor, LEFT)
             elif score > edge.last:
                 left[0] = edge
-                edge = go(edge, &cursor, RIGHT)
+                edge = next_open_edge(edge, &cursor, RIGHT)
             else:
                 left[0] = right[0] = edge
                 return
@@ -212,10 +212,10 @@ cdef class Hull(ScoreIndex):
         cdef Edge *edge
         cdef Edge *found = NULL
         cursor.above = score
-        edge = seek(&cursor)
+        edge = find_open_edge(&cursor)
         while edge != NULL:
             found = edge
-            edge = go(edge, &cursor, LEFT)
+            edge = next_open_edge(edge, &cursor, LEFT)
         return found
 
     cdef Sums pool_front(self, double w, double s, double *end) noexcept nogil:
@@ -344,7 +344,7 @@ cdef inline Sums with_edge(const Sums *sums, const Edge *edge) noexcept nogil:
     return Sums(weight=sums.weight + edge.weight, sum=sums.sum + edge.sum)
 
 
-cdef inline Sums both(const Sums *a, const Sums *b) noexcept nogil:
+cdef inline Sums sum_of(const Sums *a, const Sums *b) noexcept nogil:
     return Sums(weight=a.weight + b.weight, sum=a.sum + b.sum)
 
 
@@ -369,7 +369,7 @@ cdef Sums totals_of(Node *node) noexcept nogil:
     if is_chunk(node):
         return hull_of(<Chunk *> node).total
     bridge = bridge_of(node)
-    return both(&bridge.total[LEFT], &bridge.total[RIGHT])
+    return sum_of(&bridge.total[LEFT], &bridge.total[RIGHT])
 
 
 # ---------------------------------------------------------------------- walking a hull
@@ -384,17 +384,17 @@ cdef inline Cursor start_at(Node *node) noexcept nogil:
     cdef Cursor cursor
     cursor.above, cursor.below = -INFINITY, INFINITY
     cursor.beside_node[LEFT] = cursor.beside_node[RIGHT] = Sums(weight=0.0, sum=0.0)
-    enter(&cursor, node)
+    enter_node(&cursor, node)
     return cursor
 
 
-cdef inline void enter(Cursor *cursor, Node *node) noexcept nogil:
+cdef inline void enter_node(Cursor *cursor, Node *node) noexcept nogil:
     cursor.node = node
     cursor.low = 0
     cursor.high = hull_of(<Chunk *> node).n if is_chunk(node) else 0
 
 
-cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
+cdef inline void turn_cursor(Cursor *cursor, int side) noexcept nogil:
     """Move a cursor to one side of its current edge, which is closed then."""
     cdef int middle, other = 1 - side
     cdef const Sums *total
@@ -406,11 +406,11 @@ cdef inline void turn(Cursor *cursor, int side) noexcept nogil:
             cursor.low = middle + 1
         return
     total = &bridge_of(cursor.node).total[other]
-    cursor.beside_node[other] = both(&cursor.beside_node[other], total)
-    enter(cursor, cursor.node.child[side])
+    cursor.beside_node[other] = sum_of(&cursor.beside_node[other], total)
+    enter_node(cursor, cursor.node.child[side])
 
 
-cdef inline Edge *seek(Cursor *cursor) noexcept nogil:
+cdef inline Edge *find_open_edge(Cursor *cursor) noexcept nogil:
     """Move a cursor down to an open edge and return it, NULL if there is none."""
     cdef Edge *edge
     while True:
@@ -421,27 +421,27 @@ cdef inline Edge *seek(Cursor *cursor) noexcept nogil:
         else:
             return NULL
         if edge.last >= cursor.below:
-            turn(cursor, LEFT)
+            turn_cursor(cursor, LEFT)
         elif edge.first <= cursor.above:
-            turn(cursor, RIGHT)
+            turn_cursor(cursor, RIGHT)
         else:
             return edge
 
 
-cdef inline Edge *go(const Edge *edge, Cursor *cursor, int side) noexcept nogil:
+cdef inline Edge *next_open_edge(const Edge *edge, Cursor *cursor, int side) noexcept nogil:
     """Keep only the edges on one side of an edge open, and find the next open one."""
-    turn(cursor, side)
+    turn_cursor(cursor, side)
     if side == LEFT:
         cursor.below = edge.first
     else:
         cursor.above = edge.last
-    return seek(cursor)
+    return find_open_edge(cursor)
 
 
 cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *end) noexcept nogil:
     """Return the block that a sample (w, s) would form beyond all scores on a side."""
     cdef Cursor cursor = start_at(root)
-    cdef Edge *edge = seek(&cursor)
+    cdef Edge *edge = find_open_edge(&cursor)
     cdef Sums pooled = Sums(weight=w, sum=s), beside
     cdef double outside, inside  # slopes, times both weights
     cdef bint is_pooled
@@ -453,9 +453,9 @@ cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *e
         if is_pooled:
             pooled = with_edge(&beside, edge)
             end[0] = end_of(edge, 1 - side)
-            edge = go(edge, &cursor, 1 - side)
+            edge = next_open_edge(edge, &cursor, 1 - side)
         else:
-            edge = go(edge, &cursor, side)
+            edge = next_open_edge(edge, &cursor, side)
     return pooled
 
 
@@ -522,8 +522,8 @@ cdef inline bint renew_end(Node *node, Bridge *bridge, int side) noexcept nogil:
     else:
         bridge.outer_slope[side] = -INFINITY if side == LEFT else INFINITY
     set_end(edge, side, end_of(inner, side))
-    edge.beside[side] = both(&vertex.beside_node[side], &inner.beside[side])
-    inside = both(&vertex.beside_node[other], &inner.beside[other])
+    edge.beside[side] = sum_of(&vertex.beside_node[side], &inner.beside[side])
+    inside = sum_of(&vertex.beside_node[other], &inner.beside[other])
     bridge.part[side] = with_edge(&inside, inner)
     return True
 
@@ -588,8 +588,8 @@ cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex)
     """Find the vertex of a node's hull right before ``score`` (LEFT) or right after it (RIGHT).
 
     A bridge has its end there, and the edge on the other side of the vertex is the inner one. If an
-    edge crosses this place there is no vertex, and both edges are NULL. This is a shorter `seek`,
-    because it runs for nearly every level of every update.
+    edge crosses this place there is no vertex, and both edges are NULL. This is a shorter
+    `find_open_edge`, because it runs for nearly every level of every update.
     """
     cdef Cursor cursor
     cdef int middle, to
@@ -604,7 +604,7 @@ cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex)
         if to == INSIDE:
             vertex.edge[LEFT] = vertex.edge[RIGHT] = NULL
             return
-        cursor.beside_node[1 - to] = both(&cursor.beside_node[1 - to], &bridge.total[1 - to])
+        cursor.beside_node[1 - to] = sum_of(&cursor.beside_node[1 - to], &bridge.total[1 - to])
         node = node.child[to]
     hull = hull_of(<Chunk *> node)
     cursor.low, cursor.high = 0, hull.n
@@ -623,12 +623,12 @@ cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex)
 cdef void store_last_edge(Node *node, Bridge *bridge) noexcept nogil:
     """Make the last edge of the left child's hull the bridge of a node."""
     cdef Cursor cursor = start_at(node.child[LEFT])
-    cdef Edge *last = seek(&cursor)
+    cdef Edge *last = find_open_edge(&cursor)
     cdef Edge *edge = &bridge.edge
     while last.beside[RIGHT].weight > 0.0:
-        last = go(last, &cursor, RIGHT)
+        last = next_open_edge(last, &cursor, RIGHT)
     edge[0] = last[0]
-    edge.beside[LEFT] = both(&cursor.beside_node[LEFT], &last.beside[LEFT])
+    edge.beside[LEFT] = sum_of(&cursor.beside_node[LEFT], &last.beside[LEFT])
     edge.beside[RIGHT] = bridge.total[RIGHT]
     bridge.under_slope[LEFT] = slope_of(last)
 
@@ -636,9 +636,9 @@ cdef void store_last_edge(Node *node, Bridge *bridge) noexcept nogil:
 cdef double first_slope(Node *node) noexcept nogil:
     """Return the slope of the first edge of a node's hull."""
     cdef Cursor cursor = start_at(node)
-    cdef Edge *edge = seek(&cursor)
+    cdef Edge *edge = find_open_edge(&cursor)
     while edge.beside[LEFT].weight > 0.0:
-        edge = go(edge, &cursor, LEFT)
+        edge = next_open_edge(edge, &cursor, LEFT)
     return slope_of(edge)
 
 
@@ -659,36 +659,36 @@ cdef struct Search:  # for the end of a bridge, in the hull of the child on a si
     double outer_slope  # of the innermost edge that is known not to be pooled
 
 
-cdef inline void start(Search *search, Node *node, int side) noexcept nogil:
+cdef inline void start_search(Search *search, Node *node, int side) noexcept nogil:
     search.cursor = start_at(node)
     search.found = False
     search.end = search.under_slope = search.slope = 0.0
     search.part = search.beyond = search.between = Sums(weight=0.0, sum=0.0)
     search.outer_slope = -INFINITY if side == LEFT else INFINITY
-    search.edge = seek(&search.cursor)
-    look(search, side)
+    search.edge = find_open_edge(&search.cursor)
+    read_edge(search, side)
 
 
-cdef inline void look(Search *search, int side) noexcept nogil:
+cdef inline void read_edge(Search *search, int side) noexcept nogil:
     """Store slope and sums of the current edge."""
     cdef int inwards = 1 - side
     if search.edge != NULL:
         search.slope = slope_of(search.edge)
-        search.between = both(&search.cursor.beside_node[inwards], &search.edge.beside[inwards])
+        search.between = sum_of(&search.cursor.beside_node[inwards], &search.edge.beside[inwards])
 
 
-cdef inline void move(Search *search, int side, bint pooled) noexcept nogil:
+cdef inline void move_search(Search *search, int side, bint pooled) noexcept nogil:
     """Continue outwards from an edge that is ``pooled``, inwards from any other."""
     cdef Edge *edge = search.edge
     if pooled:
         search.found, search.under_slope, search.end = True, search.slope, end_of(edge, side)
         search.part = with_edge(&search.between, edge)
-        search.beyond = both(&search.cursor.beside_node[side], &edge.beside[side])
-        search.edge = go(edge, &search.cursor, side)
+        search.beyond = sum_of(&search.cursor.beside_node[side], &edge.beside[side])
+        search.edge = next_open_edge(edge, &search.cursor, side)
     else:
         search.outer_slope = search.slope
-        search.edge = go(edge, &search.cursor, 1 - side)
-    look(search, side)
+        search.edge = next_open_edge(edge, &search.cursor, 1 - side)
+    read_edge(search, side)
 
 
 cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
@@ -704,8 +704,8 @@ cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
     cdef Search left, right
     cdef Edge *edge = &bridge.edge
     cdef bint pooled
-    start(&left, node.child[LEFT], LEFT)
-    start(&right, node.child[RIGHT], RIGHT)
+    start_search(&left, node.child[LEFT], LEFT)
+    start_search(&right, node.child[RIGHT], RIGHT)
     while True:
         if left.edge != NULL and right.edge != NULL:
             compare(&left, &right)
@@ -714,13 +714,13 @@ cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
                 left.slope * (left.between.weight + right.part.weight)
                 >= left.between.sum + right.part.sum
             )
-            move(&left, LEFT, pooled)
+            move_search(&left, LEFT, pooled)
         elif right.edge != NULL and left.found:
             pooled = (
                 right.slope * (right.between.weight + left.part.weight)
                 <= right.between.sum + left.part.sum
             )
-            move(&right, RIGHT, pooled)
+            move_search(&right, RIGHT, pooled)
         else:
             break
     if not (left.found and right.found):  # nothing is pooled across the middle
@@ -757,9 +757,9 @@ cdef inline void compare(Search *left, Search *right) noexcept nogil:
         e_settled = f_settled = True
     # If slopes fall, an edge that is settled is pooled; else it is not.
     if e_settled:
-        move(left, LEFT, falls)
+        move_search(left, LEFT, falls)
     if f_settled:
-        move(right, RIGHT, falls)
+        move_search(right, RIGHT, falls)
 
 
 # ---------------------------------------------------------------------- bytes

@@ -38,7 +38,7 @@ cdef class IsotonicRegression(Hull):
     cdef object blocks(self, bint anchored)
     cdef Py_ssize_t pool_edges(self, double[:, ::1] rows, double prior) noexcept nogil
     cdef void find_centers(self, double[:, ::1] rows, Py_ssize_t n) noexcept nogil
-    cdef void renew(self, Slot *slot, double w) noexcept nogil
+    cdef void restore_digits(self, Slot *slot, double w) noexcept nogil
     cdef int set_hull(self, ChunkHull *hull, const ChunkHull *other, const Edge *edges) except -1
     cdef int set_sums(self, Place *place, double w, double s) except -1 nogil
     cdef int make_place(self) except -1 nogil

@@ -115,7 +115,7 @@ cdef class IsotonicRegression(Hull):
             self.check_whole()
             for i in range(scores.shape[0]):
                 if i % AHEAD == 0:
-                    self.fetch(&scores[i], scores.shape[0] - i)
+                    self.prefetch_chunks(&scores[i], scores.shape[0] - i)
                 if predicts:
                     bracket = self.bracket(scores[i], step)
                     out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
@@ -150,7 +150,7 @@ cdef class IsotonicRegression(Hull):
         bracket.low, bracket.high, bracket.share = NAN, NAN, 0.0
         if not (-INFINITY < score < INFINITY):
             return bracket
-        self.around(score, &left, &right)
+        self.edges_around(score, &left, &right)
         if left == NULL:
             left = right
         if left == NULL:
@@ -211,12 +211,12 @@ cdef class IsotonicRegression(Hull):
         slot.sum -= sample.sum
         slot.n -= 1
         if lost_digits(slot.weight, sample.weight):
-            self.renew(slot, sample.weight)
+            self.restore_digits(slot, sample.weight)
         # A difference of rounded sums may lie outside the range of sums for this weight.
         slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
         return self.fold_place(&place)
 
-    cdef void renew(self, Slot *slot, double w) noexcept nogil:
+    cdef void restore_digits(self, Slot *slot, double w) noexcept nogil:
         """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
 
         With a window, the remaining samples are in the queue. Without one, some weight is left.

@@ -39,4 +39,4 @@ cdef class JointMaps:
     cdef double[:, ::1] logs  # the logs of these, less their means
     cdef double[:, ::1] answers  # of each map
 
-    cdef int ask(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1
+    cdef int compute_answers(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1

@@ -136,7 +136,9 @@ cdef class Matrix:
                 self.sums[places[k]] = reduced * errors[k] / scale / self.gamma
         if self.n_labels:
             for i in range(self.features.shape[0]):
-                move(&self.weights[i, 0], &self.sums[0], self.direction[i], self.limit, self.n_labels)
+                step_row(
+                    &self.weights[i, 0], &self.sums[0], self.direction[i], self.limit, self.n_labels
+                )
         self.slope_curvature = CURVATURE + self.fade * (self.slope_curvature - CURVATURE)
         self.slope_curvature += w * gradient * gradient
         self.slope -= w * gradient / self.slope_curvature / SLOPE_GAMMA
@@ -232,7 +234,7 @@ cdef void weigh(
         i += 1
 
 
-cdef inline void move(
+cdef inline void step_row(
     double *row, const double *steps, double v, double limit, Py_ssize_t n
 ) noexcept nogil:
     """Take a step with a row of weights, up to the limit."""
@@ -265,7 +267,7 @@ cdef class JointMaps:
         # Nothing is assigned before all memory is there.
         self.vectors, self.logs, self.answers = vectors, logs, answers
 
-    cdef int ask(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1:
+    cdef int compute_answers(self, raw, one_vs_rest, const Py_ssize_t[::1] places) except -1:
         """Compute logs and answers for a sample."""
         cdef const double[::1] given
         cdef Py_ssize_t n = places.shape[0], i, k
@@ -295,7 +297,7 @@ cdef class JointMaps:
     def predict(self, Hedge hedge, raw, one_vs_rest, places):
         """Return the mixture of all maps by the weights of a hedge."""
         cdef Py_ssize_t i, k
-        self.ask(raw, one_vs_rest, places)
+        self.compute_answers(raw, one_vs_rest, places)
         mixture = np.zeros(self.answers.shape[1])
         cdef double[::1] out = mixture
         for i in range(self.answers.shape[0]):
@@ -325,7 +327,7 @@ cdef class JointMaps:
         cdef Py_ssize_t i
         cdef double *row
         cdef const Py_ssize_t[::1] at = places
-        self.ask(raw, one_vs_rest, places)
+        self.compute_answers(raw, one_vs_rest, places)
         answers = [self.answers[i, y] for i in range(self.answers.shape[0])]
         self.temperature.learn(self.vectors[0], y, w)
         for i in range(len(self.matrices)):

@@ -29,7 +29,7 @@ cdef class LabelIndex(ScoreIndex):
     cdef void sum_losses(self, double *weights) noexcept nogil
     cdef void settle_mixture(self, Slot *slot) noexcept nogil
 
-    cdef void take(self, Slot *slot, const Sample *sample) noexcept nogil
+    cdef void subtract_weight(self, Slot *slot, const Sample *sample) noexcept nogil
 
     cdef bint find_thresholds(self, double *out) noexcept nogil
     cdef double threshold_above(self, double below) noexcept nogil

@@ -322,10 +322,10 @@ cdef class LabelIndex(ScoreIndex):
                 self.release_mixture(place.slot)
             return self.remove_slot(&place)
         place.slot.n -= 1
-        self.take(place.slot, sample)
+        self.subtract_weight(place.slot, sample)
         return self.fold_place(&place)
 
-    cdef void take(self, Slot *slot, const Sample *sample) noexcept nogil:
+    cdef void subtract_weight(self, Slot *slot, const Sample *sample) noexcept nogil:
         """Subtract a weight from a slot that has other samples."""
         cdef double *of_label = NULL
         cdef Sample at

@@ -118,7 +118,7 @@ cdef class Stack:
         with nogil:
             order = order_of(x)
             if order != UNSORTED:
-                stack.take(x, w, s, order)
+                stack.push_samples(x, w, s, order)
         return None if order == UNSORTED else stack
 
     @staticmethod
@@ -137,7 +137,7 @@ cdef class Stack:
                 mean=rows[i, 3] / rows[i, 2],
             )
             stack.size += 1
-            stack.close()
+            stack.pool_open_sample()
         return stack
 
     @staticmethod
@@ -159,7 +159,7 @@ cdef class Stack:
         Return False if its score is below that of the open sample, or the sums overflow.
         """
         with self.lock:
-            if not self.can_take(x, self.total_weight + w, self.magnitude + fabs(s)):
+            if not self.can_push(x, self.total_weight + w, self.magnitude + fabs(s)):
                 return False
             self.make_room(1)
             self.push_sample(x, w, s)
@@ -193,13 +193,13 @@ cdef class Stack:
                 weight += 1.0 if w is None else w[i]
                 magnitude += fabs(s[i])
             order = order_of(x)
-            good = order != UNSORTED and (len(x) == 0 or self.can_take(x[0], weight, magnitude))
+            good = order != UNSORTED and (len(x) == 0 or self.can_push(x[0], weight, magnitude))
             if good and len(x) > 0:
                 batch.total_weight, batch.magnitude = weight, magnitude
                 if self.size > 0:  # the first sample may have the same score as the open one
                     batch.add_block(&self.blocks[self.size - 1])
                 batch.make_room(len(x))
-                batch.take(x, w, s, order)
+                batch.push_samples(x, w, s, order)
                 same = batch.is_sound(low, high)
                 if same:
                     self.append(batch)
@@ -305,7 +305,7 @@ cdef class Stack:
     def __reduce__(self):
         return Stack.restore, self.state()
 
-    cdef bint can_take(self, double x, double weight, double magnitude) noexcept nogil:
+    cdef bint can_push(self, double x, double weight, double magnitude) noexcept nogil:
         """Return whether a score is not below that of the open sample, and totals are finite."""
         if self.size and x < self.blocks[self.size - 1].upper:
             return False
@@ -350,7 +350,7 @@ cdef class Stack:
         self.make_room(batch.size)  # the statements below cannot fail
         self.size -= 1
         for i in range(batch.size):
-            self.close()
+            self.pool_open_sample()
             if i > 0 and self.blocks[self.size - 1].lower == batch.blocks[i - 1].lower:
                 n = batch.size - i  # it was not pooled, so the blocks after it are not either
                 memcpy(&self.blocks[self.size], &batch.blocks[i], n * sizeof(Block))
@@ -381,7 +381,7 @@ cdef class Stack:
         self.blocks, self.room = <Block *> blocks, max(room, 1)
         return 0
 
-    cdef void give_back(self, Py_ssize_t room) noexcept nogil:
+    cdef void shrink(self, Py_ssize_t room) noexcept nogil:
         """Reduce the room to exactly this many blocks, if memory can be reallocated."""
         cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
         if blocks != NULL:
@@ -399,7 +399,7 @@ cdef class Stack:
             add_before(&block, &self.blocks[row[0]])
         return block
 
-    cdef void close(self) noexcept nogil:
+    cdef void pool_open_sample(self) noexcept nogil:
         """Pool the open sample."""
         cdef Py_ssize_t row
         cdef Block block = self.top(&row)
@@ -422,10 +422,10 @@ cdef class Stack:
             top = &self.blocks[self.size]
             add(&block, top.weight, top.sum, top.moment)
         else:
-            self.close()
+            self.pool_open_sample()
         return block
 
-    cdef int take(
+    cdef int push_samples(
         self,
         const double[::1] x,
         const double[::1] w,
@@ -442,21 +442,21 @@ cdef class Stack:
         if w is not None:
             weights = &w[0]
         if order == INCREASING:
-            self.take_increasing(&x[0], weights, w is not None, &s[0], n)
+            self.push_increasing(&x[0], weights, w is not None, &s[0], n)
         else:
             runs = <double *> PyMem_RawMalloc(3 * n * sizeof(double))
             if runs == NULL:
                 raise MemoryError
             n = join_ties(&x[0], weights, w is not None, &s[0], n, runs)
             try:
-                self.take_increasing(runs, runs + len(x), 1, runs + 2 * len(x), n)
+                self.push_increasing(runs, runs + len(x), 1, runs + 2 * len(x), n)
             finally:
                 PyMem_RawFree(runs)
         if self.room > 2 * self.size:
-            self.give_back(2 * self.size)
+            self.shrink(2 * self.size)
         return 0
 
-    cdef int take_increasing(
+    cdef int push_increasing(
         self, const double *x, const double *w, bint step, const double *s, Py_ssize_t n
     ) except -1 nogil:
         """Add samples whose scores increase strictly; without ``step`` all have the first weight.

@@ -170,7 +170,7 @@ def expectations(
             psi[r] = double_sum(&formula, &history[0], n, first + r, &c, &d, 0.0)
 
 
-def few(const double[::1] spec, const double[::1] history, const double[::1] p):
+def all_expectations(const double[::1] spec, const double[::1] history, const double[::1] p):
     """Return Ψ_0..Ψ_n of a handful of samples, in one call: whole laws and double sums."""
     cdef Formula formula = formula_of(spec)
     cdef int64_t n = p.shape[0], k
@@ -232,7 +232,7 @@ cdef double chebyshev_points(
     return ceil(log(4.0 * largest / ((rho - 1.0) * error)) / log(rho)) + 1.0
 
 
-cdef void spread(
+cdef void write_lagrange_weights(
     const Law *D, int64_t m, const double *nodes, const double *signs, double *terms,
     double *weights,
 ) noexcept nogil:
@@ -319,7 +319,7 @@ def expectation_of_rates(
             signs[b] = sin(M_PI * (b + 0.5) / m)
             if b & 1:
                 signs[b] = -signs[b]
-        spread(&d, m, nodes, signs, terms, weights)
+        write_lagrange_weights(&d, m, nodes, signs, terms, weights)
         value = interpolated_sum(&formula, &history[0], n, k, &c, slack, m, nodes, weights)
     free(nodes)
     return value

@@ -52,7 +52,7 @@ cdef class Reciprocals:
         if self.den[2] != self.den[3]:
             self.fold = scale * (self.num[2] - self.num[3]) / (self.den[2] - self.den[3])
 
-    def take(self, laws, double[::1] psi):
+    def write_expectations(self, laws, double[::1] psi):
         """Write Ψ_k of the labellings whose laws of U are given, the last one first.
 
         The laws are (offset, rows, bounds); the last row is that of the greatest k that is left.

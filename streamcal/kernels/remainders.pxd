@@ -16,13 +16,13 @@ cdef class Remainders:
 
     cdef void clear(self) noexcept nogil
     cdef int add(self, double score, int which, double *sum, double x) except -1 nogil
-    cdef int take(self, double score, int which, double *sum, double x) except -1 nogil
-    cdef int leave_out(self, double score, int which, double x) except -1 nogil
+    cdef int subtract(self, double score, int which, double *sum, double x) except -1 nogil
+    cdef int add_to_remainder(self, double score, int which, double x) except -1 nogil
     cdef void forget(self, double score, int which) noexcept nogil
-    cdef int fit(self) except -1 nogil
+    cdef int shrink(self) except -1 nogil
     cdef size_t bytes_taken(self) noexcept nogil
     cdef Remainder *find(self, double score, int which) noexcept nogil
-    cdef Remainder *place(self, double score, int which) noexcept nogil
-    cdef Remainder *open(self, double score, int which) except NULL nogil
+    cdef Remainder *find_place(self, double score, int which) noexcept nogil
+    cdef Remainder *insert_remainder(self, double score, int which) except NULL nogil
     cdef int set_room(self, int64_t room) except -1 nogil
-    cdef void close(self, Remainder *at) noexcept nogil
+    cdef void remove_remainder(self, Remainder *at) noexcept nogil

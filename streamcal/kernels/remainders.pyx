@@ -39,11 +39,11 @@ cdef class Remainders:
         cdef double total = sum[0] + x
         cdef double lost = two_sum_error(sum[0], x, total)
         if lost != 0.0:
-            self.leave_out(score, which, lost)
+            self.add_to_remainder(score, which, lost)
         sum[0] = total
         return 0
 
-    cdef int take(self, double score, int which, double *sum, double x) except -1 nogil:
+    cdef int subtract(self, double score, int which, double *sum, double x) except -1 nogil:
         """Subtract ``x`` from a sum; the result is the exact sum of the other terms, rounded once.
 
         It is at least 0, as a sum of weights must be.
@@ -53,33 +53,33 @@ cdef class Remainders:
         if at == NULL and x <= sum[0]:
             return self.add(score, which, sum, -x)
         if at == NULL:
-            at = self.open(score, which)
+            at = self.insert_remainder(score, which)
         reserve(at, at.n + 3)
         grow(at, sum[0])
         grow(at, -x)
         rest = max(0.0, rounded(at))
         grow(at, -rest)
         if at.n == 0:
-            self.close(at)
+            self.remove_remainder(at)
         sum[0] = rest
         return 0
 
-    cdef int leave_out(self, double score, int which, double x) except -1 nogil:
+    cdef int add_to_remainder(self, double score, int which, double x) except -1 nogil:
         """Add ``x`` to the remainder of a sum."""
         cdef Remainder *at = self.find(score, which)
         if at == NULL:
-            at = self.open(score, which)
+            at = self.insert_remainder(score, which)
         reserve(at, at.n + 1)
         grow(at, x)
         if at.n == 0:
-            self.close(at)
+            self.remove_remainder(at)
         return 0
 
     cdef void forget(self, double score, int which) noexcept nogil:
         """Drop the remainder of a sum."""
         cdef Remainder *at = self.find(score, which)
         if at != NULL:
-            self.close(at)
+            self.remove_remainder(at)
 
     # ------------------------------------------------------------------ the table
 
@@ -88,19 +88,19 @@ cdef class Remainders:
         cdef Remainder *at
         if self.size == 0:
             return NULL
-        at = self.place(score, which)
+        at = self.find_place(score, which)
         return at if at.parts != NULL else NULL
 
-    cdef Remainder *place(self, double score, int which) noexcept nogil:
+    cdef Remainder *find_place(self, double score, int which) noexcept nogil:
         """Return the place of a sum in the table, or the free place where it would be stored."""
-        cdef int64_t i = home(score, which, self.room)
+        cdef int64_t i = hashed_place(score, which, self.room)
         while self.table[i].parts != NULL and (
             self.table[i].score != score or self.table[i].which != which
         ):
             i = (i + 1) & (self.room - 1)
         return &self.table[i]
 
-    cdef Remainder *open(self, double score, int which) except NULL nogil:
+    cdef Remainder *insert_remainder(self, double score, int which) except NULL nogil:
         """Return an empty remainder for a sum that has none."""
         cdef Remainder *at
         cdef double *parts
@@ -110,12 +110,12 @@ cdef class Remainders:
         if parts == NULL:
             out_of_memory()
             return NULL
-        at = self.place(score, which)
+        at = self.find_place(score, which)
         at.score, at.which, at.n, at.room, at.parts = score, which, 0, FIRST_PARTS, parts
         self.size += 1
         return at
 
-    cdef void close(self, Remainder *at) noexcept nogil:
+    cdef void remove_remainder(self, Remainder *at) noexcept nogil:
         """Free a place; move up the entries after it that would not be found any more."""
         cdef int64_t hole = at - self.table, i = hole, wanted, last = self.room - 1
         free(at.parts)
@@ -124,7 +124,7 @@ cdef class Remainders:
             i = (i + 1) & last
             if self.table[i].parts == NULL:
                 break
-            wanted = home(self.table[i].score, self.table[i].which, self.room)
+            wanted = hashed_place(self.table[i].score, self.table[i].which, self.room)
             if ((i - wanted) & last) >= ((i - hole) & last):
                 self.table[hole] = self.table[i]
                 hole = i
@@ -140,11 +140,11 @@ cdef class Remainders:
         self.table, self.room = table, room
         for i in range(n):
             if before[i].parts != NULL:
-                self.place(before[i].score, before[i].which)[0] = before[i]
+                self.find_place(before[i].score, before[i].which)[0] = before[i]
         free(before)
         return 0
 
-    cdef int fit(self) except -1 nogil:
+    cdef int shrink(self) except -1 nogil:
         """Shrink the table to the number of its entries."""
         cdef int64_t room = FIRST_ROOM
         while room < 2 * (self.size + 1):
@@ -173,7 +173,7 @@ cdef class Remainders:
         return n
 
 
-cdef inline int64_t home(double score, int which, int64_t room) noexcept nogil:
+cdef inline int64_t hashed_place(double score, int which, int64_t room) noexcept nogil:
     """Return the place of a sum in a table without collisions."""
     cdef uint64_t bits
     score += 0.0  # -0 is the same score as 0

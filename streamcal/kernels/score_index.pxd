@@ -117,7 +117,7 @@ cdef class ScoreIndex:
     cdef void fold_node(self, Node *node) noexcept nogil
     cdef void release_summary(self, Chunk *chunk) noexcept nogil
     cdef size_t summary_bytes(self, Chunk *chunk) noexcept nogil
-    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil
+    cdef void prefetch_summary(self, Chunk *chunk) noexcept nogil
     # which samples it learns and what its sums are made of,
     cdef bint refuses(self, double score, double label, double w) noexcept nogil
     cdef Sample as_sample(self, double score, double label, double w) noexcept nogil
@@ -157,23 +157,23 @@ cdef class ScoreIndex:
 
     cdef Chunk *find_chunk(self, double score) noexcept nogil
     cdef Slot *find(self, double score) noexcept nogil
-    cdef void fetch(self, const double *scores, int64_t n) noexcept nogil
+    cdef void prefetch_chunks(self, const double *scores, int64_t n) noexcept nogil
     cdef bint locate(self, double score, Place *place) noexcept nogil
 
     cdef int insert_slot(self, double score, Place *place) except -1 nogil
     cdef int remove_slot(self, Place *place) except -1 nogil
     cdef int fold_place(self, const Place *place) except -1 nogil
 
-    cdef void mark(self, Node *child) noexcept nogil
+    cdef void mark_ancestors(self, Node *child) noexcept nogil
     cdef int refold(self, Chunk *chunk) except -1 nogil
     cdef int refold_all(self) except -1 nogil
     cdef void fold_dirty(self) noexcept nogil
 
     cdef int set_room(self, Chunk *chunk, int room) except -1 nogil
-    cdef Chunk *relieve(self, Chunk *chunk, int slot, double score) except NULL nogil
-    cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil
+    cdef Chunk *split_or_shift(self, Chunk *chunk, int slot, double score) except NULL nogil
+    cdef Chunk *split_chunk(self, Chunk *chunk, int slot) except NULL nogil
     cdef int move_slots(self, Chunk *left, Chunk *right, int n, int side) except -1 nogil
-    cdef int join(self, Chunk *left, Chunk *right) except -1 nogil
+    cdef int merge_chunks(self, Chunk *left, Chunk *right) except -1 nogil
 
     cdef Chunk *add_leaf(self, Chunk *chunk, int room, double key) except NULL nogil
     cdef void remove_leaf(self, Chunk *chunk) noexcept nogil

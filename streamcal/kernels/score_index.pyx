@@ -473,7 +473,7 @@ cdef class ScoreIndex:
         i += self.queue_start
         if i >= self.queue_room:
             i -= self.queue_room
-        put(self.queue, self.wide, i, sample)
+        write_sample(self.queue, self.wide, i, sample)
 
     cdef int64_t find_queued(self, const Sample *sample) noexcept nogil:
         """Return where the newest such sample is in the queue, or -1."""
@@ -505,7 +505,7 @@ cdef class ScoreIndex:
             out_of_memory()
         for i in range(self.queue_size):
             sample = self.queued(i)
-            put(queue, wide, i, &sample)
+            write_sample(queue, wide, i, &sample)
         free(self.queue)
         self.queue, self.wide = queue, wide
         self.queue_start, self.queue_room = 0, room
@@ -520,7 +520,7 @@ cdef class ScoreIndex:
             node = node.child[score >= node.key]
         return <Chunk *> node
 
-    cdef void fetch(self, const double *scores, int64_t n) noexcept nogil:
+    cdef void prefetch_chunks(self, const double *scores, int64_t n) noexcept nogil:
         """Prefetch the chunks of the next scores, and the nodes above, into the cache.
 
         In a large index each step down to a chunk waits for memory. Here all scores, up to `AHEAD`,
@@ -544,9 +544,9 @@ cdef class ScoreIndex:
         for i in range(n_ways):
             chunk = <Chunk *> at[i]
             prefetch(chunk.slots, chunk.size * sizeof(Slot))
-            self.fetch_summary(chunk)
+            self.prefetch_summary(chunk)
 
-    cdef void fetch_summary(self, Chunk *chunk) noexcept nogil:
+    cdef void prefetch_summary(self, Chunk *chunk) noexcept nogil:
         """Prefetch the memory of the summary of a chunk that is outside of the chunk."""
 
     cdef Slot *find(self, double score) noexcept nogil:
@@ -576,7 +576,7 @@ cdef class ScoreIndex:
         chunk = place.chunk
         i = <int> (place.slot - chunk.slots)
         if chunk.size == SLOTS:
-            neighbour = self.relieve(chunk, i, score)
+            neighbour = self.split_or_shift(chunk, i, score)
             self.locate(score, place)
             place.other = chunk if place.chunk == neighbour else neighbour
             chunk = place.chunk
@@ -605,23 +605,23 @@ cdef class ScoreIndex:
             return 0
         left = left_of_sparse(chunk)
         if left != NULL:
-            return self.join(left, left.next)
+            return self.merge_chunks(left, left.next)
         if chunk.room - chunk.size > 2 * ROOM_STEP:
             self.set_room(chunk, chunk.size + 1)
-        self.mark(&chunk.node)
+        self.mark_ancestors(&chunk.node)
         return self.fold_chunk(chunk, score)
 
     cdef int fold_place(self, const Place *place) except -1 nogil:
         """Fold the change at a place, and mark its ancestors."""
         if place.other == NULL:
-            self.mark(&place.chunk.node)
+            self.mark_ancestors(&place.chunk.node)
             return self.fold_chunk(place.chunk, place.slot.score)
         self.refold(place.chunk)
         return self.refold(place.other)
 
     # ------------------------------------------------------------------ summaries
 
-    cdef void mark(self, Node *child) noexcept nogil:
+    cdef void mark_ancestors(self, Node *child) noexcept nogil:
         """Mark the ancestors of a child as dirty on its side.
 
         All ancestors of a dirty node are dirty as well, each with the bit of the side where that
@@ -640,7 +640,7 @@ cdef class ScoreIndex:
 
     cdef int refold(self, Chunk *chunk) except -1 nogil:
         """Fold a chunk from scratch and mark its ancestors."""
-        self.mark(&chunk.node)
+        self.mark_ancestors(&chunk.node)
         return self.fold_chunk(chunk, -INFINITY)
 
     cdef int refold_all(self) except -1 nogil:
@@ -677,7 +677,7 @@ cdef class ScoreIndex:
             out_of_memory()
         return 0
 
-    cdef Chunk *relieve(self, Chunk *chunk, int slot, double score) except NULL nogil:
+    cdef Chunk *split_or_shift(self, Chunk *chunk, int slot, double score) except NULL nogil:
         """Make room for ``score`` at ``slot`` of a full chunk, or in a neighbour.
 
         Return the neighbour whose slots changed, too. A run of ascending or descending scores
@@ -690,16 +690,16 @@ cdef class ScoreIndex:
         if slot == chunk.size and after == NULL:
             return self.add_leaf(chunk, 1, score)
         if slot == 0 and before == NULL:
-            return self.split(chunk, 0)  # all slots move, so that the first chunk is empty
+            return self.split_chunk(chunk, 0)  # all slots move, so that the first chunk is empty
         if min(n_before, n_after) > CROWDED:
-            return self.split(chunk, chunk.size // 2)
+            return self.split_chunk(chunk, chunk.size // 2)
         if n_before < n_after:
             self.move_slots(before, chunk, (chunk.size - n_before) // 2, LEFT)
             return before
         self.move_slots(chunk, after, (chunk.size - n_after) // 2, RIGHT)
         return after
 
-    cdef Chunk *split(self, Chunk *chunk, int slot) except NULL nogil:
+    cdef Chunk *split_chunk(self, Chunk *chunk, int slot) except NULL nogil:
         """Move the slots from ``slot`` on to a new chunk after ``chunk``; return the new chunk."""
         cdef int n = chunk.size - slot
         cdef Chunk *new = self.add_leaf(chunk, n + 1, chunk.slots[slot].score)
@@ -730,7 +730,7 @@ cdef class ScoreIndex:
             set_key_between(left, right.slots[0].score)
         return 0
 
-    cdef int join(self, Chunk *left, Chunk *right) except -1 nogil:
+    cdef int merge_chunks(self, Chunk *left, Chunk *right) except -1 nogil:
         """Move all slots of a chunk to the one before it, remove it, and fold."""
         self.move_slots(left, right, right.size, LEFT)
         if right.node.parent.child[LEFT] == &right.node:
@@ -768,9 +768,9 @@ cdef class ScoreIndex:
             new.next.previous = new
         node.key = key
         self.replace_child(parent, &chunk.node, node)
-        adopt(node, &chunk.node, &new.node)
+        set_children(node, &chunk.node, &new.node)
         self.tree.n_chunks += 1
-        self.mark(node)
+        self.mark_ancestors(node)
         self.rebalance(parent)
         return new
 
@@ -791,7 +791,7 @@ cdef class ScoreIndex:
         free(node)
         self.release_chunk(chunk)
         self.tree.n_chunks -= 1
-        self.mark(sibling)
+        self.mark_ancestors(sibling)
         self.rebalance(parent)
 
     cdef void replace_child(self, Node *parent, Node *old, Node *new) noexcept nogil:
@@ -909,11 +909,11 @@ cdef class ScoreIndex:
                 if chunk.size > 0:  # an empty chunk has no slots to copy to
                     memcpy(chunk.slots, slots, chunk.size * sizeof(Slot))
                 slots += chunk.size
-                append(tree, chunk)
+                append_chunk(tree, chunk)
             size += 1
         self.make_nodes(&spare, tree.n_chunks - 1)
         chunk = tree.first
-        tree.root = linked(&written, &chunk, &spare)
+        tree.root = link_nodes(&written, &chunk, &spare)
         return 0
 
     # ------------------------------------------------------------------ memory
@@ -935,7 +935,7 @@ cdef class ScoreIndex:
             node = <Node *> calloc(1, self.node_bytes)
             if node == NULL:
                 while spare[0] != NULL:
-                    free(take(spare))
+                    free(take_node(spare))
                 out_of_memory()
             node.parent = spare[0]
             spare[0] = node
@@ -981,7 +981,9 @@ cdef inline size_t sample_bytes(bint wide) noexcept nogil:
     return sizeof(Sample) if wide else sizeof(ShortSample)
 
 
-cdef inline void put(void *queue, bint wide, int64_t i, const Sample *sample) noexcept nogil:
+cdef inline void write_sample(
+    void *queue, bint wide, int64_t i, const Sample *sample
+) noexcept nogil:
     """Set place ``i`` of a queue."""
     cdef ShortSample *at
     if wide:
@@ -1042,14 +1044,14 @@ cdef void free_nodes(Node *node) noexcept nogil:
         free(node)
 
 
-cdef inline Node *take(Node **spare) noexcept nogil:
+cdef inline Node *take_node(Node **spare) noexcept nogil:
     """Take a node from a list that `make_nodes` made."""
     cdef Node *node = spare[0]
     spare[0] = node.parent
     return node
 
 
-cdef inline void adopt(Node *node, Node *left, Node *right) noexcept nogil:
+cdef inline void set_children(Node *node, Node *left, Node *right) noexcept nogil:
     """Set the first children of a node."""
     node.child[LEFT], node.child[RIGHT] = left, right
     left.parent = right.parent = node
@@ -1057,7 +1059,7 @@ cdef inline void adopt(Node *node, Node *left, Node *right) noexcept nogil:
     node.dirty = NEW
 
 
-cdef void append(Tree *tree, Chunk *chunk) noexcept nogil:
+cdef void append_chunk(Tree *tree, Chunk *chunk) noexcept nogil:
     """Add a chunk behind the last one of a tree whose nodes are not made yet."""
     chunk.previous = tree.last
     if tree.last == NULL:
@@ -1113,7 +1115,7 @@ cdef inline int64_t first_slot_of(int64_t chunk, int64_t n_chunks, int64_t n_slo
     return chunk * n_slots // n_chunks
 
 
-cdef Node *linked(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil:
+cdef Node *link_nodes(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil:
     """Return the root of a written tree, made of the next chunks and of spare nodes."""
     cdef Chunk *chunk = next[0]
     cdef Node *node
@@ -1123,12 +1125,12 @@ cdef Node *linked(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil:
     if size != INNER:
         next[0] = chunk.next
         return &chunk.node
-    node = take(spare)
+    node = take_node(spare)
     node.parent = NULL
     node.key = at.keys[0]
     at.keys += 1
-    left = linked(at, next, spare)
-    adopt(node, left, linked(at, next, spare))
+    left = link_nodes(at, next, spare)
+    set_children(node, left, link_nodes(at, next, spare))
     return node
 
 

@@ -110,7 +110,7 @@ cdef inline double weight(const Row *row, Py_ssize_t i) noexcept nogil:
     return 1.0 if row.w == NULL else fabs(row.w[i])
 
 
-cdef inline double closed(const Row *row, Py_ssize_t i) noexcept nogil:
+cdef inline double closed_after(const Row *row, Py_ssize_t i) noexcept nogil:
     """Return 0 if a cut after a sample is allowed, else infinity."""
     return INFINITY if row.w != NULL and row.w[i] < 0.0 else 0.0
 
@@ -122,7 +122,7 @@ cdef inline double lesser(double a, double b) noexcept nogil:
 # ------------------------------------------------------------------------------ boundaries alone
 
 
-def summarise(
+def sum_prefixes(
     const uint16_t[::1] labels,
     const double[::1] w,
     Py_ssize_t first,
@@ -189,11 +189,11 @@ cdef void add_block(
             add_four(n, rows[0], rows[1], rows[2], rows[3], sums, least)
             continue
         for j in range(4):
-            weights[j], shut[j] = weight(row, i + j), closed(row, i + j)
+            weights[j], shut[j] = weight(row, i + j), closed_after(row, i + j)
         add_four_weighted(n, rows[0], rows[1], rows[2], rows[3], weights, shut, sums, least)
     for i in range(whole, stop):
         rows[0] = &differences[labels[i] * n]
-        weights[0], shut[0] = weight(row, i), closed(row, i)
+        weights[0], shut[0] = weight(row, i), closed_after(row, i)
         for k in range(n):
             total = sums[k] + weights[0] * rows[0][k]
             least[k] = lesser(least[k], total + shut[0])
@@ -216,8 +216,8 @@ cdef Py_ssize_t least_cut(
     cdef Py_ssize_t cut = first, i
     for i in range(first, stop):
         total += weight(row, i) * differences[stride * row.labels[i]]
-        if total + closed(row, i) < least:
-            least = total + closed(row, i)
+        if total + closed_after(row, i) < least:
+            least = total + closed_after(row, i)
             cut = i + 1
     return cut
 
@@ -241,7 +241,7 @@ cdef Py_ssize_t best_cut(
             total += s1 + s3
         for i in range(whole, end):
             total += weight(row, i) * d[labels[i]]
-            least = lesser(least, total + closed(row, i))
+            least = lesser(least, total + closed_after(row, i))
         if least < best:
             best, best_before, best_block = least, before, block
         block = end
@@ -257,7 +257,7 @@ cdef struct Part:
     Py_ssize_t stop
 
 
-def divide(
+def find_cuts_divide(
     const uint16_t[::1] labels,
     const double[::1] w,
     const double[:, ::1] differences,
@@ -291,7 +291,7 @@ def divide(
 # ------------------------------------------------------------------------------ all together
 
 
-def dynamic(
+def find_cuts_dp(
     const uint16_t[::1] labels,
     const double[::1] w,
     const double[:, ::1] costs,
@@ -309,11 +309,13 @@ def dynamic(
     cdef double *total = &start[0]
     with nogil:
         for i in range(row.n):
-            if i > 0 and closed(&row, i - 1) > 0.0:  # no cut here
-                stay(&stays[i, 0], n_words, total, n_labels, weight(&row, i), &costs[labels[i], 0])
+            if i > 0 and closed_after(&row, i - 1) > 0.0:  # no cut here
+                extend_same(
+                    &stays[i, 0], n_words, total, n_labels, weight(&row, i), &costs[labels[i], 0]
+                )
             else:
-                choose(&stays[i, 0], total, n_labels, weight(&row, i), &costs[labels[i], 0])
-        choose(&stays[row.n, 0], total, n_labels, 0.0, &costs[0, 0])
+                extend_best(&stays[i, 0], total, n_labels, weight(&row, i), &costs[labels[i], 0])
+        extend_best(&stays[row.n, 0], total, n_labels, 0.0, &costs[0, 0])
         k = n_labels - 1
         for i in range(row.n, -1, -1):
             while k > 0 and not (stays[i, k // 64] >> (k % 64)) & 1:
@@ -324,7 +326,7 @@ def dynamic(
             cuts[k] = 0
 
 
-cdef void choose(
+cdef void extend_best(
     uint64_t *bits, double *total, Py_ssize_t n_labels, double w, const double *costs
 ) noexcept nogil:
     """Add a sample: each label follows the best one that is not above it."""
@@ -340,7 +342,7 @@ cdef void choose(
         bits[start // 64] = word
 
 
-cdef void stay(
+cdef void extend_same(
     uint64_t *bits,
     Py_ssize_t n_words,
     double *total,
@@ -356,7 +358,7 @@ cdef void stay(
         total[k] += w * costs[k]
 
 
-def longest(
+def find_cuts_subsequence(
     const uint16_t[::1] labels, const double[::1] w, uint16_t[::1] reach, int64_t[::1] cuts
 ):
     """Find the cuts with the most correct weight: the heaviest non-decreasing subsequence.
@@ -388,7 +390,7 @@ def longest(
         for k in range(n_labels - 1, 0, -1):
             if start[k] < cut:
                 cut = start[k]
-                while cut > 0 and closed(&row, cut - 1) > 0.0:
+                while cut > 0 and closed_after(&row, cut - 1) > 0.0:
                     cut -= 1  # to where its score begins
             cuts[k - 1] = cut
 
@@ -412,7 +414,7 @@ def risk(
     return total
 
 
-def prepare(
+def write_signed_weights(
     const double[::1] scores, const double[::1] weights, const int64_t[::1] order, double[::1] w
 ):
     """Write weights in the given order of samples, negative where the next has the same score."""

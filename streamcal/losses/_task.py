@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number
+from streamcal._validation import as_number, check_count
 
 # Sums of costs times weights stay finite: weights are at most 1e60, samples at most 2**53.
 _MOST_COST = 1e100
@@ -261,9 +261,7 @@ def check_n_labels(n_labels: Any) -> None:
     ...
     ValueError: `n_labels` must be an int from 2 to 32767, got 1
     """
-    whole = isinstance(n_labels, int | np.integer) and not isinstance(n_labels, bool)
-    if not whole or not 2 <= n_labels <= 32_767:
-        raise ValueError(f"`n_labels` must be an int from 2 to 32767, got {n_labels!r}")
+    check_count(n_labels, "n_labels", 2, 32_767)
 
 
 def _distances(n_labels: int) -> NDArray[np.float64]:

@@ -8,10 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import ClassificationMetric
 
 from streamcal._clone import Cloned
-from streamcal._validation import as_number, as_vector, as_weight, check_same_length
-
-# Probabilities renormalised in floating point may leave [0, 1] by some rounding errors.
-_ROUNDING = 1e-9
+from streamcal._validation import as_probability, as_vector, as_weight, check_same_length
 
 
 class ProbabilityMetric(Cloned, ClassificationMetric):
@@ -89,22 +86,6 @@ def _is_missing(y_pred: Any) -> bool:
     return y_pred is None or (isinstance(y_pred, dict) and not y_pred)
 
 
-def as_probability(value: Any, name: str = "y_pred") -> float:
-    """Return ``value`` as a float in [0, 1], or raise.
-
-    Examples
-    --------
-    >>> as_probability(1.0000000000000002)
-    1.0
-    """
-    p = value if type(value) is float else as_number(value, name)
-    if 0.0 <= p <= 1.0:
-        return p
-    if -_ROUNDING <= p <= 1.0 + _ROUNDING:
-        return min(max(p, 0.0), 1.0)
-    raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
-
-
 def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     """Return the probability given to an event, and whether the event happened.
 
@@ -130,20 +111,13 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     else:
         p = y_pred
     check_label_kind(y_true, pos_val)
-    return as_probability(p), bool(y_true == pos_val)
+    return as_probability(p, "y_pred"), bool(y_true == pos_val)
 
 
 def check_label_kind(label: Any, pos_val: Any) -> None:
     """Raise if just one of them is a str: every sample would silently count as negative."""
     if isinstance(label, str) != isinstance(pos_val, str):
         raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
-
-
-def check_int(name: str, value: Any, least: int) -> None:
-    """Raise ``ValueError`` unless ``value`` is an int of at least ``least``."""
-    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_int or value < least:
-        raise ValueError(f"`{name}` must be an int of at least {least}, got {value!r}")
 
 
 def as_events(

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import airy, chdtri, entr, ndtri, rel_entr
 
-from streamcal._validation import as_number, check_choice
+from streamcal._validation import as_number, check_choice, check_count
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 
 KINDS = ("consistency", "confidence")
@@ -95,7 +95,7 @@ def corp_band(
     level = as_number(level, "level")
     if not 0.0 < level < 1.0:
         raise ValueError(f"`level` must be in (0, 1), got {level!r}")
-    _check_resamples(n_resamples)
+    check_count(n_resamples, "n_resamples")
     if (counts != np.round(counts)).any():
         at = int(np.argmax(counts != np.round(counts)))
         raise ValueError(
@@ -109,12 +109,6 @@ def corp_band(
         half = _asymptotic_half_width(x, n, level)
         return Band(x, np.clip(x - half, 0.0, 1.0), np.clip(x + half, 0.0, 1.0))
     return Band(x, *_likelihood_ratio_band(x, n, k / n, level))
-
-
-def _check_resamples(n_resamples: Any) -> None:
-    is_int = isinstance(n_resamples, int | np.integer) and not isinstance(n_resamples, bool)
-    if not is_int or n_resamples < 1:
-        raise ValueError(f"`n_resamples` must be a positive int, got {n_resamples!r}")
 
 
 def _group(scores: _Array, counts: _Array, hits: _Array) -> tuple[_Array, _Array, _Array]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from river.metrics.base import MultiClassMetric
 
-from streamcal.metrics._base import ProbabilityMetric, as_event, as_probability
+from streamcal._validation import as_probability
+from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics._exact_sum import ExactSum
 
 
@@ -96,7 +97,7 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
         labels: list[Hashable] = list(y_pred)
         score = 0.0
         for label, value in y_pred.items():
-            score += (as_probability(value) - bool(label == y_true)) ** 2
+            score += (as_probability(value, "y_pred") - bool(label == y_true)) ** 2
         if y_true not in y_pred:
             labels.append(y_true)
             score += 1.0

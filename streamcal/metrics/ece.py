@@ -6,8 +6,8 @@ from typing import Any
 
 from river.metrics.base import BinaryMetric
 
-from streamcal._validation import check_choice
-from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
+from streamcal._validation import check_choice, check_count
+from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics._exact_sum import ExactSum
 
 _TOP = 1 << 64  # above every bit pattern of a float
@@ -72,8 +72,8 @@ class ECE(ProbabilityMetric, BinaryMetric):
         max_scores: int = 10_000,
     ) -> None:
         check_choice(strategy, "strategy", ("width", "mass"))
-        check_int("n_bins", n_bins, 1)
-        check_int("max_scores", max_scores, 2)
+        check_count(n_bins, "n_bins")
+        check_count(max_scores, "max_scores", 2)
         self.n_bins = n_bins
         self.strategy = strategy
         self.pos_val = pos_val

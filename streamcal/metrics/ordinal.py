@@ -12,8 +12,8 @@ import numpy as np
 from river.metrics.base import ClassificationMetric
 
 from streamcal._clone import Cloned
-from streamcal._validation import as_weight
-from streamcal.metrics._base import ProbabilityMetric, as_probability
+from streamcal._validation import as_probability, as_weight
+from streamcal.metrics._base import ProbabilityMetric
 from streamcal.metrics._exact_sum import ExactSum
 
 
@@ -339,7 +339,7 @@ class RankedProbabilityScore(ProbabilityMetric):
                     raise ValueError(f"`{name}` must be one of {order}, got {label!r}")
         score, cumulative, happened = 0.0, 0.0, False
         for label in order[:-1]:
-            cumulative += as_probability(y_pred.get(label, 0.0))
+            cumulative += as_probability(y_pred.get(label, 0.0), "y_pred")
             happened = happened or label == y_true
             score += (cumulative - happened) ** 2
         return score

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from river.metrics.base import BinaryMetric
 
-from streamcal._validation import check_window
+from streamcal._validation import check_count
 from streamcal.isotonic.staircase import Staircase
-from streamcal.metrics._base import ProbabilityMetric, as_event, check_int
+from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics.corp import CORP
 
 
@@ -68,11 +68,9 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         max_points: int = 1000,
         pos_val: Any = True,
     ) -> None:
-        check_window(window)
-        if not window:  # None is no window here
-            raise ValueError(f"`window` must be a positive int, got {window!r}")
-        check_window(every, "every")
-        check_int("max_points", max_points, 2)
+        check_count(window, "window")
+        check_count(every, "every", optional=True)
+        check_count(max_points, "max_points", 2)
         self._corp = CORP(scoring)
         self.window = window
         self.scoring = scoring

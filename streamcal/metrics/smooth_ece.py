@@ -26,8 +26,8 @@ from river.metrics.base import BinaryMetric
 from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
-from streamcal._validation import as_weights
-from streamcal.metrics._base import ProbabilityMetric, as_event, as_events, check_int
+from streamcal._validation import as_weights, check_count
+from streamcal.metrics._base import ProbabilityMetric, as_event, as_events
 from streamcal.metrics._exact_sum import ExactSum
 
 _DEFAULT_CELLS = 4096
@@ -65,7 +65,7 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
     """
 
     def __init__(self, pos_val: Any = True, n_cells: int = _DEFAULT_CELLS) -> None:
-        check_int("n_cells", n_cells, 2)
+        check_count(n_cells, "n_cells", 2)
         self.pos_val = pos_val
         self.n_cells = n_cells
         self._n_samples = 0
@@ -152,7 +152,7 @@ def smooth_ece(
     >>> smooth_ece([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9])
     0.14103
     """
-    check_int("n_cells", n_cells, 2)
+    check_count(n_cells, "n_cells", 2)
     happened, p = as_events(y_true, y_prob, pos_val)
     weights = as_weights(w, len(p))
     cell = (p * n_cells).astype(np.intp)

@@ -31,7 +31,7 @@ _POLL_SECONDS = 2e-4
 _LANES = 4  # boundaries that the kernel takes at once
 
 
-def summarise(
+def sum_prefixes(
     labels: NDArray[np.uint16],
     w: NDArray[np.float64],
     differences: NDArray[np.float64],
@@ -59,7 +59,7 @@ def summarise(
     Examples
     --------
     >>> differences = np.array([[-1.0], [1.0]])
-    >>> summarise(np.array([0, 0, 1, 0], np.uint16), np.empty(0), differences)
+    >>> sum_prefixes(np.array([0, 0, 1, 0], np.uint16), np.empty(0), differences)
     array([[-2.],
            [-2.],
            [ 2.]])
@@ -67,7 +67,7 @@ def summarise(
     from streamcal.kernels import thresholds as kernels
 
     out = np.empty((3, differences.shape[1]))
-    kernels.summarise(labels, w, first, len(labels) if stop is None else stop, differences, out)
+    kernels.sum_prefixes(labels, w, first, len(labels) if stop is None else stop, differences, out)
     return out
 
 
@@ -120,7 +120,7 @@ def solve(
         # Cuts are counted from the start of a piece.
         parts = [[s + np.array([[0], [0], [i]]) for s, (i, _) in zip(found, blocks, strict=True)]]
     elif n_jobs == 1:
-        parts = [[summarise(labels, w, differences, *samples) for samples in blocks]]
+        parts = [[sum_prefixes(labels, w, differences, *samples) for samples in blocks]]
     else:
         step = -(-n_boundaries // (_LANES * n_jobs)) * _LANES
         ranges = [(k, min(n_boundaries, k + step)) for k in range(0, n_boundaries, step)]
@@ -141,7 +141,7 @@ def _summarise_piece(
     piece: tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.float64]],
 ) -> Summary:
     """Run a job in a pool of the caller."""
-    return summarise(*piece)
+    return sum_prefixes(*piece)
 
 
 # Processes ------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _run_tasks(
         def work(task: Task) -> Summary:
             low, high, first, stop = task
             part = np.ascontiguousarray(differences[:, low:high])
-            return summarise(labels, w, part, first, stop)
+            return sum_prefixes(labels, w, part, first, stop)
 
         with ThreadPoolExecutor(n_jobs) as threads:
             return list(threads.map(work, tasks))
@@ -205,7 +205,7 @@ def _summarise_shared(name: str, layout: Layout, task: Task) -> Summary:
         _attached_memory[name] = SharedMemory(name=name)
     labels, w, differences = _array_views(_attached_memory[name], layout)
     low, high, first, stop = task
-    return summarise(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
+    return sum_prefixes(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
 
 
 class Jobs:
@@ -244,11 +244,7 @@ class Jobs:
         """
         if self.closed:
             raise RuntimeError("`run` needs a pool that is not closed")
-        layout = (len(labels), len(w), *differences.shape)
-        self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
-        views = _array_views(self._memory, layout)
-        views[0][...], views[1][...], views[2][...] = labels, w, differences
-
+        layout = self._share(labels, w, differences)
         results: list[Any] = [None] * len(tasks)
         waiting = deque((i, 1) for i in range(len(tasks)))
         running: dict[int, tuple[int, int]] = {}
@@ -257,17 +253,11 @@ class Jobs:
             for at, worker in enumerate(self.workers):
                 if at in running:
                     i, attempt = running[at]
-                    result = worker.poll()
-                    if result is not None:
-                        results[i] = result
-                    elif worker.busy:
-                        continue
-                    elif attempt == _ATTEMPTS:
-                        self.close()
-                        raise RuntimeError(
-                            f"the process of job {tasks[i]} has died {attempt} times"
-                        )
-                    else:
+                    results[i] = worker.poll()
+                    if results[i] is None:
+                        if worker.busy:
+                            continue
+                        self._check_attempts(tasks[i], attempt)
                         waiting.appendleft((i, attempt + 1))
                     del running[at]
                     moved = True
@@ -277,6 +267,22 @@ class Jobs:
             if not moved:
                 time.sleep(_POLL_SECONDS)
         return results
+
+    def _share(
+        self, labels: NDArray[np.uint16], w: NDArray[np.float64], differences: NDArray[np.float64]
+    ) -> Layout:
+        """Copy arrays to the shared memory; return where they are."""
+        layout = (len(labels), len(w), *differences.shape)
+        self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
+        views = _array_views(self._memory, layout)
+        views[0][...], views[1][...], views[2][...] = labels, w, differences
+        return layout
+
+    def _check_attempts(self, task: Task, attempt: int) -> None:
+        """Close and raise if a task whose process has died may not be tried again."""
+        if attempt == _ATTEMPTS:
+            self.close()
+            raise RuntimeError(f"the process of job {task} has died {attempt} times")
 
     def _reserve(self, size: int) -> None:
         """Make sure of so many bytes of shared memory."""

@@ -38,11 +38,11 @@ from streamcal._validation import (
     SMALLEST,
     as_number,
     as_score,
+    check_count,
     check_label,
-    check_window,
     growth_per_sample,
 )
-from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.isotonic import IsotonicCalibrator, calibrator_of, regression_of
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         if not 0.0 <= as_number(margin, "margin") <= LARGEST:
             raise ValueError(f"`margin` must be a non-negative finite number, got {margin}")
         growth = _growth_of(averaging)
-        if window is None:
-            raise ValueError("`window` must be a positive int, got None")
-        check_window(window)
+        check_count(window, "window")
         self.labels = labels
         self.loss = loss
         self.margin = margin
@@ -98,7 +96,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         self._task = task
         settings = _DEFAULT_RULE | {"margin": margin, "averaged": averaging is not None} | rule
         settings["growth"] = growth
-        empty = IsotonicCalibrator(window=window)._regression
+        empty = regression_of(IsotonicCalibrator(window=window))
         self._cusum = CuSum(settings, given, task, window, empty)
 
     @property
@@ -163,11 +161,9 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         labels, features, numbers, arrays, regressions = self._cusum.state()
-        calibrator = IsotonicCalibrator(window=self.window)
         nested: Arrays = {}
         for k, regression in enumerate(regressions):
-            calibrator._regression = regression
-            nested[f"calibrator {k}"] = nest(calibrator.to_bytes())
+            nested[f"calibrator {k}"] = nest(calibrator_of(regression, self.window).to_bytes())
         if len(labels) > _LABELS_OF_SMALL_TABLES:
             nested["costs"] = self._task.table(len(labels))
         more_fields, more = self._freeze_features(features)
@@ -203,7 +199,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         states = (state_of(arrays, f"calibrator {k}") for k in range(n_calibrators))
         calibrators = [IsotonicCalibrator.from_bytes(state) for state in states]
         check_alike(calibrators, [IsotonicCalibrator(window=self.window)] * n_calibrators)
-        regressions = [calibrator._regression for calibrator in calibrators]
+        regressions = list(map(regression_of, calibrators))
         self._cusum.restore(known, features, numbers, held, regressions)
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:

@@ -32,14 +32,7 @@ from streamcal._state import (
     require,
     unpack,
 )
-from streamcal._validation import (
-    LARGEST,
-    SMALLEST,
-    as_weight,
-    check_bool,
-    check_label,
-    check_window,
-)
+from streamcal._validation import LARGEST, SMALLEST, as_weight, check_bool, check_count, check_label
 from streamcal.losses import (
     AbsoluteError,
     AsymmetricError,
@@ -157,10 +150,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         background: bool = False,
     ):
         _check_regressor(regressor)
-        for name, value in (("window", window), ("every", every), ("n_jobs", n_jobs)):
-            check_window(value, name)
-            if value is None and name != "every":
-                raise ValueError(f"`{name}` must be a positive int, got None")
+        check_count(window, "window")
+        check_count(every, "every", optional=True)
+        check_count(n_jobs, "n_jobs")
         check_bool(background, "background")
         self.regressor = regressor
         self.labels = labels

@@ -21,7 +21,7 @@ from river.base.typing import FeatureName
 from river.utils.dataframe import into_frame, to_native_frame
 
 from streamcal._clone import Cloned
-from streamcal._validation import as_number, as_score, check_window
+from streamcal._validation import as_number, as_score, check_count
 from streamcal.ordinal._ranks import Features, check_features, check_frame
 
 
@@ -62,9 +62,7 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
     """
 
     def __init__(self, n_components: int = 200, *, gamma: float = 1.0, seed: int = 0) -> None:
-        if n_components is None:
-            raise ValueError("`n_components` must be a positive int, got None")
-        check_window(n_components, "n_components")
+        check_count(n_components, "n_components")
         if not as_score(gamma, "gamma") > 0.0:
             raise ValueError(f"`gamma` must be a positive number, got {gamma}")
         if not as_number(seed, "seed").is_integer() or seed < 0:

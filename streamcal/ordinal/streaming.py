@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._index_state import MOST_WEIGHT, check_held, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
     as_number,
@@ -13,13 +14,11 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
+    check_count,
     check_half_life,
     check_same_length,
-    check_window,
     growth_per_sample,
 )
-from streamcal.calibration._slots import check_held, read_index
-from streamcal.isotonic._sums import MOST_WEIGHT
 from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
@@ -123,7 +122,7 @@ class StreamingThresholds(Stateful, Cloned):
         half_life: float | None = None,
     ):
         check_n_labels(n_labels)
-        check_window(window)
+        check_count(window, "window", optional=True)
         check_half_life(half_life)
         self.n_labels = n_labels
         self.loss = loss

@@ -34,8 +34,8 @@ from streamcal._validation import (
     as_vector,
     as_weights,
     check_choice,
+    check_count,
     check_same_length,
-    check_window,
 )
 from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
 from streamcal.losses._task import check_n_labels
@@ -187,11 +187,9 @@ def optimal_thresholds(
     0.889
     """
     check_choice(method, "method", METHODS)
-    check_window(n_jobs, "n_jobs")
-    check_window(block_size, "block_size")
+    check_count(n_jobs, "n_jobs")
+    check_count(block_size, "block_size", optional=True)
     check_pool(pool)
-    if n_jobs is None:
-        raise ValueError("`n_jobs` must be a positive int, got None")
     if pool is not None and n_jobs != 1:
         raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
     options = JobOptions(n_jobs, block_size, pool)
@@ -199,33 +197,18 @@ def optimal_thresholds(
     if isinstance(loss, str) and loss == KAPPA:
         return _maximise_kappa(samples, method, options)
     task = get_task(loss)
-    table = task.table(samples.n_labels)
-    convex = task.is_convex(samples.n_labels)
-    zero_one = isinstance(task, ZeroOneError)
-    if method == "divide" and not convex:
+    _check_method(method, task, samples.n_labels)
+    return _minimise(samples, task, method, options)
+
+
+def _check_method(method: str, task: TaskLoss, n_labels: int) -> None:
+    """Raise unless a method finds the thresholds of a loss."""
+    if method == "divide" and not task.is_convex(n_labels):
         raise ValueError(
             f"`method` 'divide' needs a loss that is convex in the predicted label, got {task}"
         )
-    if method == "subsequence" and not zero_one:
+    if method == "subsequence" and not isinstance(task, ZeroOneError):
         raise ValueError(f"`method` 'subsequence' needs the zero-one loss, got {task}")
-    if method == "auto":
-        if zero_one:
-            method = "subsequence"
-        else:
-            method = "divide" if convex and options.in_process else "io"
-        cuts = find_cuts(samples, table, method, options)
-        if (np.diff(cuts) < 0).any() and not convex:
-            method = "dp"
-            cuts = find_cuts(samples, table, method, options)
-    else:
-        cuts = find_cuts(samples, table, method, options)
-    # With a convex loss only rounding unsorts them; sorting changes the risk no more than rounding.
-    certified = convex or not (np.diff(cuts) < 0).any()
-    cuts.sort()
-    risk = samples.risk(table, cuts)
-    if method != "dp":  # which adds costs only, and none is negative
-        certified &= samples.is_accurate(risk, table)
-    return Thresholds(samples.thresholds(cuts), risk, method, certified)
 
 
 def is_accurate(risk: float, scale: float, n_added: int, table: NDArray[np.float64] | None) -> bool:
@@ -308,7 +291,7 @@ class Samples:
         signed = _NO_WEIGHTS
         if kind == SORTED or len(weights):
             signed = np.empty(len(scores))
-            kernels.prepare(scores, weights, order, signed)
+            kernels.write_signed_weights(scores, weights, order, signed)
         return cls(scores[order], ranks[order], signed, n_labels, totals)
 
     def thresholds(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -407,11 +390,11 @@ def find_cuts(
     if method == "dp":
         stays = np.empty((n + 1, (n_labels + 63) // 64), np.uint64)
         costs = np.ascontiguousarray(table.T)
-        kernels.dynamic(samples.labels, samples.w, costs, stays, cuts)
+        kernels.find_cuts_dp(samples.labels, samples.w, costs, stays, cuts)
     elif method == "subsequence":
-        kernels.longest(samples.labels, samples.w, np.empty(n, np.uint16), cuts)
+        kernels.find_cuts_subsequence(samples.labels, samples.w, np.empty(n, np.uint16), cuts)
     elif method == "divide":
-        kernels.divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
+        kernels.find_cuts_divide(samples.labels, samples.w, table[:-1] - table[1:], cuts)
     else:
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
         if method == "blocked-io" and options.block_size is None and options.pool is None:
@@ -420,6 +403,28 @@ def find_cuts(
             )
         cuts = _jobs.solve(samples.labels, samples.w, differences, options)
     return cuts
+
+
+def _minimise(samples: Samples, task: TaskLoss, method: str, options: JobOptions) -> Thresholds:
+    """Minimise a task loss."""
+    table = task.table(samples.n_labels)
+    convex = task.is_convex(samples.n_labels)
+    auto = method == "auto"
+    if auto and isinstance(task, ZeroOneError):
+        method = "subsequence"
+    elif auto:
+        method = "divide" if convex and options.in_process else "io"
+    cuts = find_cuts(samples, table, method, options)
+    if auto and not convex and (np.diff(cuts) < 0).any():
+        method = "dp"
+        cuts = find_cuts(samples, table, method, options)
+    # With a convex loss only rounding unsorts them; sorting changes the risk no more than rounding.
+    certified = convex or not (np.diff(cuts) < 0).any()
+    cuts.sort()
+    risk = samples.risk(table, cuts)
+    if method != "dp":  # which adds costs only, and none is negative
+        certified &= samples.is_accurate(risk, table)
+    return Thresholds(samples.thresholds(cuts), risk, method, certified)
 
 
 def _maximise_kappa(samples: Samples, method: str, options: JobOptions) -> Thresholds:

@@ -1,8 +1,8 @@
 """The parts of a report: sections of text, tables of numbers, and charts of series.
 
-They are plain data: `streamcal.report.sections` computes them, `streamcal.report.charts` passes the
-charts to the plotting library, and `streamcal.report.page` makes a page of all. So a test can
-compare what a browser shows with what the library computed.
+They are plain data: the modules of `streamcal.report` that end in ``_sections`` compute them,
+`streamcal.report.charts` passes the charts to the plotting library, and `streamcal.report.page`
+makes a page of all. So a test can compare what a browser shows with what the library computed.
 """
 
 import math

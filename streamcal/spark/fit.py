@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from streamcal import losses
-from streamcal._validation import check_choice, check_window
+from streamcal._validation import check_choice, check_count
 from streamcal.isotonic.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase
 from streamcal.spark.columns import check_frame, check_samples
@@ -65,7 +65,7 @@ def isotonic_fit(
             "`df` must be a batch frame, got a stream; see `streamcal.spark.calibrate`"
         )
     check_samples(df.schema, score, label, weight)
-    check_window(n_ranges, "n_ranges")
+    check_count(n_ranges, "n_ranges", optional=True)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     mean_loss = losses.get_mean(loss)

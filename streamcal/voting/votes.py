@@ -23,12 +23,12 @@ References
 import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import LARGEST, as_vector, as_weight
+from streamcal._validation import LARGEST, as_vector, as_weight, check_count
 
 Vector = NDArray[np.float64]
 _TIE = 1e-12
@@ -190,7 +190,7 @@ def multilabel_weights(examples: Iterable[tuple[Iterable[int], float]], n_classe
     >>> multilabel_weights([({0, 1}, 1.0), ({1}, 2.0)], n_classes=3)
     array([0.5, 2.5, 0. ])
     """
-    _check_n_classes(n_classes)
+    check_count(n_classes, "n_classes", 2)
     W = np.zeros(n_classes)
     for classes, weight in examples:
         labels = sorted(set(classes))
@@ -219,15 +219,10 @@ def multilabel_bound(n_classes: int, max_classes: int) -> float:
     >>> round(multilabel_bound(10, 2), 2)
     1.34
     """
-    _check_n_classes(n_classes)
+    check_count(n_classes, "n_classes", 2)
     if not 0 < max_classes < n_classes:
         raise ValueError(f"`max_classes` must be from 1 to {n_classes - 1}, got {max_classes!r}")
     return 1.0 + math.e / (n_classes - max_classes)
-
-
-def _check_n_classes(n_classes: Any) -> None:
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer) or n_classes < 2:
-        raise ValueError(f"`n_classes` must be an int of at least 2, got {n_classes!r}")
 
 
 def _as_class_weights(weights: ArrayLike) -> Vector:

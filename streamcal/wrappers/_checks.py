@@ -11,9 +11,15 @@ from river.active.base import ActiveLearningClassifier
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, to_native_series
 
-from streamcal._json import LEAST, MOST
 from streamcal._routing import last_step, name_of
-from streamcal._validation import as_number, as_vector, as_weight, as_weights
+from streamcal._validation import (
+    LEAST_PROBABILITY,
+    MOST_PROBABILITY,
+    as_number,
+    as_vector,
+    as_weight,
+    as_weights,
+)
 from streamcal.calibration.base import Calibrator, check_binary
 
 Features = dict[FeatureName, Any]
@@ -60,7 +66,7 @@ def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
 def check_range(probabilities: Mapping[ClfTarget, float]) -> None:
     """Raise unless all probabilities of one sample lie in [0, 1], up to rounding."""
     for p in probabilities.values():
-        if not LEAST <= p <= MOST:
+        if not LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
             raise ValueError(f"probabilities must lie in [0, 1], got {probabilities}")
 
 
@@ -81,7 +87,7 @@ def as_probability_columns(
             raise ValueError(
                 f"probabilities must have one row per label ({n_samples}), got {len(vector)}"
             )
-        good = (vector >= LEAST) & (vector <= MOST)
+        good = (vector >= LEAST_PROBABILITY) & (vector <= MOST_PROBABILITY)
         if not good.all():
             at = int(np.argmin(good))
             raise ValueError(f"probabilities must lie in [0, 1], got {vector[at]} at position {at}")

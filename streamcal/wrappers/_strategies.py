@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
-from streamcal._json import LEAST, MOST
 from streamcal._state import (
     Arrays,
     Fields,
@@ -29,6 +28,7 @@ from streamcal._state import (
     require,
     state_of,
 )
+from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.joint import JointCalibrator
@@ -175,7 +175,8 @@ class Binary(Strategy):
         return calibrated
 
     def check_probabilities(self, raw: Raw) -> None:
-        if not LEAST <= raw[True] <= MOST:  # the probability of False is not learned
+        # The probability of False is not learned.
+        if not LEAST_PROBABILITY <= raw[True] <= MOST_PROBABILITY:
             check_range(raw)
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:

@@ -18,12 +18,11 @@ from river.utils.dataframe import (
 
 from streamcal._routing import BatchRouting
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_weight, check_choice, check_label
+from streamcal._validation import as_weight, check_choice, check_count, check_label
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
-from streamcal.calibration.probability import check_count
 from streamcal.wrappers._checks import (
     Features,
     add_batch_weights,

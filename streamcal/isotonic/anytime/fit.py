@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal import losses
-from streamcal._validation import as_number, check_choice, check_window
+from streamcal._validation import as_number, check_choice, check_count
 from streamcal.isotonic.anytime.host import Host
 from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
 from streamcal.isotonic.anytime.quantiles import Quantiles
@@ -169,7 +169,7 @@ class _Limits:
 
 def check_limits(rounds: int | None, tol: float | None, deadline: float | None) -> None:
     """Raise ``ValueError`` or ``TypeError`` unless each is positive or None."""
-    check_window(rounds, "rounds")
+    check_count(rounds, "rounds", optional=True)
     for name, value in (("tol", tol), ("deadline", deadline)):
         if value is not None and not 0.0 < as_number(value, name) < math.inf:
             raise ValueError(f"`{name}` must be a positive finite number or None, got {value!r}")

@@ -10,6 +10,9 @@ from streamcal._state import Arrays, array_of, require
 from streamcal._validation import MOST_COUNT
 from streamcal.kernels.score_index import DELTA, INNER, SLOTS
 
+MOST_WEIGHT = 1e120
+"""Of the samples that a state holds at one score; products of such sums are finite."""
+
 
 class Tree(NamedTuple):
     """The shape of a tree over chunks in preorder, INNER or a chunk's size, and its nodes' keys."""

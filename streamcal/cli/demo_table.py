@@ -17,7 +17,7 @@ from river import base, compose, datasets, linear_model, naive_bayes, preprocess
 from river.datasets.base import Dataset
 
 from streamcal._log_loss import RULE, log_losses
-from streamcal._validation import check_window
+from streamcal._validation import check_count
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 
@@ -66,7 +66,7 @@ class _StreamRun:
 
 
 def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[Row]:
-    """Run the experiment, one row for each pair of a stream and a model.
+    """Score all models, one row for each pair of a stream and a model.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     >>> {calibration: round(loss, 3) for calibration, loss in row.log_loss.items()}
     {'raw': 0.828, 'Platt': 0.459, 'isotonic': 0.443}
     """
-    check_window(limit, "limit")
+    check_count(limit, "limit", optional=True)
     if out_dir is None:
         return [each.row for each in _run_all(limit)]
 

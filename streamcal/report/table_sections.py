@@ -1,0 +1,299 @@
+"""The sections of a report about a calibrated table: scores, reliability, and both over time.
+
+Numbers are computed from all rows, each with weight 1; drawings have only as many points as a
+screen can show. The decompositions are those of `streamcal.metrics.CORP`, the curves and bands
+those of `streamcal.plot.ReliabilityDisplay`.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._log_loss import RULE, log_losses
+from streamcal.isotonic.corp import Decomposition, decompose
+from streamcal.isotonic.staircase import isotonic_fit
+from streamcal.metrics.corp import mean_score_of
+from streamcal.plot.reliability_curve import ReliabilityCurve
+from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
+
+LEVEL = 0.9
+_BINS = 50
+_MAX_WINDOWS, _MIN_WINDOW_ROWS = 50, 200
+_DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
+_RESAMPLES = 200
+
+Vector = NDArray[np.float64]
+_SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
+
+
+class Scored(NamedTuple):
+    """The labelled rows of a calibrated table, in order: arrays of shape ``(n_rows,)``.
+
+    ``raw`` has the scores, ``calibrated`` probabilities, ``labels`` 0 or 1, ``rows`` the numbers of
+    the rows, from 1.
+    """
+
+    raw: Vector
+    calibrated: Vector
+    labels: Vector
+    rows: Vector
+
+
+def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
+    """Return the sections of a calibrated table.
+
+    Parameters
+    ----------
+    scored : Scored
+        The rows; at least one.
+    score, column : str
+        The names of the columns before and after.
+    seed : int
+        Seed of the resampling for bands and chance levels.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or they hold other than probabilities and labels.
+    """
+    probabilities = bool(((scored.raw >= 0.0) & (scored.raw <= 1.0)).all())
+    before = {score: scored.raw} if probabilities else {}
+    curves = {
+        name: ReliabilityCurve.from_predictions(
+            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=_RESAMPLES, seed=seed
+        )
+        for name, p in {**before, column: scored.calibrated}.items()
+    }
+    scores = _scores(scored, curves)
+    return [
+        _score_section(scored, scores, None if probabilities else score),
+        _reliability(curves, scores),
+        _over_time(scored, list(curves), seed),
+    ]
+
+
+def _scores(
+    scored: Scored, curves: Mapping[str, ReliabilityCurve]
+) -> dict[tuple[str, str], Decomposition]:
+    """Return the decompositions by score and column."""
+    columns = [scored.raw, scored.calibrated][-len(curves) :]
+    return {
+        (kind, name): decompose(curve.staircase, _mean_score(scored.labels, p, kind), kind)
+        for kind in _SCORE_NAMES
+        for (name, curve), p in zip(curves.items(), columns, strict=True)
+    }
+
+
+def _mean_score(y: Vector, p: Vector, kind: str) -> float:
+    """Return the mean Brier score or log loss; arrays of shape ``(n_samples,)``."""
+    return float(np.mean(log_losses(y, p))) if kind == "log" else mean_score_of(y, p, kind)
+
+
+def _score_section(
+    scored: Scored, scores: Mapping[tuple[str, str], Decomposition], left_out: str | None
+) -> Section:
+    rows: list[Cells] = [
+        (_SCORE_NAMES[kind], name, *(float(part) for part in parts))
+        for (kind, name), parts in scores.items()
+    ]
+    header = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
+    n, positive = len(scored.labels), float(scored.labels.mean())
+    text = (
+        f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean"
+        " score is the miscalibration (MCB, the gain by the best recalibration) minus the"
+        " discrimination (DSC) plus the uncertainty of the labels (UNC). Less is better."
+        f" In the log loss, {RULE}."
+    )
+    if left_out is not None:
+        text += f" {left_out} has values outside [0, 1], so it is not compared."
+    return Section(
+        "scores", "Scores", text, (), (Table("score-numbers", "Scores", header, tuple(rows)),)
+    )
+
+
+def _reliability(
+    curves: Mapping[str, ReliabilityCurve], scores: Mapping[tuple[str, str], Decomposition]
+) -> Section:
+    left = min(float(curve.edges[0]) for curve in curves.values())
+    right = max(float(curve.edges[-1]) for curve in curves.values())
+    margin = 0.02 * (right - left)
+    square = (left - margin, right + margin)
+    edges = np.linspace(left, right, _BINS + 1)
+    masses = []
+    for i, (name, curve) in enumerate(curves.items()):
+        heights = _rebin(curve.mass / curve.mass.sum(), curve.edges, edges)
+        masses.append(Series(name, "bars", bars(heights, edges), _color(i, len(curves))))
+    summary = listed([f"{name} {shown(scores['brier', name].mcb)}" for name in curves])
+    charts = (
+        Chart(
+            "reliability",
+            "Reliability",
+            "predicted probability",
+            "observed frequency",
+            tuple(_reliability_series(curves, np.array([left, right]))),
+            f"Isotonic regression of the labels on the predictions. Miscalibration: {summary}.",
+            square,
+            square,
+        ),
+        Chart(
+            "histogram",
+            "Distribution of predictions",
+            "predicted probability",
+            "share of rows",
+            tuple(masses),
+            f"Histograms of {listed(list(curves))} over {_BINS} bins.",
+            square,
+        ),
+    )
+    text = (
+        "Observed against predicted, without bins (CORP). The diagonal is perfect calibration;"
+        " deviations inside the band can be by chance."
+    )
+    table = _reliability_table(curves)
+    return Section("reliability-before-after", "Reliability", text, charts, (table,))
+
+
+def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) -> list[Series]:
+    """Return the diagonal, and the band and the curve of each column."""
+    series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
+    for i, (name, curve) in enumerate(curves.items()):
+        color = _color(i, len(curves))
+        if curve.band is not None:
+            x, low, high = _limit_points(*curve.band)
+            columns = {"x": x, "low": low, "high": high}
+            label = f"{name}: {100 * LEVEL:g} % band if calibrated"
+            series.append(Series(label, "band", columns, color))
+        x, y = thin(*curve.points())
+        series.append(Series(name, "line", {"x": x, "y": y}, color))
+    return series
+
+
+def _reliability_table(curves: Mapping[str, ReliabilityCurve]) -> Table:
+    header = ("Predicted", *(f"observed at {name}" for name in curves))
+    rows: tuple[Cells, ...] = tuple(
+        (f"{at:.1f}", *(float(curve.staircase(at, outside="nan")) for curve in curves.values()))
+        for at in np.linspace(0.0, 1.0, 11).tolist()
+    )
+    return Table("reliability-numbers", "The curves in numbers", header, rows)
+
+
+def _color(i: int, n: int) -> str:
+    """Return the colour of a column; calibrated values always have the second one."""
+    return f"c{i + 2 - n}"
+
+
+def _limit_points(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return a band with at most 400 points."""
+    if len(x) <= 400:
+        return x, low, high
+    at = np.linspace(0, len(x) - 1, 400).astype(np.int64)
+    return x[at], low[at], high[at]
+
+
+def _rebin(shares: Vector, edges: Vector, wanted: Vector) -> Vector:
+    """Return the shares in other bins; the share of a bin is spread evenly over it."""
+    total = np.concatenate([[0.0], np.cumsum(shares)])
+    return np.diff(np.interp(wanted, edges, total))
+
+
+class _Windows(NamedTuple):
+    """Numbers of consecutive windows of rows; a row of ``mcb`` and ``losses`` has all columns."""
+
+    ends: Vector
+    mcb: Vector
+    losses: Vector
+    chance: Vector
+
+
+def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
+    windows = _windows(scored, len(names), seed)
+    n_windows = len(windows.ends)
+    last = listed(
+        [f"{name} {shown(float(m))}" for name, m in zip(names, windows.mcb[-1], strict=True)]
+    )
+    mcb_lines = _window_lines(windows.ends, names, windows.mcb)
+    chance = {"x": windows.ends, "y": windows.chance}
+    mcb_lines.append(Series("by chance, if calibrated", "line", chance, "muted", "dotted"))
+    charts = (
+        Chart(
+            "mcb-over-time",
+            "Miscalibration over time",
+            "row",
+            "MCB (Brier)",
+            tuple(mcb_lines),
+            f"Miscalibration in {n_windows} windows; in the last one {last}.",
+        ),
+        Chart(
+            "loss-over-time",
+            "Log loss over time",
+            "row",
+            "log loss",
+            tuple(_window_lines(windows.ends, names, windows.losses)),
+            f"Mean log loss in {n_windows} windows; {RULE}.",
+        ),
+    )
+    text = (
+        f"In windows of about {len(scored.labels) // n_windows:,} rows. Even calibrated predictions"
+        " have some miscalibration in a window by chance, shown by the dotted line."
+    )
+    table = _window_table(windows, names)
+    return Section("over-time", "Over time", text, charts, (table,))
+
+
+def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
+    """Return the numbers of at most 50 windows of at least 200 rows each."""
+    n = len(scored.labels)
+    n_windows = max(1, min(_MAX_WINDOWS, n // _MIN_WINDOW_ROWS))
+    bounds = np.linspace(0, n, n_windows + 1).astype(np.int64).tolist()
+    columns = [scored.raw, scored.calibrated][-n_columns:]
+    rng = np.random.default_rng(seed)
+    ends, mcb, losses, chance = [], [], [], []
+    for start, stop in pairwise(bounds):
+        y = scored.labels[start:stop]
+        ends.append(scored.rows[stop - 1])
+        mcb.append([miscalibration(p[start:stop], y) for p in columns])
+        losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+        chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
+    return _Windows(np.array(ends), np.array(mcb), np.array(losses), np.array(chance))
+
+
+def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
+    """Return a line for each column; points if there is only one window."""
+    kind = "line" if len(x) > 1 else "points"
+    return [
+        Series(name, kind, {"x": x, "y": y}, _color(i, len(names)))
+        for i, (name, y) in enumerate(zip(names, values.T, strict=True))
+    ]
+
+
+def _window_table(windows: _Windows, names: list[str]) -> Table:
+    header = (
+        "up to row",
+        *(f"MCB of {name}" for name in names),
+        "by chance",
+        *(f"log loss of {name}" for name in names),
+    )
+    columns = np.column_stack([windows.mcb, windows.chance, windows.losses]).tolist()
+    rows = tuple((int(end), *cells) for end, cells in zip(windows.ends, columns, strict=True))
+    return Table("over-time-numbers", "The windows in numbers", header, rows)
+
+
+def miscalibration(p: Vector, y: Vector) -> float:
+    """Return MCB of the Brier score; arrays of shape ``(n_samples,)``.
+
+    Examples
+    --------
+    >>> miscalibration(np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]))
+    0.185
+    """
+    return decompose(isotonic_fit(p, y), mean_score_of(y, p, "brier"), "brier").mcb
+
+
+def _chance_miscalibration(p: Vector, rng: np.random.Generator) -> float:
+    """Return the mean MCB if labels are drawn from the predictions."""
+    p = np.sort(p)  # once for all draws
+    draws = [(rng.random(len(p)) < p).astype(np.float64) for _ in range(_DRAWS)]
+    return float(np.mean([miscalibration(p, y) for y in draws]))
