@@ -39,6 +39,7 @@ cdef extern from *:
     #else
     #define RESTRICT __restrict__
     #endif
+    #define TINY 1e-300
 
     /* part times E[exp(-t d)] of a label that is positive with probability eta */
     AT_ANY_WIDTH static void times_label(
@@ -55,8 +56,8 @@ cdef extern from *:
         for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * z[q] + left;
     }
 
-    /* a label becomes a true or false positive instead of a false or true negative; 0/0, where a
-       part is already 0, counts as 0 */
+    /* a label becomes a true or false positive instead of a false or true negative; 0/0 counts as
+       0, and TINY changes no other quotient, but where the part is negligible */
     AT_ANY_WIDTH static void choose_label(
         double *RESTRICT part, double *RESTRICT chosen,
         const double *RESTRICT tp, const double *RESTRICT fp,
@@ -65,8 +66,8 @@ cdef extern from *:
     ) {
         for (Py_ssize_t q = 0; q < m; q++) {
             double a = eta * tp[q], b = left * fp[q], rest = eta * fn[q] + left * tn[q];
-            chosen[q] += a + b > 0.0 ? (for_tp * a + for_fp * b) / (a + b) : 0.0;
-            part[q] *= rest > 0.0 ? (a + b) / rest : 0.0;
+            chosen[q] += (for_tp * a + for_fp * b) / (a + b + TINY);
+            part[q] *= (a + b) / (rest + TINY);
         }
     }
 
