@@ -354,3 +354,41 @@ def test_promises_are_checked():
 def test_mistakes_are_named(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        Tversky(1.0, 5.0),
+        Tversky(1.0, 1000.0),
+        Tversky(0.1, 0.001),
+        FBeta(0.01),
+        FractionalLinear((0, 1, 0, 0), (0, -15, 1, 20)),
+        FractionalLinear((1, 1, -1, -1), (1, 0, -1, 0)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", ["sure", "half", "random"])
+def test_a_miss_may_cost_more_than_a_hit(metric: Metric, kind: str) -> None:
+    """Then the parts of large exponents grow while labels are chosen."""
+    n = 100
+    p = {
+        "sure": np.full(n, 0.9999),
+        "half": np.where(np.arange(n) < n // 2, 1.0, 0.01),
+        "random": np.random.default_rng(0).random(n),
+    }[kind]
+    expected = maximize(p, metric, method="algorithm-1")
+    for method in ("auto", "algorithm-2", "windows"):
+        found = maximize(p, metric, method=method)
+        slack = found.bound + expected.bound
+        assert abs(found.expected - expected.expected) <= slack, method
+
+
+def test_what_is_out_of_reach_is_left_to_other_methods() -> None:
+    p = np.random.default_rng(0).beta(0.1, 0.1, 100)
+    for metric in (Tversky(1.0, 100.1 * np.pi), Tversky(1.0, 1e12)):
+        for method in ("exponential-sums", "algorithm-2"):
+            with pytest.raises(ValueError, match=f"`method` {method} needs"):
+                maximize(p, metric, method=method)
+        found, expected = maximize(p, metric), maximize(p, metric, method="windows")
+        assert found[1:] == expected[1:]

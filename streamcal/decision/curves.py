@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.decision.exponentials import exponential_sum
+from streamcal.decision.exponentials import OutOfReachError, exponential_sum
 from streamcal.decision.goals import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
@@ -32,6 +32,7 @@ _ROUNDING = 8.0
 _LAWS_ROUNDING = 4.0  # relative errors when one label is added to a law
 FEW = 12  # up to this many samples the simplest method is the fastest
 _MAX_SCALE = 10_000  # common denominator of rational coefficients
+_MAX_GRID = 2**27  # values of a denominator
 
 
 class Law(NamedTuple):
@@ -193,7 +194,7 @@ def algorithm_2(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     """Algorithm 2 of the paper, corrected, O(n²): ratios of linear forms, rational coefficients."""
     spec, n = metric.spec, len(p)
     assert spec is not None
-    scale, den = _as_integers(spec[DENOMINATOR:])
+    scale, den = _as_integers(spec[DENOMINATOR:], n)
     num = spec[NUMERATOR:DENOMINATOR]
     shift = float(spec[DENOMINATOR:] @ counts)
     carried = float(num @ counts)
@@ -216,14 +217,16 @@ def algorithm_2(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     return psi, 4 * _ROUNDING * n * _UNIT * max(largest, 1.0)
 
 
-def _as_integers(coefficients: Vector) -> tuple[int, NDArray[np.int64]]:
+def _as_integers(coefficients: Vector, n: int) -> tuple[int, NDArray[np.int64]]:
     """Return a scale and integers that are ``scale`` times the coefficients, or raise."""
     exact = [Fraction(float(c)).limit_denominator(_MAX_SCALE) for c in coefficients]
     scale = math.lcm(*(c.denominator for c in exact))
-    if scale > _MAX_SCALE or any(
-        abs(float(e) - c) > 1e-15 * abs(c) for e, c in zip(exact, coefficients, strict=True)
+    if (
+        scale > _MAX_SCALE
+        or scale * max(exact) * n > _MAX_GRID
+        or any(abs(float(e) - c) > 1e-15 * abs(c) for e, c in zip(exact, coefficients, strict=True))
     ):
-        raise ValueError(
+        raise OutOfReachError(
             "`method` algorithm-2 needs a metric with small rational coefficients, "
             f"got {coefficients.tolist()} in the denominator"
         )
@@ -250,6 +253,8 @@ def exponential_fractions(p: Vector, metric: Metric, counts: Vector, tol: float)
     least = shift if shift > 0.0 else min(cell for cell in cells if cell > 0.0)
     sums = exponential_sum(1.0, (shift + max(cells) * n) / least, _relative_error(tol))
     psi = exponential_sums.fractions(p, spec, counts, sums.terms, least)
+    if psi is None:
+        raise OutOfReachError("`method` exponential-sums needs parts that fit a float for this")
     if shift <= 0.0 and spec[ZERO] != 0.0:
         psi += spec[ZERO] * _chance_of_zero_denominator(p, spec, shift)
     bound = sums.error + _ROUNDING * (n + len(sums.terms)) * _UNIT

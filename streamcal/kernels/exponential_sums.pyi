@@ -3,7 +3,9 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-def fractions(p: Vector, spec: Vector, history: Vector, sums: Vector, least: float) -> Vector: ...
+def fractions(
+    p: Vector, spec: Vector, history: Vector, sums: Vector, least: float
+) -> Vector | None: ...
 def moments(
     p: Vector,
     sums: Vector,

@@ -11,11 +11,13 @@ of it: O(nQ) for all k. As all weights are positive, errors stay relative.
     k → k + 1   part_q times the ratio of label k's two factors; chosen_q plus its tilted hit
     Ψ_k         Σ_q part_q chosen_q
 
-An exponential whose part is less than `NEGLIGIBLE` of the largest is dropped for good: the factors
-of later labels are not larger for a larger exponent.
+Where a chosen label never adds less to D than one that is not chosen, as for F_β, parts of large
+exponents fall fastest. So an exponential whose part is less than `NEGLIGIBLE` of the largest is
+dropped for good. Otherwise its part can grow again. Then only those are dropped whose part stays
+negligible, and where another one becomes too small for a float, nothing is computed.
 """
 
-from libc.math cimport exp, pow
+from libc.math cimport INFINITY, exp, pow
 from libc.stdlib cimport free, malloc
 
 cimport streamcal.kernels.any_width
@@ -27,6 +29,8 @@ import numpy as np
 # order.
 cdef extern from *:
     """
+    #define TINY 1e-300
+
     /* part times E[exp(-t d)] of a label that is positive with probability eta */
     AT_ANY_WIDTH static void times_label(
         double *__restrict part, const double *__restrict yes, const double *__restrict no,
@@ -42,7 +46,8 @@ cdef extern from *:
         for (Py_ssize_t q = 0; q < m; q++) part[q] *= eta * z[q] + left;
     }
 
-    /* a label becomes a true or false positive instead of a false or true negative */
+    /* a label becomes a true or false positive instead of a false or true negative; 0/0 counts as
+       0, and TINY changes no other quotient, but where the part is negligible */
     AT_ANY_WIDTH static void choose_label(
         double *__restrict part, double *__restrict chosen,
         const double *__restrict tp, const double *__restrict fp,
@@ -50,9 +55,9 @@ cdef extern from *:
         double for_tp, double for_fp, double eta, double left, Py_ssize_t m
     ) {
         for (Py_ssize_t q = 0; q < m; q++) {
-            double a = eta * tp[q], b = left * fp[q];
-            chosen[q] += (for_tp * a + for_fp * b) / (a + b);
-            part[q] *= (a + b) / (eta * fn[q] + left * tn[q]);
+            double a = eta * tp[q], b = left * fp[q], rest = eta * fn[q] + left * tn[q];
+            chosen[q] += (for_tp * a + for_fp * b) / (a + b + TINY);
+            part[q] *= (a + b) / (rest + TINY);
         }
     }
 
@@ -125,9 +130,10 @@ cdef extern from *:
     ) noexcept nogil
 
 cdef double NEGLIGIBLE = 1e-40
+cdef double LEAST_PART = 1e-290  # of a part that can grow again
 
 cdef enum:
-    ROWS = 8  # of buffers, each with a number for each exponential
+    ROWS = 10  # of buffers, each with a number for each exponential
 
 
 cdef struct Sweep:
@@ -140,6 +146,8 @@ cdef struct Sweep:
     double *fn
     double *tn
     double *step  # what a chosen label multiplies its part by, where that is all the same
+    double *growth  # a bound on the factor by which the part will grow
+    double *fewest  # the least that the part can become
 
 
 cdef double *set_buffers(Sweep *sweep, Py_ssize_t m) except NULL:
@@ -151,7 +159,7 @@ cdef double *set_buffers(Sweep *sweep, Py_ssize_t m) except NULL:
     sweep.part, sweep.chosen, sweep.rest = memory, memory + m, memory + 2 * m
     sweep.tp, sweep.fp = memory + 3 * m, memory + 4 * m
     sweep.fn, sweep.tn = memory + 5 * m, memory + 6 * m
-    sweep.step = memory + 7 * m
+    sweep.step, sweep.growth, sweep.fewest = memory + 7 * m, memory + 8 * m, memory + 9 * m
     return memory
 
 
@@ -175,7 +183,7 @@ def fractions(
     """Return Ψ_0..Ψ_n of a ratio of linear forms of the counts; 0/0 counts as 0.
 
     ``sums`` has the rows t and w for 1/x on x >= 1; the denominator, where positive, is at least
-    ``least``.
+    ``least``. Returns None where parts that grow again are too small for floats.
     """
     cdef Formula formula = formula_of(spec)
     cdef Py_ssize_t n = p.shape[0], k
@@ -189,23 +197,76 @@ def fractions(
         formula.above[1] == 0.0
         and formula.below[0] - formula.below[2] == formula.below[1] - formula.below[3]
     )
+    cdef bint falls = formula.below[0] >= formula.below[2] and formula.below[1] >= formula.below[3]
+    cdef bint in_reach = True
     with nogil:
         fill_buffers(&sweep, &formula, &history[0], &sums[0, 0], &sums[1, 0], least)
         for k in range(n):
-            if k & 15 == 0:
+            if falls and k & 15 == 0:
                 drop_negligible(&sweep)
             add_unchosen(&sweep, &formula, p[k], scores_rest)
+            if not falls:
+                bound_growth(&sweep, p[k])
         for k in range(n + 1):
-            if k & 15 == 0:
+            if not falls:
+                in_reach = drop_if_small_for_good(&sweep)
+            elif k & 15 == 0:
                 drop_negligible(&sweep)
             psi[k] = ratio(&sweep, scores_rest)
-            if k == n:
+            if k == n or not in_reach:
                 break
             add_chosen(&sweep, &formula, p[k], alike)
+            if not falls:
+                release_growth(&sweep, p[k])
             if scores_rest:
                 remove_unchosen(&sweep, &formula, p[k])
     free(memory)
-    return values
+    return values if in_reach else None
+
+
+cdef void bound_growth(Sweep *sweep, double eta) noexcept nogil:
+    """Update the bounds of the parts with a label that is not chosen yet."""
+    cdef double left = 1.0 - eta, chosen, rest
+    cdef Py_ssize_t q
+    for q in range(sweep.m):
+        chosen = eta * sweep.tp[q] + left * sweep.fp[q]
+        rest = eta * sweep.fn[q] + left * sweep.tn[q]
+        sweep.growth[q] *= growth_of(chosen, rest)
+        sweep.fewest[q] *= min(chosen, rest)
+
+
+cdef void release_growth(Sweep *sweep, double eta) noexcept nogil:
+    """Update the bounds of the parts after a label was chosen."""
+    cdef double left = 1.0 - eta
+    cdef Py_ssize_t q
+    for q in range(sweep.m):
+        sweep.growth[q] /= growth_of(
+            eta * sweep.tp[q] + left * sweep.fp[q], eta * sweep.fn[q] + left * sweep.tn[q]
+        )
+
+
+cdef inline double growth_of(double chosen, double rest) noexcept nogil:
+    """Return how much a label can increase a part when it is chosen."""
+    if chosen <= rest:
+        return 1.0
+    return chosen / rest if rest > 0.0 else INFINITY
+
+
+cdef bint drop_if_small_for_good(Sweep *sweep) noexcept nogil:
+    """Drop the exponentials that stay negligible; return whether the others are exact."""
+    cdef double largest = 0.0
+    cdef Py_ssize_t q
+    for q in range(sweep.m):
+        largest = max(largest, sweep.fewest[q])
+    largest *= NEGLIGIBLE
+    q = sweep.m - 1
+    while sweep.m > 1 and max(sweep.part[q], LEAST_PART) * sweep.growth[q] < largest:
+        sweep.m -= 1
+        q -= 1
+    for q in range(sweep.m):
+        if sweep.part[q] < LEAST_PART and not LEAST_PART * sweep.growth[q] < largest:
+            return False
+    return True
 
 
 cdef void fill_buffers(
@@ -226,6 +287,7 @@ cdef void fill_buffers(
         sweep.fn[q], sweep.tn[q] = exp(-rate * d[2]), exp(-rate * d[3])
         sweep.step[q] = exp(-rate * (d[1] - d[3]))
         sweep.part[q] = w[q] / least * exp(-rate * shift)
+        sweep.growth[q], sweep.fewest[q] = 1.0, sweep.part[q]
         sweep.chosen[q], sweep.rest[q] = carried, 0.0
 
 
@@ -239,7 +301,8 @@ cdef void add_unchosen(
     if scores_rest:
         for q in range(sweep.m):
             a, b = eta * sweep.fn[q], left * sweep.tn[q]
-            sweep.rest[q] += (formula.above[2] * a + formula.above[3] * b) / (a + b)
+            if a + b > 0.0:
+                sweep.rest[q] += (formula.above[2] * a + formula.above[3] * b) / (a + b)
 
 
 cdef void remove_unchosen(Sweep *sweep, const Formula *formula, double eta) noexcept nogil:
@@ -249,7 +312,8 @@ cdef void remove_unchosen(Sweep *sweep, const Formula *formula, double eta) noex
     cdef Py_ssize_t q
     for q in range(sweep.m):
         a, b = eta * sweep.fn[q], left * sweep.tn[q]
-        sweep.rest[q] -= (fn * a + tn * b) / (a + b)
+        if a + b > 0.0:
+            sweep.rest[q] -= (fn * a + tn * b) / (a + b)
 
 
 cdef void add_chosen(Sweep *sweep, const Formula *formula, double eta, bint alike) noexcept nogil:

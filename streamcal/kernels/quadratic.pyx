@@ -92,7 +92,8 @@ cdef class Reciprocals:
         """Step from k to k - 1."""
         cdef double eta = self.p[self.k - 1], left = 1.0 - self.p[self.k - 1]
         cdef int64_t fn = self.den[2], tn = self.den[3], i
+        cdef int64_t most = max(max(self.den[0], self.den[1]), max(fn, tn))
         self.mean += eta
         self.k -= 1
-        for i in range(max(self.den[0], self.den[1]) * self.k + 1):
+        for i in range(most * self.k + 1):  # so far the steps that are left must find values
             self.grid[i] = eta * self.grid[i + fn] + left * self.grid[i + tn]
