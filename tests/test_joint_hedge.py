@@ -259,6 +259,16 @@ def test_a_label_without_a_probability_teaches_no_map():
     }
 
 
+def test_a_surprise_costs_no_more_than_the_clip():
+    sure = {"a": 0.98, "b": 0.01, "c": 0.01}
+    model = CalibratedClassifier(FixedModel())
+    for _ in range(50):
+        model.learn_one({"p": sure}, "a", w=1e6)
+    served = model.calibrate_one(sure)
+    assert min(served.values()) >= 0.999e-6
+    assert sum(served.values()) == pytest.approx(1.0, abs=1e-15)
+
+
 @pytest.mark.parametrize("zeros", [{"a": 0.0, "b": 0.0, "c": 0.0}, {"a": 1.0, "b": 0.0, "c": 0.0}])
 def test_zeros_are_probabilities(zeros):
     model = model_of()

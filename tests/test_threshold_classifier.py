@@ -346,6 +346,44 @@ def test_rounding_is_to_what_the_regressor_learns():
     assert answers == [10, 10, 20, 40, 40]
 
 
+def test_ints_and_floats_are_numbers_alike():
+    classifier = ThresholdClassifier(Told())
+    for y in (3, 2.5, 2, 3.5):  # star ratings as JSON holds them
+        classifier.learn_one({"score": float(y)}, y)
+    assert classifier.thresholds.tolist() == [2.25, 2.75, 3.25]
+
+
+@pytest.mark.parametrize("y", [10**400, -(10**400), 1e61, -math.inf], ids=str)
+def test_numbers_beyond_those_of_a_regressor_change_nothing(y):
+    classifier = ThresholdClassifier(Told())
+    for known in (1, 2, 3):
+        classifier.learn_one({"score": float(known)}, known)
+    before = classifier.to_bytes()
+    with pytest.raises(ValueError, match="must be a number up to 1e"):
+        classifier.learn_one({"score": 1.0}, y)
+    assert classifier.to_bytes() == before
+    assert classifier.predict_one({"score": 1.0}) == 1
+
+
+@pytest.mark.parametrize("n_known", [0, 1, 3])
+def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known):
+    class Refuses(Told):
+        refused = None
+
+        def learn_one(self, x, y):
+            if y == self.refused:
+                raise RuntimeError
+
+    classifier = ThresholdClassifier(Refuses())
+    for known in range(1, n_known + 1):
+        classifier.learn_one({"score": float(known)}, known)
+    before = classifier.to_bytes()
+    classifier.regressor.refused = 0
+    with pytest.raises(RuntimeError):
+        classifier.learn_one({"score": 0.0}, 0)
+    assert classifier.to_bytes() == before
+
+
 def test_a_new_label_does_not_change_which_way_is_followed():
     classifier = ThresholdClassifier(Told(), every=20, window=100)
     for i in range(60):

@@ -295,14 +295,19 @@ cdef class JointMaps:
         return 0
 
     def predict(self, Hedge hedge, raw, one_vs_rest, places):
-        """Return the mixture of all maps by the weights of a hedge."""
+        """Return the mixture of all maps, clipped from below, by the weights of a hedge."""
         cdef Py_ssize_t i, k
+        cdef double total = 0.0
         self.compute_answers(raw, one_vs_rest, places)
         mixture = np.zeros(self.answers.shape[1])
         cdef double[::1] out = mixture
         for i in range(self.answers.shape[0]):
             for k in range(out.shape[0]):
-                out[k] += hedge.mixed[i] * self.answers[i, k]
+                out[k] += hedge.mixed[i] * max(self.answers[i, k], self.clip)
+        for k in range(out.shape[0]):
+            total += out[k]
+        for k in range(out.shape[0]):
+            out[k] /= total
         return mixture
 
     def serve(self, Hedge hedge, raw, one_vs_rest, places):

@@ -8,9 +8,9 @@ model, which uses them if they are better.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
     labels : sequence, optional
         All labels in their order, of any kind; a label that is not among them is refused. By
         default labels are added when they first occur, in their natural order. The regressor then
-        learns the values of ints. Give labels of other kinds here: their ranks change when a new
+        learns the values of numbers. Give labels of other kinds here: their ranks change when a new
         label sorts before them.
     loss : str or TaskLoss
         What to minimise: "absolute", "squared", "zero-one", "asymmetric" or a `TaskLoss`; a table
@@ -214,10 +214,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None, NaN or not one of the given labels, ``w`` is not positive, or the
-            regressor predicts a value that is not finite. An error of the regressor while the
-            window is scored again, in the background too, is raised here once; old samples without
-            a finite score are left out. In all cases nothing is learned.
+            If ``y`` is None, NaN or not one of the given labels, or without these a number above
+            1e60, ``w`` is not positive, or the regressor predicts a value that is not finite. An
+            error of the regressor while the window is scored again, in the background too, is
+            raised here once; old samples without a finite score are left out. In all cases nothing
+            is learned.
         """
         w = as_weight(w)
         check_label(y)
@@ -226,19 +227,22 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         order = self._order if y in self._ranks else self._order_with(y)
         score = self._score(x, {})
         self._look_for_thresholds()
+        ranks, model = self._ranks, self._score_model
         if order is not self._order:
-            self._set_order(order)
-        rank = self._ranks[y]
+            ranks = {label: rank for rank, label in enumerate(order)}
+            model = model and self._model_for(ranks)
+        sample = (x.copy(), y, score, w)
         if kwargs or w != 1.0:
             kwargs = self._route("learn_one", {**kwargs, "w": w})
-        self.regressor.learn_one(x, self._target(y), **kwargs)
+        self.regressor.learn_one(x, self._target(y, ranks), **kwargs)
 
-        self._samples.append((x.copy(), y, score, w))
+        self._order, self._ranks, self._score_model = order, ranks, model
+        self._samples.append(sample)
         self._n_samples += 1
-        if self._score_model is not None:
-            self._score_model.learn_one(score, rank, w)
-        elif len(self._order) > 1:
-            self._refit()
+        if model is not None:
+            model.learn_one(score, ranks[y], w)
+        elif len(order) > 1:
+            self._score_model = self._model_for(ranks)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label, by the way that has had the least task loss; None if none is known.
@@ -276,6 +280,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     def _order_with(self, y: ClfTarget) -> list[ClfTarget]:
         """Return the known labels and a new one in their order, or raise."""
+        if _is_number(y) and not abs(y) <= LARGEST:
+            raise ValueError(f"`y` must be a number up to {LARGEST:g}, got {y}")
         try:
             return sorted([*self._order, y])
         except TypeError:
@@ -284,32 +290,24 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
                 f" beside {self._order}"
             ) from None
 
-    def _set_order(self, order: list[ClfTarget]) -> None:
-        """Take over an order with a new label."""
-        self._order = order
-        self._ranks = {label: rank for rank, label in enumerate(order)}
-        if self._score_model is not None:
-            self._refit()
-
-    def _target(self, y: ClfTarget) -> float:
+    def _target(self, y: ClfTarget, ranks: Mapping[ClfTarget, int]) -> float:
         """Return what the regressor learns for a label."""
-        is_int = self.labels is None and isinstance(y, int | np.integer | np.bool_)
-        return float(y if is_int else self._ranks[y])
+        return float(y if self.labels is None and _is_number(y) else ranks[y])
 
     # Scores and thresholds --------------------------------------------------------------------
 
-    def _refit(self) -> None:
-        """Learn thresholds and calibrators from the recorded scores."""
+    def _model_for(self, ranks: Mapping[ClfTarget, int]) -> ScoreModel:
+        """Return thresholds and calibrators learned from the recorded scores."""
         _, _, scores, w = zip(*self._samples, strict=True)
-        model = ScoreModel([self._target(y) for y in self._order], self.loss, self.window)
-        model.learn_many(np.array(scores), self._recorded_ranks(), np.array(w))
+        model = ScoreModel([self._target(y, ranks) for y in ranks], self.loss, self.window)
+        model.learn_many(np.array(scores), self._recorded_ranks(ranks), np.array(w))
         if self._score_model is not None:
             model.follow_as(self._score_model)
-        self._score_model = model
+        return model
 
-    def _recorded_ranks(self) -> NDArray[np.int64]:
-        """Return the ranks of the labels in the window, of all labels known now."""
-        return np.array([self._ranks[y] for _, y, _, _ in self._samples], np.int64)
+    def _recorded_ranks(self, ranks: Mapping[ClfTarget, int]) -> NDArray[np.int64]:
+        """Return the ranks of the labels in the window."""
+        return np.array([ranks[y] for _, y, _, _ in self._samples], np.int64)
 
     def _look_for_thresholds(self) -> None:
         """Take over re-solved thresholds that are ready, and start the next solve if it is due."""
@@ -325,7 +323,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             # Lists: `zip` would make an object for each sample, and so start the garbage collector.
             window = Window(
                 [x for x, _, _, _ in self._samples],
-                self._recorded_ranks(),
+                self._recorded_ranks(self._ranks),
                 np.array([w for _, _, _, w in self._samples]),
                 len(self._order),
                 self.loss,
@@ -362,7 +360,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             "solution": None,
         }
         arrays: Arrays = {
-            "ranks": self._recorded_ranks(),
+            "ranks": self._recorded_ranks(self._ranks),
             "samples": np.array([s[2:] for s in self._samples], np.float64).reshape(-1, 2),
         }
         if self._score_model is not None:
@@ -387,7 +385,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         due = fields["due"]
         require((due is None) == (self.every is None), "`due` must be None where `every` is")
         self._order, self._ranks = order, {label: rank for rank, label in enumerate(order)}
-        targets = [self._target(y) for y in order]
+        targets = [self._target(y, self._ranks) for y in order]
         model = ScoreModel.thaw(arrays, targets, self.loss, self.window)
         require(model is None or len(ranks), "thresholds must rest on samples")
         if fields["solution"] is not None:
@@ -408,6 +406,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             require(order == sorted(order), "labels must be in order")
             for label in order:
                 as_name(label, "labels")
+                large = _is_number(label) and not abs(label) <= LARGEST
+                require(not large, f"labels must be numbers up to {LARGEST:g}")
         return order
 
     @property
@@ -423,6 +423,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         from river import linear_model, preprocessing
 
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
+
+
+def _is_number(y: ClfTarget) -> TypeGuard[float]:
+    """Return whether the value of a label means something."""
+    return isinstance(y, int | float | np.number | np.bool_)
 
 
 def _check_regressor(regressor: Any) -> None:

@@ -100,12 +100,13 @@ class CalibratedClassifier(
     differs from the served one. `predict_proba_one` therefore remembers its predictions, and
     `learn_one` finds them by the features. Predictions and `to_bytes` do not depend on this memory;
     copies and pickles do not contain it. If several predictions have the same features, the one
-    is used whose label is about as late as usual. If the features do not identify a sample, or the
-    process may end before the label arrives, call `serve_one` instead, and pass its whole result as
-    ``served`` with the label. A transformer that learns, such as a `StandardScaler`, changes the
-    features between prediction and label: ``CalibratedClassifier(scaler | model)`` has it inside.
-    Within ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts
-    twice learns twice.
+    is used whose label is about as late as usual. If the features do not identify a sample or have
+    no hash (a list or an array among them), or the process may end before the label arrives, call
+    `serve_one` instead, and pass its whole result as ``served`` with the label. A transformer that
+    learns, such as a `StandardScaler`, changes the features between prediction and label:
+    ``CalibratedClassifier(scaler | model)`` has it inside. Within
+    ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
+    learns twice.
 
     Examples
     --------
