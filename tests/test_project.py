@@ -25,7 +25,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
     {
-        *("_clone", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
+        *("_clone", "_extras", "_jax", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
         *("_validation", "_worker"),
     },
     {"losses"},
@@ -45,7 +45,7 @@ RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
 OPTIONAL = {
-    *("bokeh", "google", "jinja2", "markupsafe", "matplotlib", "pandas"),
+    *("bokeh", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
     *("pyarrow", "pyspark", "rich", "typer"),
 }
 # What takes its time to import, required or not.
