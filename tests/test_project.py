@@ -292,7 +292,7 @@ def test_dependencies_are_those_that_are_imported():
     assert third_party - OPTIONAL == names(project["dependencies"])
     extras = project["optional-dependencies"]
     optional = {"protobuf" if name == "google" else name for name in third_party & OPTIONAL}
-    assert optional == names(extras["cli"]) | names(extras["spark"])
+    assert optional == names(extras["cli"]) | names(extras["jax"]) | names(extras["spark"])
     assert names(extras["plot"]) == {"matplotlib"}
 
 
