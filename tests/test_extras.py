@@ -24,7 +24,7 @@ def test_an_extra_alone_does_what_it_is_for(extra, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(f"extra {extra or 'none'}: works\n")
-    if extra in ("", "plot", "jax"):
+    if extra in ("", "plot", "jax", "sklearn"):
         assert "the command line needs typer" in done.stderr
         assert "pip install '.[cli]'" in done.stderr
 
@@ -38,4 +38,11 @@ def test_extras_are_those_that_are_tried():
 
 def test_nothing_large_comes_without_an_extra():
     assert {"numpy", "river"} <= only_extra.closure("")
-    assert not {"jax", "jaxlib", "matplotlib", "pandas", "pyarrow"} & only_extra.closure("")
+    assert not {
+        "jax",
+        "jaxlib",
+        "matplotlib",
+        "pandas",
+        "pyarrow",
+        "scikit-learn",
+    } & only_extra.closure("")

@@ -114,11 +114,30 @@ def docs() -> None:
         importlib.import_module(name)
 
 
-USES: dict[str, Any] = {"": nothing, "plot": plot, "jax": jax, "cli": cli, "docs": docs}
+def sklearn() -> None:
+    """Calibrate a classifier of scikit-learn."""
+    from sklearn.naive_bayes import GaussianNB
+
+    from streamcal.sklearn import OnlineCalibratedClassifier
+
+    scores, labels = zip(*SCORES, strict=True)
+    model = OnlineCalibratedClassifier(GaussianNB()).fit([[score] for score in scores], labels)
+    assert model.predict_proba([[0.9]])[0, 1] > 0.5
+
+
+USES: dict[str, Any] = {
+    "": nothing,
+    "plot": plot,
+    "jax": jax,
+    "sklearn": sklearn,
+    "cli": cli,
+    "docs": docs,
+}
 # A package that an extra adds, and the extras that have it, too.
 BRINGS = {
     "plot": ("matplotlib", {"cli", "docs"}),
     "jax": ("jax", {"docs"}),
+    "sklearn": ("sklearn", {"docs"}),
     "cli": ("typer", {"docs"}),
     "docs": ("sphinx", set[str]()),
 }
