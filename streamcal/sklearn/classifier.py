@@ -63,9 +63,9 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     >>> for i in range(0, 2000, 100):
     ...     model = model.partial_fit(X[i : i + 100], y[i : i + 100], classes=[False, True])
     >>> model.estimator_.predict_proba([[1.5] * 5]).round(2).tolist()  # the truth is 0.82
-    [[0.03, 0.97]]
+    [[0.0, 1.0]]
     >>> model.predict_proba([[1.5] * 5]).round(2).tolist()
-    [[0.18, 0.82]]
+    [[0.13, 0.87]]
     """
 
     def __init__(

@@ -102,8 +102,6 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         )
         kept = w > 0.0
         x, y, w = x[kept], y[kept], w[kept]
-        if fresh and not len(x):
-            raise ValueError("`sample_weight` must be positive for one sample at least, got zeros")
         if fresh:
             calibrator = IsotonicCalibrator("squared", window=self.window, half_life=self.half_life)
             low, high = np.inf, -np.inf
@@ -114,7 +112,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         calibrator.learn_many(sign * x, y, w)
         self.calibrator_, self.increasing_ = calibrator, bool(increases)
         self._thresholds: tuple[NDArray[np.float64], ...] | None = None
-        self.X_min_, self.X_max_ = min(low, x.min(initial=low)), max(high, x.max(initial=high))
+        self.X_min_, self.X_max_ = min(low, x.min()), max(high, x.max())
         return self
 
     def _find_thresholds(self) -> tuple[NDArray[np.float64], ...]:
