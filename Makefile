@@ -26,7 +26,7 @@ help:
 	@echo "make clean                        remove everything that is made here"
 
 demo:
-	@.ci/venv cli
+	@.ci/venv cli,jax
 	$(BIN)/streamcal demo --out demo
 
 test:

@@ -62,6 +62,7 @@ NAV = {
         "serving",
         "durable",
         "diagnostics",
+        "sklearn",
         "command-line",
         "report",
     ],
@@ -85,6 +86,7 @@ PARTS = {
     "plot": "Plots",
     "durable": "Crash-safe streams",
     "tables": "Tables",
+    "sklearn": "scikit-learn",
     "spark": "Spark",
 }
 # Behind the command line and inside; every other part is public and has a page.

@@ -25,7 +25,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
     {
-        *("_clone", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
+        *("_clone", "_extras", "_jax", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
         *("_validation", "_worker"),
     },
     {"losses"},
@@ -38,15 +38,15 @@ LAYERS = [
     {"metrics"},
     {"durable"},
     {"plot"},
-    {"tables", "report", "spark"},
+    {"tables", "report", "sklearn", "spark"},
     {"cli", "__main__"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
 OPTIONAL = {
-    *("bokeh", "google", "jinja2", "markupsafe", "matplotlib", "pandas"),
-    *("pyarrow", "pyspark", "rich", "typer"),
+    *("bokeh", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
+    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
 }
 # What takes its time to import, required or not.
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
@@ -202,6 +202,7 @@ def test_public_names_resolve_and_are_documented(name):
         "voting",
         "metrics",
         "plot",
+        "sklearn",
         "spark",
     ],
 )
@@ -292,7 +293,9 @@ def test_dependencies_are_those_that_are_imported():
     assert third_party - OPTIONAL == names(project["dependencies"])
     extras = project["optional-dependencies"]
     optional = {"protobuf" if name == "google" else name for name in third_party & OPTIONAL}
-    assert optional == names(extras["cli"]) | names(extras["spark"])
+    assert optional == names(extras["cli"]) | names(extras["jax"]) | names(extras["spark"]) | {
+        "sklearn"
+    }
     assert names(extras["plot"]) == {"matplotlib"}
 
 

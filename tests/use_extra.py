@@ -34,6 +34,26 @@ def nothing() -> None:
     )
     assert curve.decomposition.mcb >= 0.0
 
+    from streamcal import losses
+
+    median = streamcal.AnytimeCalibrator("absolute")
+    median.learn_many(*zip(*SCORES, strict=True))
+    assert median.predict_one(0.9) == 1.0
+    stack = streamcal.PAVStack(losses.Huber(delta=1.0))
+    for use in (
+        lambda: streamcal.AnytimeCalibrator("log-cosh"),
+        lambda: stack.push_many([0.1, 0.2, 0.3], [1.0, 0.0, 0.5]),
+        lambda: streamcal.anytime_isotonic([0.1, 0.2], [1.0, 0.0], loss="log-cosh"),
+    ):
+        try:
+            use()
+        except ImportError as error:
+            message = str(error)
+        else:
+            message = "JAX was found"
+        assert "needs JAX: pip install '.[jax]'" in message, message
+    assert not len(stack)
+
 
 def plot() -> None:
     """Draw."""
@@ -45,6 +65,17 @@ def plot() -> None:
     for name in ("picture.png", "picture.svg"):
         display.figure_.savefig(name)
         assert Path(name).stat().st_size > 1000
+
+
+def jax() -> None:
+    """Solve for a loss that needs derivatives."""
+    import streamcal
+    from streamcal.ordinal import cusum_layer
+
+    calibrator = streamcal.AnytimeCalibrator("log-cosh")
+    calibrator.learn_many(*zip(*SCORES, strict=True))
+    assert calibrator.predict_one(0.2) < calibrator.predict_one(0.9)
+    assert int(cusum_layer.predict([2.0, -1.0])) == 1
 
 
 def cli() -> None:
@@ -83,17 +114,40 @@ def docs() -> None:
         importlib.import_module(name)
 
 
-USES: dict[str, Any] = {"": nothing, "plot": plot, "cli": cli, "docs": docs}
-# Packages that an extra adds, which the extras before it must not need.
-BRINGS = {"plot": "matplotlib", "cli": "typer", "docs": "sphinx"}
+def sklearn() -> None:
+    """Calibrate a classifier of scikit-learn."""
+    from sklearn.naive_bayes import GaussianNB
+
+    from streamcal.sklearn import OnlineCalibratedClassifier
+
+    scores, labels = zip(*SCORES, strict=True)
+    model = OnlineCalibratedClassifier(GaussianNB()).fit([[score] for score in scores], labels)
+    assert model.predict_proba([[0.9]])[0, 1] > 0.5
+
+
+USES: dict[str, Any] = {
+    "": nothing,
+    "plot": plot,
+    "jax": jax,
+    "sklearn": sklearn,
+    "cli": cli,
+    "docs": docs,
+}
+# A package that an extra adds, and the extras that have it, too.
+BRINGS = {
+    "plot": ("matplotlib", {"cli", "docs"}),
+    "jax": ("jax", {"docs"}),
+    "sklearn": ("sklearn", {"docs"}),
+    "cli": ("typer", {"docs"}),
+    "docs": ("sphinx", set[str]()),
+}
 
 if __name__ == "__main__":
     extra = sys.argv[1]
     USES[extra]()
-    has = list(USES)[: list(USES).index(extra) + 1]
-    for other, module in BRINGS.items():
-        assert (find_spec(module) is not None) == (other in has), (extra, module)
-    if "cli" not in has:
+    for other, (module, others) in BRINGS.items():
+        assert (find_spec(module) is not None) == (extra in {other, *others}), (extra, module)
+    if find_spec("typer") is None:
         from streamcal.cli.main import main
 
         status = None

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._extras import check_jax
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
@@ -50,7 +51,8 @@ class AnytimeCalibrator(Locked, Calibrator):
     Parameters
     ----------
     loss : str or Loss
-        What to minimise. JAX must be able to differentiate it.
+        What to minimise. JAX must be able to differentiate it; "absolute" and `Pinball` do not
+        need JAX.
     window : int
         The number of recent samples that are used.
     every : int
@@ -69,6 +71,8 @@ class AnytimeCalibrator(Locked, Calibrator):
     ------
     ValueError, TypeError
         If a parameter is out of range or of the wrong kind.
+    ImportError
+        If the loss needs JAX (the extra ``jax``), which is not installed.
 
     Notes
     -----
@@ -115,6 +119,8 @@ class AnytimeCalibrator(Locked, Calibrator):
         self.interpolation = interpolation
 
         self._loss = losses.get(loss)
+        if not isinstance(self._loss, losses.Absolute | losses.Pinball):
+            check_jax(f"the loss {self._loss!r}")
         self._samples = np.empty((min(window, _FIRST_ROOM), 3))  # scores, labels, weights: a ring
         self._n_learned = 0
         self._due = 1  # samples until the next solve

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._jax import jax
 from streamcal.losses._base import Loss
 
 

@@ -19,10 +19,8 @@ compute in the precision of the logits and do not change JAX's settings. Ranks c
 1
 """
 
-import jax
-import jax.numpy as jnp
-
 from streamcal import losses
+from streamcal._jax import jax, jnp
 
 __all__ = ["likelihood_loss", "margin_loss", "predict", "probabilities", "scores"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamcal._extras import missing
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -24,9 +26,7 @@ def new_axes(width: float, height: float) -> Axes:
     try:
         from matplotlib import pyplot as plt
     except ImportError:
-        raise ImportError(
-            "pictures need matplotlib: pip install '.[plot]' in the checkout"
-        ) from None
+        raise missing("a picture", "matplotlib", "plot") from None
     return plt.figure(figsize=(width, height), layout="constrained").subplots()
 
 

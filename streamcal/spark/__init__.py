@@ -6,6 +6,7 @@ needs PySpark 4 and Java 17 or newer: ``pip install '.[spark]'`` in the checkout
 
 from typing import TYPE_CHECKING
 
+from streamcal._extras import missing
 from streamcal._lazy import attach
 
 try:
@@ -14,10 +15,8 @@ try:
     import pyarrow  # noqa: F401
     import pyspark.sql.streaming.stateful_processor  # noqa: F401  (new in PySpark 4)
 except ImportError as error:
-    raise ImportError(
-        "streamcal.spark needs PySpark 4, pandas, pyarrow and protobuf, the extra `spark`:"
-        f" pip install '.[spark]' in the checkout ({error})"
-    ) from error
+    needs = f"PySpark 4, pandas, pyarrow and protobuf ({error})"
+    raise missing("streamcal.spark", needs, "spark") from error
 
 if TYPE_CHECKING:
     from streamcal.spark.fit import isotonic_fit

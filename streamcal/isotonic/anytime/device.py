@@ -12,13 +12,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from numpy.typing import NDArray
 
 from streamcal import losses
+from streamcal._jax import jax, jnp
 from streamcal.isotonic.anytime.problem import Problem, derivative_error
 from streamcal.kernels.threshold_decomposition import midpoint
 from streamcal.losses._derivative import padded, pointwise
@@ -115,7 +113,7 @@ def _program(loss: losses.Loss) -> Callable[..., Any]:
             new_high = jnp.where(opened & ~above & ~keep, at, high)
             return new_low, new_high, done + 1, bad
 
-        low, high, done, bad = lax.while_loop(go_on, step, (low, high, 0, -1))
+        low, high, done, bad = jax.lax.while_loop(go_on, step, (low, high, 0, -1))
         return low, high, done, find_open(low, high).any(), bad
 
     return jax.jit(run)
@@ -167,4 +165,4 @@ def _scan(
         (begun, left), (begins, right) = before, after
         return begun | begins, jnp.where(begins, right, combine(left, right))
 
-    return lax.associative_scan(join, (fresh, x), reverse=reverse)[1]
+    return jax.lax.associative_scan(join, (fresh, x), reverse=reverse)[1]

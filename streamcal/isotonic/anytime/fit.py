@@ -193,7 +193,7 @@ def _make_backend(name: str, problem: Problem) -> Backend:
     if isinstance(problem.loss, losses.Pinball | losses.Absolute):
         return Quantiles(problem)
     if name == "auto":
-        import jax
+        from streamcal._jax import jax
 
         name = "host" if jax.default_backend() == "cpu" else "device"
     if name == "host":

@@ -1,0 +1,246 @@
+"""A scikit-learn classifier whose probabilities are calibrated and stay calibrated."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.joint import JointCalibrator
+from streamcal.wrappers._checks import check_binary_calibrator
+from streamcal.wrappers._strategies import HedgedJointly, Joint, OneVsRest, OwningStrategy
+
+Columns = dict[int, NDArray[np.float64]]
+
+
+class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Calibrate the probabilities of a scikit-learn classifier, in batches or on a stream.
+
+    `fit` calibrates with predictions of cross-validation, as `CalibratedClassifierCV` does.
+    `partial_fit` predicts each batch before anything learns it; then the calibrator learns these
+    predictions, and the classifier learns the batch. A classifier without ``partial_fit`` is fitted
+    to the first batch, one in a ``FrozenEstimator`` not at all; then it stays as it is, and its
+    calibration follows the stream.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        It must have ``predict_proba`` or ``decision_function``; a decision becomes a probability by
+        the logistic function, or by softmax for more than two classes. A fitted classifier is used
+        without a fit as ``FrozenEstimator(classifier)``.
+    calibrator : Calibrator, JointCalibrator or None
+        As in `streamcal.CalibratedClassifier`; None means ``HedgedCalibrator()``.
+    cv : int, cross-validation generator or iterable
+        The splits of `fit`, as in ``sklearn.model_selection.cross_val_predict``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    estimator_ : classifier
+        The fitted classifier.
+    n_features_in_ : int
+        The number of features, if ``estimator_`` has it.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if ``estimator_`` was fitted to a data frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat(rng.normal(size=(2000, 1)), 5, axis=1)  # one feature, five times
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))
+    >>> model = OnlineCalibratedClassifier(GaussianNB())
+    >>> for i in range(0, 2000, 100):
+    ...     model = model.partial_fit(X[i : i + 100], y[i : i + 100], classes=[False, True])
+    >>> model.estimator_.predict_proba([[1.5] * 5]).round(2).tolist()  # the truth is 0.82
+    [[0.0, 1.0]]
+    >>> model.predict_proba([[1.5] * 5]).round(2).tolist()
+    [[0.13, 0.87]]
+    """
+
+    def __init__(
+        self, estimator: Any, calibrator: Calibrator | JointCalibrator | None = None, *, cv: Any = 5
+    ) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.cv = cv
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the classifier, and calibrate it with predictions of cross-validation.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            The features, as the classifier takes them.
+        y : array-like of shape (n_samples,)
+            The classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights, for the classifier and the calibrator; samples of weight 0 are not learned.
+        """
+        y = self._check_labels(y)
+        weights = _as_weights(sample_weight, X)
+        given = {} if sample_weight is None else {"sample_weight": weights}
+        strategy = self._make_strategy()
+        if isinstance(self.estimator, FrozenEstimator):
+            model = self.estimator
+            classes = model.classes_
+            raw = _probabilities(model, X)
+        else:
+            model = clone(self.estimator).fit(X, y, **given)
+            classes = np.unique(y)
+            method = "predict_proba" if hasattr(model, "predict_proba") else "decision_function"
+            answers = cross_val_predict(
+                clone(self.estimator), X, y, cv=self.cv, method=method, params=given
+            )
+            raw = answers if method == "predict_proba" else _from_decisions(answers)
+        self._learn(strategy, raw, _codes(y, classes), weights)
+        self.estimator_, self.classes_, self._strategy = model, classes, strategy
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Predict a batch, teach the calibrator these predictions, then the classifier the batch.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), optional
+            All classes; needed at the first call if the classifier has ``partial_fit``.
+        """
+        y = self._check_labels(y)
+        weights = _as_weights(sample_weight, X)
+        given = {} if sample_weight is None else {"sample_weight": weights}
+        learns = hasattr(self.estimator, "partial_fit") and not isinstance(
+            self.estimator, FrozenEstimator
+        )
+        if hasattr(self, "estimator_"):
+            if classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+                raise ValueError(f"`classes` must be {self.classes_} as before, got {classes}")
+            self._learn(
+                self._strategy,
+                _probabilities(self.estimator_, X),
+                _codes(y, self.classes_),
+                weights,
+            )
+            if learns:
+                self.estimator_.partial_fit(X, y, **given)
+            return self
+        if not learns:
+            return self.fit(X, y, sample_weight)
+        if classes is None:
+            raise ValueError("`classes` must hold all classes at the first call of partial_fit")
+        known = np.unique(classes)
+        _codes(y, known)
+        strategy = self._make_strategy()
+        model = clone(self.estimator).partial_fit(X, y, classes=known, **given)
+        self.estimator_, self.classes_, self._strategy = model, known, strategy
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the calibrated probability of each class; shape (n_samples, n_classes)."""
+        check_is_fitted(self, "estimator_")
+        raw = _probabilities(self.estimator_, X)
+        if raw.shape[1] < 2 or not len(raw):
+            return raw
+        columns = dict(enumerate(raw.T))
+        return self._strategy.for_labels(columns).predict_many(columns).T
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class with the highest calibrated probability; shape (n_samples,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        found: NDArray[Any] = self.classes_[best]
+        return found
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features of the classifier."""
+        check_is_fitted(self, "estimator_")
+        found: int = self.estimator_.n_features_in_
+        return found
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the features, if the classifier was fitted to a data frame."""
+        check_is_fitted(self, "estimator_")
+        names: NDArray[Any] = self.estimator_.feature_names_in_
+        return names
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
+        tags.input_tags.allow_nan = get_tags(self.estimator).input_tags.allow_nan
+        return tags
+
+    def _make_strategy(self) -> OwningStrategy:
+        calibrator = HedgedCalibrator() if self.calibrator is None else self.calibrator
+        if isinstance(calibrator, JointCalibrator):
+            return Joint(calibrator)
+        check_binary_calibrator(calibrator)
+        if isinstance(calibrator, HedgedCalibrator):
+            return HedgedJointly(calibrator, {})
+        return OneVsRest(calibrator, {})
+
+    @staticmethod
+    def _check_labels(y: ArrayLike) -> NDArray[Any]:
+        checked = column_or_1d(y, warn=True)
+        check_classification_targets(checked)
+        return checked
+
+    @staticmethod
+    def _learn(
+        strategy: OwningStrategy,
+        raw: NDArray[np.float64],
+        codes: NDArray[np.int64],
+        weights: NDArray[np.float64],
+    ) -> None:
+        kept = weights > 0.0
+        columns = dict(enumerate(raw[kept].T))
+        if len(columns) > 1 and kept.any():
+            chosen = strategy.for_labels(columns)
+            chosen.learn_many(columns, codes[kept].tolist(), weights[kept])
+
+
+def _as_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:
+    checked: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    return checked
+
+
+def _codes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each label in the sorted classes, or raise."""
+    codes = np.searchsorted(classes, y).clip(0, len(classes) - 1)
+    wrong = np.flatnonzero(classes[codes] != y)
+    if len(wrong):
+        raise ValueError(f"`y` must hold classes of {classes}, got {y[wrong[0]]!r}")
+    return codes
+
+
+def _probabilities(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return the classifier's own probabilities; shape (n_samples, n_classes)."""
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(X), dtype=np.float64)
+    return _from_decisions(model.decision_function(X))
+
+
+def _from_decisions(decisions: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(decisions, dtype=np.float64)
+    if values.ndim == 1:
+        return np.column_stack([expit(-values), expit(values)])
+    return np.asarray(softmax(values, axis=1))

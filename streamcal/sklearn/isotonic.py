@@ -1,0 +1,167 @@
+"""Isotonic regression for scikit-learn that also learns batch by batch."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.isotonic import IsotonicRegression, check_increasing
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from streamcal.calibration.isotonic import IsotonicCalibrator
+
+
+class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
+    """`sklearn.isotonic.IsotonicRegression` with `partial_fit`, exact after every batch.
+
+    `fit` and `predict` give the results of scikit-learn, up to rounding. `partial_fit` costs
+    O(log² n) for each sample, not a new fit of all n.
+
+    Parameters
+    ----------
+    y_min, y_max, increasing, out_of_bounds
+        As in ``sklearn.isotonic.IsotonicRegression``. With ``increasing="auto"`` the first batch
+        decides.
+    window : int, optional
+        Keep the last so many samples only.
+    half_life : float, optional
+        Halve the weight of all samples with every so many that follow.
+
+    Attributes
+    ----------
+    X_min_, X_max_ : float
+        The least and the greatest X, of samples that were forgotten, too.
+    increasing_ : bool
+        Whether the map increases.
+    X_thresholds_, y_thresholds_ : ndarray of shape (n_thresholds,)
+        The ends of the blocks, sorted by X, and the map there; it is linear between them.
+
+    Examples
+    --------
+    >>> model = StreamingIsotonicRegression().partial_fit([1, 2, 3], [0, 1, 0])
+    >>> model.predict([2.5]).tolist()
+    [0.5]
+    >>> model.partial_fit([4], [8]).predict([3.5]).tolist()
+    [4.25]
+    """
+
+    _parameter_constraints: ClassVar = {
+        **IsotonicRegression._parameter_constraints,
+        "window": "no_validation",
+        "half_life": "no_validation",
+    }
+
+    def __init__(
+        self,
+        *,
+        y_min: float | None = None,
+        y_max: float | None = None,
+        increasing: bool | str = True,
+        out_of_bounds: str = "nan",
+        window: int | None = None,
+        half_life: float | None = None,
+    ) -> None:
+        super().__init__(
+            y_min=y_min, y_max=y_max, increasing=increasing, out_of_bounds=out_of_bounds
+        )
+        self.window = window
+        self.half_life = half_life
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget all samples, then learn these; shapes as in `partial_fit`."""
+        return self._learn(X, y, sample_weight, fresh=True)
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn more samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,) or (n_samples, 1)
+            The values to be mapped.
+        y : array-like of shape (n_samples,)
+            The targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights; samples of weight 0 are left out.
+        """
+        return self._learn(X, y, sample_weight, fresh=not hasattr(self, "calibrator_"))
+
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, fresh: bool
+    ) -> Self:
+        self._validate_params()
+        x = check_array(X, input_name="X", dtype=np.float64, ensure_2d=False)
+        self._check_input_data_shape(x)
+        x = x.reshape(-1)
+        y = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
+        check_consistent_length(x, y, sample_weight)
+        w = _check_sample_weight(sample_weight, x, dtype=np.float64)
+        increases = (
+            check_increasing(x, y) if fresh and self.increasing == "auto" else self.increasing
+        )
+        kept = w > 0.0
+        x, y, w = x[kept], y[kept], w[kept]
+        if fresh:
+            calibrator = IsotonicCalibrator("squared", window=self.window, half_life=self.half_life)
+            low, high = np.inf, -np.inf
+        else:
+            calibrator, increases = self.calibrator_, self.increasing_
+            low, high = self.X_min_, self.X_max_
+        sign = 1.0 if increases else -1.0
+        calibrator.learn_many(sign * x, y, w)
+        self.calibrator_, self.increasing_ = calibrator, bool(increases)
+        self._thresholds: tuple[NDArray[np.float64], ...] | None = None
+        self.X_min_, self.X_max_ = min(low, x.min()), max(high, x.max())
+        return self
+
+    def _find_thresholds(self) -> tuple[NDArray[np.float64], ...]:
+        check_is_fitted(self, "calibrator_")
+        if self._thresholds is None:
+            stairs = self.calibrator_.staircase()
+            x = np.column_stack([stairs.lower, stairs.upper]).ravel()
+            y = np.repeat(stairs.values, 2)
+            if not self.increasing_:
+                x, y = -x[::-1], y[::-1]
+            distinct = np.append(True, x[1:] != x[:-1])
+            self._thresholds = x[distinct], y[distinct].clip(self.y_min, self.y_max)
+        return self._thresholds
+
+    @property
+    def X_thresholds_(self) -> NDArray[np.float64]:
+        """The ends of the blocks, sorted."""
+        return self._find_thresholds()[0]
+
+    @property
+    def y_thresholds_(self) -> NDArray[np.float64]:
+        """The map at `X_thresholds_`."""
+        return self._find_thresholds()[1]
+
+    def _transform(self, T: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self, "calibrator_")
+        t = check_array(T, dtype=np.float64, ensure_2d=False)
+        self._check_input_data_shape(t)
+        t = t.reshape(-1)
+        knots, values = self._find_thresholds()
+        if len(knots) == 1:  # scikit-learn's answer, wherever t lies
+            return np.full(t.shape, values[0])
+        outside = (t < self.X_min_) | (t > self.X_max_)
+        if self.out_of_bounds == "raise" and outside.any():
+            raise ValueError(
+                f"`T` must lie between {self.X_min_} and {self.X_max_}, got {t[outside][0]}"
+            )
+        answers = np.interp(t, knots, values)
+        if self.out_of_bounds == "nan":
+            answers[outside] = np.nan
+        return np.asarray(answers)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the name of the output; the argument is ignored."""
+        check_is_fitted(self, "calibrator_")
+        return np.asarray([f"{type(self).__name__.lower()}0"], dtype=object)
+
+    def __getstate__(self) -> Any:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)

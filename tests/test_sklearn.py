@@ -1,0 +1,197 @@
+"""Estimators for scikit-learn: its own checks, its own isotonic regression, and streams."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import streamcal
+from streamcal.sklearn import OnlineCalibratedClassifier, StreamingIsotonicRegression
+
+MODELS = (GaussianNB(), LinearSVC(random_state=0))
+
+
+def expected_failures(estimator):
+    """Cross-validation splits other samples if weights replace copies: so it is in scikit-learn."""
+    name = "check_sample_weight_equivalence_on_{}_data"
+    return dict.fromkeys((name.format("dense"), name.format("sparse")), "splits depend on copies")
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [*map(OnlineCalibratedClassifier, MODELS)], expected_failed_checks=expected_failures
+)
+def test_it_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def samples(n, seed=0, n_classes=2):
+    return make_classification(
+        n, n_informative=6, n_redundant=10, n_classes=n_classes, flip_y=0.1, random_state=seed
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_fit_is_about_as_good_as_that_of_scikit_learn(model, n_classes):
+    X, y = samples(3000, n_classes=n_classes)
+    ours = OnlineCalibratedClassifier(model).fit(X[:2000], y[:2000])
+    theirs = CalibratedClassifierCV(model, ensemble=False).fit(X[:2000], y[:2000])
+    losses = [log_loss(y[2000:], each.predict_proba(X[2000:])) for each in (ours, theirs)]
+    assert losses[0] < losses[1] + 0.02
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_partial_fit_lowers_the_loss_of_a_stream(n_classes):
+    X, y = samples(4000, n_classes=n_classes)
+    model = OnlineCalibratedClassifier(GaussianNB())
+    raw, calibrated = [], []
+    for i in range(0, len(y), 100):
+        batch, labels = X[i : i + 100], y[i : i + 100]
+        if i:
+            raw.append(model.estimator_.predict_proba(batch))
+            calibrated.append(model.predict_proba(batch))
+        model.partial_fit(batch, labels, classes=range(n_classes))
+    losses = [log_loss(y[100:], np.concatenate(p)) for p in (calibrated, raw)]
+    assert losses[0] < losses[1] - 0.05
+
+
+def test_a_batch_is_learned_as_the_wrapper_of_river_learns_it():
+    X, y = samples(500)
+    frozen = GaussianNB().fit(X[:100], y[:100])
+    model = OnlineCalibratedClassifier(FrozenEstimator(frozen))
+    calibrator = streamcal.HedgedCalibrator()
+    for i in range(100, 500, 50):
+        model.partial_fit(X[i : i + 50], y[i : i + 50])
+        p = frozen.predict_proba(X[i : i + 50])[:, 1]
+        calibrator.learn_many(p, y[i : i + 50])
+    expected = calibrator.predict_many(frozen.predict_proba(X)[:, 1])
+    assert np.array_equal(model.predict_proba(X)[:, 1], expected)
+
+
+def test_a_fitted_classifier_is_not_fitted_again():
+    X, y = samples(1000)
+    fitted = LogisticRegression().fit(X[:100], y[:100])
+    before = fitted.coef_.copy()
+    for learn in ("fit", "partial_fit"):
+        model = getattr(OnlineCalibratedClassifier(FrozenEstimator(fitted)), learn)(X, y)
+        assert np.array_equal(model.estimator_.coef_, before)
+        assert model.predict_proba(X).shape == (1000, 2)
+
+
+def test_a_classifier_without_partial_fit_keeps_its_fit():
+    X, y = samples(1000)
+    model = OnlineCalibratedClassifier(LinearSVC()).partial_fit(X[:500], y[:500])
+    coefficients, before = model.estimator_.coef_.copy(), model.predict_proba(X)
+    model.partial_fit(X[500:], y[500:])
+    assert np.array_equal(model.estimator_.coef_, coefficients)
+    assert not np.array_equal(model.predict_proba(X), before)
+
+
+def test_names_of_classes_and_weights():
+    X, y = samples(600)
+    names = np.array(["no", "yes"])[y]
+    weights = np.tile([1.0, 0.0], 300)
+    kept = weights > 0.0
+    for calibrator in (None, streamcal.IsotonicCalibrator(), streamcal.TemperatureCalibrator()):
+        a, b = (OnlineCalibratedClassifier(GaussianNB(), calibrator) for _ in range(2))
+        for i in range(0, 600, 100):
+            part, half = slice(i, i + 100), np.flatnonzero(kept[i : i + 100]) + i
+            a.partial_fit(X[part], names[part], ["yes", "no"], weights[part])
+            b.partial_fit(X[half], names[half], ["no", "yes"])
+        assert a.classes_.tolist() == ["no", "yes"]
+        np.testing.assert_allclose(a.predict_proba(X), b.predict_proba(X), rtol=1e-6)
+        assert set(a.predict(X)) == {"no", "yes"}
+
+
+def test_bad_input_is_refused_and_changes_nothing():
+    X, y = samples(200)
+    model = OnlineCalibratedClassifier(GaussianNB())
+    with pytest.raises(ValueError, match="`classes` must hold all classes"):
+        model.partial_fit(X, y)
+    model.partial_fit(X, y, classes=[0, 1])
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="`classes` must be"):
+        model.partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"`y` must hold classes of \[0 1\], got .*2"):
+        model.partial_fit(X, y + 1)
+    with pytest.raises(ValueError, match="Negative"):
+        model.partial_fit(X, y, sample_weight=-np.ones(200))
+    assert np.array_equal(model.predict_proba(X), before)
+    with pytest.raises(TypeError, match="`calibrator` must be a Calibrator"):
+        OnlineCalibratedClassifier(GaussianNB(), "isotonic").fit(X, y)
+
+
+def test_frames_of_pandas_and_copies():
+    pd = pytest.importorskip("pandas")
+    X, y = samples(300)
+    frame = pd.DataFrame(X).add_prefix("x")
+    model = OnlineCalibratedClassifier(GaussianNB()).fit(frame, pd.Series(y, name="y"))
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    assert not hasattr(clone(model), "estimator_")
+
+
+@pytest.mark.filterwarnings("ignore:Confidence interval")
+@pytest.mark.parametrize("increasing", [True, False, "auto"])
+@pytest.mark.parametrize("bounds", [(None, None), (-0.5, 1.5)])
+def test_isotonic_regression_is_that_of_scikit_learn(increasing, bounds):
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        n = int(rng.integers(2, 60))
+        X = rng.integers(0, 20, n).astype(float)
+        y = rng.normal(size=n) + (0.1 if increasing is True else -0.1) * X
+        w = rng.integers(0, 3, n).astype(float)
+        w[:2] = 1.0
+        options = {
+            "increasing": increasing,
+            "y_min": bounds[0],
+            "y_max": bounds[1],
+            "out_of_bounds": ("nan", "clip")[n % 2],
+        }
+        theirs = IsotonicRegression(**options).fit(X, y, w)
+        whole = StreamingIsotonicRegression(**options).fit(X, y, w)
+        t = np.linspace(-3, 23, 60)
+        np.testing.assert_allclose(whole.predict(t), theirs.predict(t), atol=1e-9)
+        parts = StreamingIsotonicRegression(**options | {"increasing": theirs.increasing_})
+        for i in range(0, n, 7):
+            parts.partial_fit(X[i : i + 7], y[i : i + 7], w[i : i + 7])
+            parts.predict([0.0])
+        np.testing.assert_allclose(parts.transform(t), theirs.transform(t), atol=1e-9)
+        assert (parts.X_min_, parts.X_max_) == (theirs.X_min_, theirs.X_max_)
+
+
+def test_isotonic_regression_of_the_last_samples():
+    rng = np.random.default_rng(1)
+    X, y = rng.random(300), rng.random(300)
+    model = StreamingIsotonicRegression(window=100, out_of_bounds="clip").partial_fit(X, y)
+    expected = IsotonicRegression(out_of_bounds="clip").fit(X[200:], y[200:])
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-9)
+    model.fit(X[:50], y[:50])
+    expected.fit(X[:50], y[:50])
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-9)
+
+
+def test_values_outside_are_refused_if_asked():
+    model = StreamingIsotonicRegression(out_of_bounds="raise").fit([1.0, 2.0], [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"between 1.0 and 2.0, got 3.0"):
+        model.predict([1.5, 3.0])
+
+
+def test_a_batch_of_zero_weights_is_refused():
+    model = StreamingIsotonicRegression()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="at least one non-zero"):
+            model.partial_fit([1.0, 2.0], [0.0, 1.0], [0.0, 0.0])
+        model.partial_fit([1.0, 2.0], [0.0, 1.0])
