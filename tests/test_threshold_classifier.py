@@ -374,11 +374,12 @@ def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known):
             if y == self.refused:
                 raise RuntimeError
 
-    classifier = ThresholdClassifier(Refuses())
+    regressor = Refuses()
+    classifier = ThresholdClassifier(regressor)
     for known in range(1, n_known + 1):
         classifier.learn_one({"score": float(known)}, known)
     before = classifier.to_bytes()
-    classifier.regressor.refused = 0
+    regressor.refused = 0
     with pytest.raises(RuntimeError):
         classifier.learn_one({"score": 0.0}, 0)
     assert classifier.to_bytes() == before

@@ -16,12 +16,10 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.wrappers._checks import check_binary_calibrator
-from streamcal.wrappers._strategies import HedgedJointly, Joint, OneVsRest, OwningStrategy
-
-Columns = dict[int, NDArray[np.float64]]
+from streamcal.wrappers._strategies import Columns, HedgedJointly, Joint, OneVsRest, OwningStrategy
 
 
-class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Calibrate the probabilities of a scikit-learn classifier, in batches or on a stream.
 
     `fit` calibrates with predictions of cross-validation, as `CalibratedClassifierCV` does.
@@ -158,7 +156,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         raw = _probabilities(self.estimator_, X)
         if raw.shape[1] < 2 or not len(raw):
             return raw
-        columns = dict(enumerate(raw.T))
+        columns: Columns = dict(enumerate(raw.T))
         return self._strategy.for_labels(columns).predict_many(columns).T
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -198,7 +196,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     @staticmethod
     def _check_labels(y: ArrayLike) -> NDArray[Any]:
-        checked = column_or_1d(y, warn=True)
+        checked: NDArray[Any] = column_or_1d(y, warn=True)
         check_classification_targets(checked)
         return checked
 
@@ -210,7 +208,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         weights: NDArray[np.float64],
     ) -> None:
         kept = weights > 0.0
-        columns = dict(enumerate(raw[kept].T))
+        columns: Columns = dict(enumerate(raw[kept].T))
         if len(columns) > 1 and kept.any():
             chosen = strategy.for_labels(columns)
             chosen.learn_many(columns, codes[kept].tolist(), weights[kept])
@@ -225,7 +223,7 @@ def _as_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:
 
 def _codes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in the sorted classes, or raise."""
-    codes = np.searchsorted(classes, y).clip(0, len(classes) - 1)
+    codes: NDArray[np.int64] = np.searchsorted(classes, y).clip(0, len(classes) - 1)
     wrong = np.flatnonzero(classes[codes] != y)
     if len(wrong):
         raise ValueError(f"`y` must hold classes of {classes}, got {y[wrong[0]]!r}")

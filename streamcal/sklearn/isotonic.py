@@ -50,6 +50,11 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         "window": "no_validation",
         "half_life": "no_validation",
     }
+    calibrator_: IsotonicCalibrator
+    increasing_: bool
+    X_min_: float
+    X_max_: float
+    _thresholds: tuple[NDArray[np.float64], ...] | None
 
     def __init__(
         self,
@@ -94,14 +99,14 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         x = check_array(X, input_name="X", dtype=np.float64, ensure_2d=False)
         self._check_input_data_shape(x)
         x = x.reshape(-1)
-        y = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
-        check_consistent_length(x, y, sample_weight)
+        labels = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
+        check_consistent_length(x, labels, sample_weight)
         w = _check_sample_weight(sample_weight, x, dtype=np.float64)
         increases = (
-            check_increasing(x, y) if fresh and self.increasing == "auto" else self.increasing
+            check_increasing(x, labels) if fresh and self.increasing == "auto" else self.increasing
         )
         kept = w > 0.0
-        x, y, w = x[kept], y[kept], w[kept]
+        x, labels, w = x[kept], labels[kept], w[kept]
         if fresh:
             calibrator = IsotonicCalibrator("squared", window=self.window, half_life=self.half_life)
             low, high = np.inf, -np.inf
@@ -109,10 +114,11 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
             calibrator, increases = self.calibrator_, self.increasing_
             low, high = self.X_min_, self.X_max_
         sign = 1.0 if increases else -1.0
-        calibrator.learn_many(sign * x, y, w)
+        calibrator.learn_many(sign * x, labels, w)
         self.calibrator_, self.increasing_ = calibrator, bool(increases)
-        self._thresholds: tuple[NDArray[np.float64], ...] | None = None
-        self.X_min_, self.X_max_ = min(low, x.min()), max(high, x.max())
+        self._thresholds = None
+        self.X_min_ = min(low, x.min())
+        self.X_max_ = max(high, x.max())
         return self
 
     def _find_thresholds(self) -> tuple[NDArray[np.float64], ...]:
