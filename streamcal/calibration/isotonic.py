@@ -46,19 +46,19 @@ class IsotonicCalibrator(Calibrator):
     loss : str or MeanLoss
         What to minimise; see `streamcal.losses`. ``"log"`` is for probabilities of labels 0 and 1.
     window : int, optional
-        Keep the last so many samples only.
+        The number of samples that count: the most recent ones.
     half_life : float, optional
-        Halve the weight of all samples with every so many that follow, at least 0.1. Exact: every
-        map is that of the weights as they stand. With a window both hold.
+        The number of samples after which the weight of a sample has halved, at least 0.1. The map
+        is exact for these weights. It can be combined with ``window``.
     prior : float
-        The weight of two pseudo-samples that keep a map of probabilities off 0 and 1: one of the
-        highest label below all scores and one of the lowest label above them. It applies to losses
-        whose labels have such ends (log, logistic, exponential) and to no other; 0 switches it off.
+        The weight of two pseudo-samples, which keep probabilities away from 0 and 1: one with the
+        highest label below all scores, and one with the lowest label above them. 0: none. Only the
+        log, logistic and exponential losses have a prior (`MeanLoss.prior_labels`).
     interpolation : {"linear", "step", "centered"}
-        What holds between blocks; see `Staircase`. ``"centered"`` walks all scores to predict.
+        The values between blocks; see `Staircase`. With ``"centered"`` a prediction is O(n).
     max_scores : int
-        How many distinct scores are kept. When a new one would exceed it, an eighth of them are
-        merged with their nearest neighbours, see Notes.
+        The greatest number of distinct scores, at least 8. If a new score exceeds it, an eighth of
+        the scores are merged with their nearest neighbours; see Notes.
 
     Raises
     ------
@@ -69,26 +69,26 @@ class IsotonicCalibrator(Calibrator):
 
     Notes
     -----
-    The structure is that of `streamcal.kernels.hull`. Integer weights and labels give exact sums;
-    others are added up along a balanced tree, never subtracted from each other, so a value is right
-    to a few units in the last place of what its block was made of. A score from which a sample is
-    taken back while others stay keeps the rounding of what was added to it since it was last empty;
-    in a window the rest is summed anew where a sample outweighed it a million times.
+    `streamcal.kernels.hull` explains the algorithm. Sums of integer weights and labels are exact.
+    Other sums are computed along a balanced tree, without subtraction, so a value has an error of a
+    few units in the last place of the terms of its block. If one of several samples of a score is
+    removed, the rounding errors of the sums of that score remain until it has no samples. In a
+    window, the others are summed again if the removed sample weighed a million times as much.
 
-    Weights, and labels' statistics in size, must lie between 1e-60 and 1e60. With a half-life, a
-    score whose weight has fallen below 2**-400 of a new sample's is dropped.
+    Weights must be from 1e-60 to 1e60, statistics of labels at most 1e60 in absolute value. With a
+    half-life, a score is dropped when its weight is below 2**-400 of that of a new sample.
 
-    Merging moves the lighter of two neighbouring scores to the heavier one, those first that are
-    nearest to each other; `n_merged` counts them. The map stays that of the samples at hand, with
-    scores moved by less than the gap to their neighbours. Between two scores that are merged it
-    cannot step any more: there it is off by no more than their two values differ. A merged score
-    cannot be taken back by `unlearn_one`; a window forgets it as it should.
+    Merging moves the lighter of two neighbouring scores to the heavier one, and begins with the
+    nearest neighbours; `n_merged` counts the merged scores. The map is then exact for the moved
+    scores, and each has moved by less than the gap to its neighbour. Between two merged scores the
+    map has no step; the error there is at most the difference of their values. `unlearn_one` cannot
+    remove a merged score; a window forgets it in time.
 
     References
     ----------
     Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under
-    Strictly Convex Losses*, sections II and V, whose stack takes scores in order only. Tatti (2022,
-    arXiv 2112.06160) keeps the binary case under insertion and removal, as a hull of the ROC curve.
+    Strictly Convex Losses*, sections II and V; their stack needs scores in ascending order. Tatti
+    (2022, arXiv 2112.06160) inserts and removes binary samples, as points of the ROC hull.
 
     Examples
     --------
