@@ -390,9 +390,9 @@ class IsotonicCalibrator(Calibrator):
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
 
-        MCB is what calibration gains on the samples at hand, DSC what the scores know beyond the
-        overall frequency, UNC what that leaves open. The prior has no part in it. See
-        `streamcal.metrics.CORP`, which does the same for a stream of predictions.
+        MCB is how much calibration reduces the loss of the current samples, DSC how much less the
+        calibrated scores lose than the overall frequency, UNC the loss of that frequency. The prior
+        is left out. `streamcal.metrics.CORP` does the same for a stream of predictions.
 
         Raises
         ------
@@ -421,8 +421,8 @@ class IsotonicCalibrator(Calibrator):
     def merge(self, other: "IsotonicCalibrator") -> None:
         """Learn all samples of another calibrator as well; O(n_scores) of both.
 
-        The map is then that of both streams, in whatever order they came; of merged half-lives,
-        both streams count from now. Also written ``calibrator += other``.
+        The map is then that of the samples of both streams; their order does not matter. With
+        half-lives, the newest samples of both get the same weight. Also ``calibrator += other``.
 
         Raises
         ------
