@@ -76,10 +76,11 @@ def test_what_cannot_travel_comes_back_as_words(function, message):
     worker.close()
 
 
-def test_a_dead_process_is_replaced(worker):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill", "Ctrl-C"])
+def test_a_dead_process_is_replaced(worker, number):
     until(lambda: worker.submit(1.0, 2.0))
     dead = worker.pid
-    os.kill(dead, signal.SIGKILL)
+    os.kill(dead, number)
     until(lambda: not worker.busy)
     until(lambda: worker.submit(3.0, 2.0))
     assert until(worker.poll) == 1.5

@@ -352,7 +352,10 @@ class AnytimeCalibrator(Locked, Calibrator):
 
 @contextlib.contextmanager
 def _warn_of_failure() -> Iterator[None]:
-    """Warn if a solve fails: samples stay learned, and the next solve may succeed."""
+    """Warn if a solve fails: samples stay learned, and the next solve may succeed.
+
+    Ctrl-C is no failure: it is raised. The samples stay learned and the previous map is served.
+    """
     try:
         yield
     except Exception as error:

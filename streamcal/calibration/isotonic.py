@@ -11,7 +11,6 @@ from streamcal._index_state import check_edges, check_held, check_hulls, read_in
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
     LARGEST,
-    MOST_COUNT,
     SMALLEST,
     as_number,
     as_score,
@@ -47,19 +46,19 @@ class IsotonicCalibrator(Calibrator):
     loss : str or MeanLoss
         What to minimise; see `streamcal.losses`. ``"log"`` is for probabilities of labels 0 and 1.
     window : int, optional
-        Keep the last so many samples only.
+        The number of samples that count: the most recent ones.
     half_life : float, optional
-        Halve the weight of all samples with every so many that follow, at least 0.1. Exact: every
-        map is that of the weights as they stand. With a window both hold.
+        The number of samples after which the weight of a sample has halved, at least 0.1. The map
+        is exact for these weights. It can be combined with ``window``.
     prior : float
-        The weight of two pseudo-samples that keep a map of probabilities off 0 and 1: one of the
-        highest label below all scores and one of the lowest label above them. It applies to losses
-        whose labels have such ends (log, logistic, exponential) and to no other; 0 switches it off.
+        The weight of two pseudo-samples, which keep probabilities away from 0 and 1: one with the
+        highest label below all scores, and one with the lowest label above them. 0: none. Only the
+        log, logistic and exponential losses have a prior (`MeanLoss.prior_labels`).
     interpolation : {"linear", "step", "centered"}
-        What holds between blocks; see `Staircase`. ``"centered"`` walks all scores to predict.
+        The values between blocks; see `Staircase`. With ``"centered"`` a prediction is O(n).
     max_scores : int
-        How many distinct scores are kept. When a new one would exceed it, an eighth of them are
-        merged with their nearest neighbours, see Notes.
+        The greatest number of distinct scores, at least 8. If a new score exceeds it, an eighth of
+        the scores are merged with their nearest neighbours; see Notes.
 
     Raises
     ------
@@ -70,26 +69,26 @@ class IsotonicCalibrator(Calibrator):
 
     Notes
     -----
-    The structure is that of `streamcal.kernels.hull`. Integer weights and labels give exact sums;
-    others are added up along a balanced tree, never subtracted from each other, so a value is right
-    to a few units in the last place of what its block was made of. A score from which a sample is
-    taken back while others stay keeps the rounding of what was added to it since it was last empty;
-    in a window the rest is summed anew where a sample outweighed it a million times.
+    `streamcal.kernels.hull` explains the algorithm. Sums of integer weights and labels are exact.
+    Other sums are computed along a balanced tree, without subtraction, so a value has an error of a
+    few units in the last place of the terms of its block. If one of several samples of a score is
+    removed, the rounding errors of the sums of that score remain until it has no samples. In a
+    window, the others are summed again if the removed sample weighed a million times as much.
 
-    Weights, and labels' statistics in size, must lie between 1e-60 and 1e60. With a half-life, a
-    score whose weight has fallen below 2**-400 of a new sample's is dropped.
+    Weights must be from 1e-60 to 1e60, statistics of labels at most 1e60 in absolute value. With a
+    half-life, a score is dropped when its weight is below 2**-400 of that of a new sample.
 
-    Merging moves the lighter of two neighbouring scores to the heavier one, those first that are
-    nearest to each other; `n_merged` counts them. The map stays that of the samples at hand, with
-    scores moved by less than the gap to their neighbours. Between two scores that are merged it
-    cannot step any more: there it is off by no more than their two values differ. A merged score
-    cannot be taken back by `unlearn_one`; a window forgets it as it should.
+    Merging moves the lighter of two neighbouring scores to the heavier one, and begins with the
+    nearest neighbours; `n_merged` counts the merged scores. The map is then exact for the moved
+    scores, and each has moved by less than the gap to its neighbour. Between two merged scores the
+    map has no step; the error there is at most the difference of their values. `unlearn_one` cannot
+    remove a merged score; a window forgets it in time.
 
     References
     ----------
     Gokcesu & Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under
-    Strictly Convex Losses*, sections II and V, whose stack takes scores in order only. Tatti (2022,
-    arXiv 2112.06160) keeps the binary case under insertion and removal, as a hull of the ROC curve.
+    Strictly Convex Losses*, sections II and V; their stack needs scores in ascending order. Tatti
+    (2022, arXiv 2112.06160) inserts and removes binary samples, as points of the ROC hull.
 
     Examples
     --------
@@ -118,10 +117,7 @@ class IsotonicCalibrator(Calibrator):
         check_count(window, "window", optional=True)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
-        if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
-            raise ValueError(
-                f"`max_scores` must be an int of at least {_FEWEST_SCORES}, got {max_scores}"
-            )
+        check_count(max_scores, "max_scores", _FEWEST_SCORES)
         if not 0.0 <= as_number(prior, "prior") <= LARGEST:
             raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
         self.loss = loss
@@ -140,10 +136,10 @@ class IsotonicCalibrator(Calibrator):
         self._regression = IsotonicRegression(
             window=window or 0,
             rate=growth_per_sample(half_life),
-            prior=prior if self._loss.anchors is not None else 0.0,
+            prior=prior if self._loss.prior_labels is not None else 0.0,
             labels=self._find_statistics(),
             means=self._loss.mean_range,
-            max_scores=min(int(max_scores), MOST_COUNT),
+            max_scores=max_scores,
         )
 
     def _find_statistics(self) -> tuple[float, float]:
@@ -151,8 +147,8 @@ class IsotonicCalibrator(Calibrator):
 
         Between these the kernel learns without further checks; the prior's samples have these.
         """
-        if self._loss.anchors is not None:
-            low, high = map(self._loss.statistic, self._loss.anchors)
+        if self._loss.prior_labels is not None:
+            low, high = map(self._loss.statistic, self._loss.prior_labels)
             return float(low), float(high)
         labels = label_range(self._loss) if self._plain_labels else None
         return labels or (-math.inf, math.inf)
@@ -394,9 +390,9 @@ class IsotonicCalibrator(Calibrator):
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).
 
-        MCB is what calibration gains on the samples at hand, DSC what the scores know beyond the
-        overall frequency, UNC what that leaves open. The prior has no part in it. See
-        `streamcal.metrics.CORP`, which does the same for a stream of predictions.
+        MCB is how much calibration reduces the loss of the current samples, DSC how much less the
+        calibrated scores lose than the overall frequency, UNC the loss of that frequency. The prior
+        is left out. `streamcal.metrics.CORP` does the same for a stream of predictions.
 
         Raises
         ------
@@ -425,8 +421,8 @@ class IsotonicCalibrator(Calibrator):
     def merge(self, other: "IsotonicCalibrator") -> None:
         """Learn all samples of another calibrator as well; O(n_scores) of both.
 
-        The map is then that of both streams, in whatever order they came; of merged half-lives,
-        both streams count from now. Also written ``calibrator += other``.
+        The map is then that of the samples of both streams; their order does not matter. With
+        half-lives, the newest samples of both get the same weight. Also ``calibrator += other``.
 
         Raises
         ------

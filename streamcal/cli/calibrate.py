@@ -68,7 +68,7 @@ _LOSS = (
     "What is minimised: log or squared (labels in 0..1), poisson, gamma, tweedie, "
     "linex, logistic or exponential (labels -1 and 1)."
 )
-_PRIOR = "Weight of the two pseudo-samples that keep values off the extremes."
+_PRIOR = "Weight of the two pseudo-samples that keep values away from the extremes."
 _WINDOW = "Keep only this many of the last samples. Default: keep all."
 _HALF_LIFE = "After how many samples the weight of a sample is halved. Default: never."
 _MAX_SCORES = "Merge the nearest scores when there are more distinct ones than this."

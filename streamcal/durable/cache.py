@@ -115,7 +115,7 @@ class CalibratorCache:
             else:
                 calibrator = self._read(key)
             if calibrator is not None:
-                self._keep(key, calibrator)
+                self._make_live(key, calibrator)
         elif self.max_live is not None:
             self.live.move_to_end(key)
         return calibrator
@@ -133,7 +133,7 @@ class CalibratorCache:
         self._base[key] = digest_of(name, data)
         return calibrator
 
-    def _keep(self, key: Hashable, calibrator: Calibrator) -> None:
+    def _make_live(self, key: Hashable, calibrator: Calibrator) -> None:
         """Make a calibrator live; if there are too many, evict the least recently used one.
 
         After an interrupt at any statement each calibrator is still live or compressed.
@@ -152,7 +152,7 @@ class CalibratorCache:
     def changed(self, key: Hashable, calibrator: Calibrator) -> None:
         """Mark a calibrator, which may be new, as changed."""
         if key not in self.live:
-            self._keep(key, calibrator)
+            self._make_live(key, calibrator)
         self._unsaved.add(key)
 
     def changed_in_part(self, key: Hashable) -> None:

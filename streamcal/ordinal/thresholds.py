@@ -410,10 +410,8 @@ def _minimise(samples: Samples, task: TaskLoss, method: str, options: JobOptions
     table = task.table(samples.n_labels)
     convex = task.is_convex(samples.n_labels)
     auto = method == "auto"
-    if auto and isinstance(task, ZeroOneError):
-        method = "subsequence"
-    elif auto:
-        method = "divide" if convex and options.in_process else "io"
+    if auto:
+        method = _fastest_method(task, convex, options)
     cuts = find_cuts(samples, table, method, options)
     if auto and not convex and (np.diff(cuts) < 0).any():
         method = "dp"
@@ -427,10 +425,17 @@ def _minimise(samples: Samples, task: TaskLoss, method: str, options: JobOptions
     return Thresholds(samples.thresholds(cuts), risk, method, certified)
 
 
+def _fastest_method(task: TaskLoss, convex: bool, options: JobOptions) -> str:
+    """Return the method that "auto" tries first."""
+    if isinstance(task, ZeroOneError):
+        return "subsequence"
+    return "divide" if convex and options.in_process else "io"
+
+
 def _maximise_kappa(samples: Samples, method: str, options: JobOptions) -> Thresholds:
     """Maximise quadratic weighted kappa by Dinkelbach's method."""
     if method == "auto":
-        method = "divide" if options.in_process else "io"
+        method = _fastest_method(SquaredError(), True, options)
     check_choice(method, "method", ("dp", "io", "blocked-io", "divide"))
     error = SquaredError().table(samples.n_labels)
     expected = np.repeat((error @ (samples.totals / samples.totals.sum()))[:, None], len(error), 1)

@@ -1,4 +1,8 @@
-"""New axes for a picture, and the colours that all pictures share."""
+"""New axes for a picture, and the colours of its lines.
+
+Areas have colours of their own, in `weights` and `thresholds`; those of the report are in
+`report/page.css`.
+"""
 
 from __future__ import annotations
 
