@@ -88,19 +88,26 @@ cdef class Hedge(Exclusive):
         cdef Py_ssize_t i, n = self.answers.shape[0]
         cdef double[::1] row_predictions
         cdef const double *served_by_rows = NULL
+        cdef bint is_first_late
         self.acquire()
         try:
-            # All that may fail comes before `teach`.
+            # What allocates memory comes before `teach`.
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
-            if delay > 0.0 and self.variance_ratio is None:
+            is_first_late = delay > 0.0 and self.variance_ratio is None
+            if is_first_late:
                 self.expect_late_labels()
             if mixtures is not None:
                 if len(mixtures) < len(self.shares):  # served before a label was late
                     mixtures = np.tile(mixtures, POWERS)
                 row_predictions = mixtures
                 served_by_rows = &row_predictions[0]
-            error = self.teach(n, score, y, w)
+            try:
+                error = self.teach(n, score, y, w)
+            except BaseException:
+                if is_first_late:
+                    self.expect_no_late_labels()
+                raise
             self.weigh(&self.answers[0], served_by_rows, y, w, delay)
             self.n_samples += 1
         finally:
@@ -140,6 +147,15 @@ cdef class Hedge(Exclusive):
         # Nothing is assigned before all memory is there.
         self.variance_ratio, self.shares, self.weights = ratio, shares, weights
         self.log_odds = log_odds
+        return 0
+
+    cdef int expect_no_late_labels(self) except -1:
+        """Undo `expect_late_labels`; this allocates nothing."""
+        self.variance_ratio = None
+        self.shares = self.shares[: self.n_shares]
+        self.weights = self.weights[: self.n_shares]
+        self.log_odds = self.log_odds[: self.n_shares + 1]
+        self.log_odds[self.n_shares] = 0.0
         return 0
 
     def predict(self, double score):
