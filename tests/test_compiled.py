@@ -2,10 +2,10 @@
 
 Random programs run through the kernels and through the oracles. `recorded/` has inputs and
 results of an earlier implementation, which was compiled by numba. Answers are the same to the last
-bit, except where exponentials or Newton steps are part of them. `streaming_thresholds.npz` was
-recorded again when it was settled which of equally good thresholds is the answer, and Tversky
-measures by Algorithm 2 when an error was found. Those of Platt scaling and of hedges were recorded
-from the compiled kernels.
+bit, except where exponentials or Newton steps are part of them, or counts were differences of sums.
+`streaming_thresholds.npz` was recorded again when it was settled which of equally good thresholds
+is the answer, and Tversky measures by Algorithm 2 when an error was found. Those of Platt scaling
+and of hedges were recorded from the compiled kernels.
 """
 
 import contextlib

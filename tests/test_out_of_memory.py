@@ -17,7 +17,9 @@ from streamcal.decision import EUMThreshold
 
 def learn_until_memory_runs_out(learner, scores):
     ones = np.ones(len(scores))
-    if isinstance(learner, streamcal.IsotonicCalibrator):
+    if isinstance(learner, streamcal.HedgedCalibrator):
+        learn_many, arguments = learn_one_by_one, (learner._hedge.learn, scores.tolist())
+    elif isinstance(learner, streamcal.IsotonicCalibrator):
         learn_many = learner._regression.predict_learn_many
         arguments = scores, ones, ones, False, np.empty((0, 3))
     else:
@@ -32,6 +34,10 @@ def learn_until_memory_runs_out(learner, scores):
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
     raise AssertionError("memory was enough")
 
+def learn_one_by_one(learn, scores):
+    for score in scores:
+        learn(score, 1.0, 1.0, 0.0)
+
 def runs_out(call):
     try:
         call()
@@ -41,11 +47,22 @@ def runs_out(call):
 
 N = 3_000_000
 make = {
+    "hedge": lambda window: streamcal.HedgedCalibrator(
+        [streamcal.PlattCalibrator(), streamcal.IsotonicCalibrator(window=window)]
+    ),
     "isotonic": lambda window: streamcal.IsotonicCalibrator(window=window),
     "thresholds": lambda window: streamcal.StreamingThresholds(2, window=window),
     "eum": lambda window: EUMThreshold("f1", window=window),
 }[sys.argv[1]]
 ask = {
+    "hedge": (
+        lambda learner: learner.predict_one(0.5),
+        lambda learner: learner.serve_one(0.5),
+        lambda learner: learner.predict_many([0.5]),
+        lambda learner: learner.predict_learn_many([0.5], [1]),
+        lambda learner: learner.to_bytes(),
+        lambda learner: learner.learn_one(0.5, 1),
+    ),
     "isotonic": (
         lambda learner: learner.predict_one(0.5),
         lambda learner: learner.samples(),
@@ -102,7 +119,7 @@ def test_a_sample_that_finds_no_place_in_the_window_is_not_learned(learner: str)
     )
 
 
-@pytest.mark.parametrize("learner", ["isotonic", "thresholds", "eum"])
+@pytest.mark.parametrize("learner", ["hedge", "isotonic", "thresholds", "eum"])
 def test_after_half_a_change_an_object_refuses_everything(learner: str) -> None:
     """Without a window it is a slot which has no room."""
     run(

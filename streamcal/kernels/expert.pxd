@@ -4,7 +4,7 @@ cimport cython
 cdef class Expert:
     cdef cython.pymutex lock
 
-    cdef double answer(self, double score) noexcept nogil
+    cdef double answer(self, double score) except? -1.0 nogil
     cdef int teach(self, double score, double y, double w) except -1 nogil
 
 

@@ -58,7 +58,7 @@ cdef class Expert:
     def __reduce__(self):
         return type(self), ()
 
-    cdef double answer(self, double score) noexcept nogil:
+    cdef double answer(self, double score) except? -1.0 nogil:
         """Return the probability for a score in [0, 1]."""
         return score
 

@@ -22,6 +22,7 @@ cdef class Hedge(Exclusive):
     cdef double[::1] gains
 
     cdef int expect_late_labels(self) except -1
+    cdef int expect_no_late_labels(self) except -1
     cdef object teach(self, Py_ssize_t n, double score, double y, double w)
     cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1
     cdef tuple run_one_by_one(

@@ -80,27 +80,35 @@ cdef class Hedge(Exclusive):
     # ------------------------------------------------------------------ for Python
 
     def learn(self, double score, double y, double w, double delay, served=None, mixtures=None):
-        """Update the weights by the predictions, or by those ``served``; then teach the experts.
+        """Teach the experts, then update the weights by what they predicted before, or ``served``.
 
         Labels are ``delay`` samples late. ``mixtures`` are the predictions that the rows served;
         without them the rows predict now. If an expert raises, see `teach`.
         """
         cdef Py_ssize_t i, n = self.answers.shape[0]
         cdef double[::1] row_predictions
+        cdef const double *served_by_rows = NULL
+        cdef bint is_first_late
         self.acquire()
         try:
+            # What allocates memory comes before `teach`.
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
-            error = self.teach(n, score, y, w)
-            if delay > 0.0 and self.variance_ratio is None:
+            is_first_late = delay > 0.0 and self.variance_ratio is None
+            if is_first_late:
                 self.expect_late_labels()
-            if mixtures is None:
-                self.weigh(&self.answers[0], NULL, y, w, delay)
-            else:
+            if mixtures is not None:
                 if len(mixtures) < len(self.shares):  # served before a label was late
                     mixtures = np.tile(mixtures, POWERS)
                 row_predictions = mixtures
-                self.weigh(&self.answers[0], &row_predictions[0], y, w, delay)
+                served_by_rows = &row_predictions[0]
+            try:
+                error = self.teach(n, score, y, w)
+            except BaseException:
+                if is_first_late:
+                    self.expect_no_late_labels()
+                raise
+            self.weigh(&self.answers[0], served_by_rows, y, w, delay)
             self.n_samples += 1
         finally:
             self.release()
@@ -110,9 +118,9 @@ cdef class Hedge(Exclusive):
     cdef object teach(self, Py_ssize_t n, double score, double y, double w):
         """Teach a sample to the first ``n`` experts in `order`.
 
-        If the first one refuses it, raise: nothing has changed. If another one does, the sample
-        counts all the same, since the first one cannot unlearn it: teach the rest, and return the
-        error.
+        If the first one refuses it, raise: nothing has changed, unless memory ran out. If another
+        one does, the sample counts all the same, since the first one cannot unlearn it: teach the
+        rest, and return the error.
         """
         cdef Py_ssize_t i
         error = None
@@ -131,11 +139,23 @@ cdef class Hedge(Exclusive):
         return error
 
     cdef int expect_late_labels(self) except -1:
-        """Keep the rows once for each power."""
-        self.variance_ratio = VarianceRatio(len(self.experts))
-        self.shares = np.tile(self.shares, POWERS)
-        self.weights = np.tile(self.weights, (POWERS, 1))
-        self.log_odds = np.append(np.tile(self.log_odds[: self.n_shares], POWERS), 0.0)
+        """Keep the rows once for each power; the mixture stays the same."""
+        cdef VarianceRatio ratio = VarianceRatio(len(self.experts))
+        cdef double[::1] shares = np.tile(self.shares, POWERS)
+        cdef double[:, ::1] weights = np.tile(self.weights, (POWERS, 1))
+        cdef double[::1] log_odds = np.append(np.tile(self.log_odds[: self.n_shares], POWERS), 0.0)
+        # Nothing is assigned before all memory is there.
+        self.variance_ratio, self.shares, self.weights = ratio, shares, weights
+        self.log_odds = log_odds
+        return 0
+
+    cdef int expect_no_late_labels(self) except -1:
+        """Undo `expect_late_labels`; this allocates nothing."""
+        self.variance_ratio = None
+        self.shares = self.shares[: self.n_shares]
+        self.weights = self.weights[: self.n_shares]
+        self.log_odds = self.log_odds[: self.n_shares + 1]
+        self.log_odds[self.n_shares] = 0.0
         return 0
 
     def predict(self, double score):
@@ -155,7 +175,7 @@ cdef class Hedge(Exclusive):
     def serve(self, double score):
         """Return the mixture's prediction, the samples learned, and all other predictions.
 
-        These are those of the experts, then those of the rows.
+        The latter are those of the experts, then those of the rows.
         """
         cdef Py_ssize_t i, k
         cdef double mean = 0.0
@@ -171,7 +191,7 @@ cdef class Hedge(Exclusive):
             self.release()
 
     def predict_many(self, calibrators, scores):
-        """Return the mixture's predictions; the ``calibrators`` belong to the experts."""
+        """Return the mixture's predictions; ``calibrators[i]`` is the Python object of expert i."""
         cdef Py_ssize_t i
         self.acquire()
         try:
@@ -188,9 +208,9 @@ cdef class Hedge(Exclusive):
     def run(self, calibrators, scores, y, w, double delay):
         """Predict, then learn each sample, and return the predictions.
 
-        The ``calibrators`` belong to the experts. Those that cannot refuse a sample learn many in
-        one call. If another one raises, the batch ends with the last sample that counts: see
-        `teach`.
+        ``calibrators[i]`` is the Python object of expert i. Those that cannot refuse a sample learn
+        many in one call. If another one raises, the batch ends with the last sample that counts:
+        see `teach`.
         """
         cdef Py_ssize_t start
         if not len(y) == len(w) == len(scores):
@@ -316,6 +336,7 @@ cdef class Hedge(Exclusive):
                 self.log_odds[n_rows] += eta * w * answers[self.raw]
         for k in range(n_rows):
             self.log_odds[k] += self.powers[0] * w * self.gains[k]
+        # From here on `gains` has those of the experts, no longer those of the rows.
         for i in range(n_rows // self.n_shares):
             self.weigh_rows(i * self.n_shares, answers, w, self.powers[i])
         self.mix()
@@ -353,19 +374,20 @@ cdef class Hedge(Exclusive):
     cdef void mix(self) noexcept nogil:
         """Compute the served weights from those in all rows."""
         cdef Py_ssize_t n = self.prior.shape[0], n_rows = self.shares.shape[0], i, k
-        cdef double best = -INFINITY, odds = 0.0, guard = 0.0, total, u
-        if self.raw >= 0:
-            guard = (1.0 - self.powers[0]) / 2.0  # the prior of the raw score, 0 for immediate labels
-        for k in range(n_rows + (guard > 0.0)):
+        cdef double best = -INFINITY, odds = 0.0, raw_prior = 0.0, total, u
+        cdef bint has_raw = self.raw >= 0 and self.variance_ratio is not None
+        if has_raw:
+            raw_prior = (1.0 - self.powers[0]) / 2.0  # 0 for immediate labels
+        for k in range(n_rows + (raw_prior > 0.0)):
             best = max(best, self.log_odds[k])
         for i in range(n):
             self.mixed[i] = 0.0
-        for k in range(n_rows + (self.raw >= 0 and n_rows > self.n_shares)):
+        for k in range(n_rows + has_raw):  # those of the raw score even while its prior is 0
             self.log_odds[k] -= best
         for k in range(n_rows):
             odds += exp(self.log_odds[k])
-        if guard > 0.0:
-            u = guard / (1.0 - guard) * n_rows * exp(self.log_odds[n_rows])
+        if raw_prior > 0.0:
+            u = raw_prior / (1.0 - raw_prior) * n_rows * exp(self.log_odds[n_rows])
             odds += u
             self.mixed[self.raw] = u / odds
         for k in range(n_rows):

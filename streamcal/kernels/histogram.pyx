@@ -88,7 +88,7 @@ cdef class Histogram(Expert):
     def __reduce__(self):
         return restored, (Histogram, (self.n_bins, self.rate, self.prior), self.state())
 
-    cdef double answer(self, double score) noexcept nogil:
+    cdef double answer(self, double score) except? -1.0 nogil:
         """Return the mean label in the bin of a score; before the first sample it is the score.
 
         O(n_cells).

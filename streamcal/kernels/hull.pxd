@@ -26,6 +26,7 @@ cdef struct ChunkHull:
 cdef struct Bridge:
     Edge edge
     Sums total[2]  # sums of the children
+    # Of these a bridge that does not cross the middle has outer_slope[RIGHT] and under_slope[LEFT].
     Sums part[2]  # what the bridge takes from each child
     double outer_slope[2]  # of the children's edges next to its ends: not pooled into the bridge,
     double under_slope[2]  # and pooled

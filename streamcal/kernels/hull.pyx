@@ -116,8 +116,10 @@ cdef class Hull(ScoreIndex):
         cdef ChunkHull *hull = hull_of(chunk)
         cdef Stack stack
         cdef const Edge *edge
-        cdef int n_old = 0 if score == -INFINITY else hull.n  # of the edges, if any, that are right
-        cdef int tail = n_old, start = 0, stop = chunk.size, n_made
+        cdef int start = 0, stop = chunk.size, n_made
+        # Edges that are still valid, except for that of the score.
+        cdef int n_old = 0 if score == -INFINITY else hull.n
+        cdef int tail = n_old
         while tail > 0 and hull.edges[tail - 1].first > score:
             tail -= 1
         stack.edges, stack.kept, stack.n_made = hull.edges, max(tail - 1, 0), 0
@@ -483,8 +485,8 @@ cdef inline void sum_children(Node *node, Bridge *bridge, int dirty) noexcept no
 cdef bint renew_bridge(Node *node, Bridge *bridge, int dirty) noexcept nogil:
     """Update the sums of a bridge, and the slopes next to its ends, if its ends are still vertices.
 
-    Else return False. Most updates do not move most bridges. This check takes one walk down the
-    changed child, which only compares scores. A bridge that does not cross is the left child's last
+    Else return False. Most updates do not move most bridges. This check walks down each changed
+    child once, and only compares scores. A bridge that does not cross is the left child's last
     edge, whichever that is now.
     """
     cdef Edge *edge = &bridge.edge
@@ -587,9 +589,10 @@ cdef inline int pass_edge(
 cdef inline void find_vertex(Node *node, double score, int side, Vertex *vertex) noexcept nogil:
     """Find the vertex of a node's hull right before ``score`` (LEFT) or right after it (RIGHT).
 
-    A bridge has its end there, and the edge on the other side of the vertex is the inner one. If an
-    edge crosses this place there is no vertex, and both edges are NULL. This is a shorter
-    `find_open_edge`, because it runs for nearly every level of every update.
+    A bridge ends there. ``vertex.edge[side]`` is the edge beyond its end, ``vertex.edge[1 - side]``
+    the inner one, which is pooled into the bridge. If an edge spans this place it is no vertex, and
+    both are NULL. This does the work of `find_open_edge` and `next_open_edge` in one loop, because
+    it runs for nearly every level of every update.
     """
     cdef Cursor cursor
     cdef int middle, to
@@ -695,11 +698,13 @@ cdef void find_bridge(Node *node, Bridge *bridge) noexcept nogil:
     """Find the bridge of a node by walking both children's hulls at once.
 
     Each step compares an edge e of the left hull with an edge f of the right one. It decides for at
-    least one of them whether the bridge covers it (it is pooled), and closes the edges that this
-    decides too::
+    least one of them whether the bridge covers it (it is pooled). If so, all edges between it and
+    the middle are pooled, too; if not, none beyond it is. Slopes are kept of the edges next to the
+    ends of the bridge::
 
-        left child    ... outer | inner ... e |  middle  | f ... inner | outer ...    right child
-                                '------- the bridge --------'
+        left child ... not pooled | pooled ... |  middle  | ... pooled | not pooled ... right child
+                      outer_slope | under_slope            under_slope | outer_slope
+                                  '------------ the bridge ------------'
     """
     cdef Search left, right
     cdef Edge *edge = &bridge.edge
@@ -742,17 +747,17 @@ cdef inline void compare(Search *left, Search *right) noexcept nogil:
     These are the four tests at the top of the module: e is the left edge, and f the right one.
     """
     cdef double e_slope = left.slope, f_slope = right.slope
-    cdef double at_e = left.between.sum - e_slope * left.between.weight  # g_L(slope(e))
-    cdef double at_f = f_slope * right.between.weight - right.between.sum  # g_R(slope(f))
+    cdef double g_left = left.between.sum - e_slope * left.between.weight  # g_L(slope(e))
+    cdef double g_right = f_slope * right.between.weight - right.between.sum  # g_R(slope(f))
     cdef bint falls = e_slope >= f_slope, e_settled, f_settled
-    cdef Sums part
+    cdef Sums span
     if falls:
-        part = with_edge(&right.between, right.edge)
-        e_settled = at_e < e_slope * part.weight - part.sum
-        part = with_edge(&left.between, left.edge)
-        f_settled = at_f < part.sum - f_slope * part.weight
+        span = with_edge(&right.between, right.edge)  # from the middle to the far end of f
+        e_settled = g_left < e_slope * span.weight - span.sum
+        span = with_edge(&left.between, left.edge)  # from the far end of e to the middle
+        f_settled = g_right < span.sum - f_slope * span.weight
     else:
-        e_settled, f_settled = at_e >= at_f, at_f >= at_e
+        e_settled, f_settled = g_left >= g_right, g_right >= g_left
     if not (e_settled or f_settled):  # equal slopes, or sums that overflowed and are no numbers
         e_settled = f_settled = True
     # If slopes fall, an edge that is settled is pooled; else it is not.

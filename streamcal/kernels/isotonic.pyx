@@ -31,13 +31,14 @@ from streamcal.kernels.hull cimport (
 )
 from streamcal.kernels.score_index cimport (
     AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
-    find_slot, lost_digits, out_of_memory, same_within,
+    find_slot, lost_digits, out_of_memory, tolerance,
 )
 
 import numpy as np
 
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
-cdef double MOST_SAMPLES = 2.0**53  # that a state holds; sums of so many are finite
+# In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
+cdef double MOST_SAMPLES = 2.0**53
 
 
 cdef class IsotonicRegression(Hull):
@@ -181,13 +182,13 @@ cdef class IsotonicRegression(Hull):
         return 0
 
     cdef double slack_of(self, const Sample *sample) noexcept nogil:
-        return same_within(fabs(sample.sum) + sample.weight)
+        return tolerance(fabs(sample.sum) + sample.weight)
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
         """Return whether a slot can contain a sample: whether the rest could be sums of labels."""
         cdef double w = slot.weight - sample.weight, s = slot.sum - sample.sum
-        cdef double slack = same_within(sample.weight + slot.weight)
-        cdef double slack_s = same_within(fabs(sample.sum) + fabs(slot.sum)) + slack
+        cdef double slack = tolerance(sample.weight + slot.weight)
+        cdef double slack_s = tolerance(fabs(sample.sum) + fabs(slot.sum)) + slack
         if slot.n == 1:
             return fabs(w) <= slack and fabs(s) <= slack_s
         if self.lowest > -INFINITY and s < self.lowest * w - slack_s:
@@ -199,7 +200,7 @@ cdef class IsotonicRegression(Hull):
     cdef int remove(self, const Sample *sample) except -1 nogil:
         cdef Place place
         cdef Slot *slot
-        if sample.weight == 0.0:  # it was removed before, or its weight had become 0
+        if sample.weight == 0.0:  # cancelled
             return 0
         self.n_samples -= 1
         if not self.locate(sample.score, &place):
@@ -217,9 +218,10 @@ cdef class IsotonicRegression(Hull):
         return self.fold_place(&place)
 
     cdef void restore_digits(self, Slot *slot, double w) noexcept nogil:
-        """Repair a slot from which nearly all weight was taken, ``w``, so that digits were lost.
+        """Repair a slot that lost digits, because nearly all of its weight was taken: ``w``.
 
-        With a window, the remaining samples are in the queue. Without one, some weight is left.
+        With a window, sum up anew what the queue holds of it. If no weight is left after that, set
+        a very small one, since the slot still has samples.
         """
         cdef int64_t i
         cdef Sample at
@@ -263,9 +265,9 @@ cdef class IsotonicRegression(Hull):
         return 0
 
     cdef int make_place(self) except -1 nogil:
-        """Merge scores with their nearest neighbours: at most an eighth of `max_scores`, but one.
+        """Merge pairs of neighbouring scores, the nearest first, to make room for a new score.
 
-        If memory runs out, nothing has changed.
+        Up to ``max(1, max_scores // 8)`` pairs are merged. If memory runs out, nothing has changed.
         """
         cdef int64_t n = self.tree.n_scores, n_pairs, i
         cdef Sample sample
@@ -299,8 +301,9 @@ cdef class IsotonicRegression(Hull):
 
         That is the Venn-Abers pair of a score (Vovk, Petej & Fedorova, *Large-Scale Probabilistic
         Predictors With and Without Guarantees of Validity*, NIPS 2015). The sample is added and
-        removed in three updates. Then all sums are the same as before to the last bit, unless a
-        full chunk was split. This holds the GIL, so that nobody counts the score meanwhile.
+        removed in three updates. Then all sums are the same as before to the last bit, unless
+        chunks were split or joined, or slots moved between them: then sums of edges may be rounded
+        otherwise. This holds the GIL, so that nobody counts the score meanwhile.
         """
         cdef double growth, w
         cdef double before_w = 0.0, before_s = 0.0, p0, p1
@@ -625,8 +628,10 @@ cdef class IsotonicExpert(Expert):
     def __reduce__(self):
         return IsotonicExpert, (self.regression,)
 
-    cdef double answer(self, double score) noexcept nogil:
-        cdef double value = self.regression.value(score, False)
+    cdef double answer(self, double score) except? -1.0 nogil:
+        cdef double value
+        self.regression.check_whole()
+        value = self.regression.value(score, False)
         return value if value == value else score
 
     cdef int teach(self, double score, double y, double w) except -1 nogil:
@@ -640,7 +645,7 @@ cdef class IsotonicExpert(Expert):
 cdef struct Pair:
     double gap  # half the distance: the distance itself may overflow
     int64_t left  # row of the left score
-    double gone  # the score that is removed
+    double gone  # of the two scores, the one that is removed
     double stays  # the score that gets its samples
 
 
@@ -669,7 +674,7 @@ cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) no
     cdef int64_t n_pairs = 0, i
     cdef Pair *pair
     for i in range(n - 1):
-        if is_least(slots, n, i):
+        if is_local_least(slots, n, i):
             pairs[n_pairs].gap, pairs[n_pairs].left = half_gap(&slots[i]), i
             n_pairs += 1
     if n_pairs > most:
@@ -684,15 +689,15 @@ cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) no
     return n_pairs
 
 
-cdef inline bint is_least(Slot *slots, int64_t n, int64_t i) noexcept nogil:
-    """Return whether the gap behind a slot is smaller than the gaps before and behind it."""
+cdef inline bint is_local_least(Slot *slots, int64_t n, int64_t i) noexcept nogil:
+    """Return whether the gap after slot ``i`` is smaller than the one before and the one after."""
     if i > 0 and is_smaller(&slots[i - 1], i - 1):
         return False
     return i == n - 2 or is_smaller(&slots[i], i)
 
 
 cdef inline bint is_smaller(Slot *slot, int64_t i) noexcept nogil:
-    """Return whether the gap behind slot ``i`` is smaller than the next one.
+    """Return whether the gap after slot ``i`` is smaller than the next one.
 
     Of equal gaps in a row every other one counts as smaller, so that half of them can be closed.
     """
@@ -728,7 +733,7 @@ cdef int64_t merge_pairs(
 
 
 cdef void rename(Sample *sample, const Pair *pairs, int64_t n_pairs) noexcept nogil:
-    """Move a queued sample whose score was merged to the score that was kept."""
+    """If a queued sample has a score that was merged away, give it the score that stays."""
     cdef int64_t low = 0, high = n_pairs, middle
     while low < high:
         middle = (low + high) // 2

@@ -120,17 +120,17 @@ cdef class Matrix:
     ) noexcept nogil:
         """Take one step; ``errors`` are p − hit of the last sample predicted."""
         cdef Py_ssize_t n = places.shape[0], i, k
-        cdef double h = 0.0, gradient = 0.0, scale, size, most, reduced = w
+        cdef double h = 0.0, gradient = 0.0, scale, size, bound, reduced = w
         for k in range(n):
             h += abs(errors[k]) * (1.0 - abs(errors[k]))  # the same for a hit and p
             gradient += errors[k] * logs[self.base, k]
         h /= n
         size = dot(&self.features[0], &self.features[0], self.features.shape[0])
-        most = MOST_CURVATURE * self.prior / size
-        if w * h > most:
-            reduced = most / h
+        bound = MOST_CURVATURE * self.prior / size
+        if w * h > bound:
+            reduced = bound / h
         self.update_inverse(h, reduced, &scale)
-        self.sums[:] = 0.0
+        self.sums[:] = 0.0  # those of the prediction are no longer needed: now they are the steps
         for k in range(n):
             if places[k] < self.n_labels:
                 self.sums[places[k]] = reduced * errors[k] / scale / self.gamma
@@ -145,13 +145,16 @@ cdef class Matrix:
         self.slope = min(max(self.slope, 1.0 / self.limit), self.limit)
 
     cdef void update_inverse(self, double h, double w, double *scale) noexcept nogil:
-        """Add the features to the curvature; then A⁻¹ x is ``direction / scale``."""
+        """Add the features to the curvature, then restore some prior.
+
+        Between the two, A⁻¹ x is ``direction / scale``: the step.
+        """
         cdef Py_ssize_t d = self.features.shape[0], i, j, at = self.next_restored
         cdef const double *x = &self.features[0]
         cdef double *v = &self.direction[0]
         cdef double *c = &self.column[0]
         cdef double *row
-        cdef double size = 0.0, gain, lost, loss, grown = 1.0 / self.fade, s, a, b
+        cdef double size = 0.0, gain, added, shrink, grown = 1.0 / self.fade, s, a, b
         for i in range(d):  # v = A⁻¹ x, by rows of the lower triangle
             row = &self.inverse[i * (i + 1) // 2]
             add(v, row, x[i], i)
@@ -163,11 +166,12 @@ cdef class Matrix:
         for i in range(d):  # the column of the coordinate whose prior is restored
             s = self.inverse[i * (i + 1) // 2 + at if at <= i else at * (at + 1) // 2 + i]
             c[i] = (s - gain * v[i] * v[at]) * grown
-        lost = (1.0 - self.fade) * RESTORED * self.prior * d
-        loss = lost / (1.0 + lost * c[at]) if c[at] > 0.0 else 0.0
+        # Sherman & Morrison for ``added`` to one diagonal entry of A
+        added = (1.0 - self.fade) * RESTORED * self.prior * d
+        shrink = added / (1.0 + added * c[at]) if c[at] > 0.0 else 0.0
         for i in range(d):
             row = &self.inverse[i * (i + 1) // 2]
-            a, b = gain * v[i] * grown, loss * c[i]
+            a, b = gain * v[i] * grown, shrink * c[i]
             for j in range(i + 1):
                 row[j] = row[j] * grown - a * v[j] - b * c[j]
         self.next_restored = (at + 1) % d
@@ -249,6 +253,11 @@ cdef inline void step_row(
 # ------------------------------------------------------------------------------ all maps
 
 
+cdef inline Py_ssize_t row_of_matrix(Py_ssize_t i) noexcept nogil:
+    """Return the place of a matrix among the maps; one-vs-rest lies between the first two."""
+    return i + 2 if i + 2 < ONE_VS_REST else i + 3
+
+
 @cython.final
 cdef class JointMaps:
     """The maps of a joint hedge, in the order in which it mixes them.
@@ -290,7 +299,7 @@ cdef class JointMaps:
         self.temperature.predict(self.vectors[0], self.answers[1])
         for i in range(len(self.matrices)):
             (<Matrix> self.matrices[i]).predict(
-                self.logs, places, &self.answers[i + (2 if i == 0 else 3), 0]
+                self.logs, places, &self.answers[row_of_matrix(i), 0]
             )
         return 0
 
@@ -336,7 +345,7 @@ cdef class JointMaps:
         answers = [self.answers[i, y] for i in range(self.answers.shape[0])]
         self.temperature.learn(self.vectors[0], y, w)
         for i in range(len(self.matrices)):
-            row = &self.answers[i + (2 if i == 0 else 3), 0]
+            row = &self.answers[row_of_matrix(i), 0]
             row[y] -= 1.0
             (<Matrix> self.matrices[i]).learn(self.logs, at, row, w)
         return answers

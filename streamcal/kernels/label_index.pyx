@@ -27,7 +27,7 @@ from libc.string cimport memcpy, memset
 
 from streamcal.kernels.score_index cimport (
     Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    has_vanished, lost_digits, out_of_memory, same_within,
+    has_vanished, lost_digits, out_of_memory, tolerance,
 )
 
 import numpy as np
@@ -285,7 +285,7 @@ cdef class LabelIndex(ScoreIndex):
 
     cdef bint may_hold(self, const Slot *slot, const Sample *sample) noexcept nogil:
         """Return whether a slot can contain a sample."""
-        cdef double held = slot.weight, slack = same_within(slot.weight)
+        cdef double held = slot.weight, slack = tolerance(slot.weight)
         if is_mixed(slot):
             held = self.weights_of(slot)[<int> sample.sum]
         elif slot.sum != sample.sum:
@@ -312,7 +312,7 @@ cdef class LabelIndex(ScoreIndex):
 
     cdef int remove(self, const Sample *sample) except -1 nogil:
         cdef Place place
-        if sample.weight == 0.0:  # it was removed before, or its weight had become 0
+        if sample.weight == 0.0:  # cancelled
             return 0
         self.n_samples -= 1
         if not self.locate(sample.score, &place):

@@ -126,7 +126,7 @@ cdef class Beta(Expert):
         cdef const double *theta = self.newton.theta
         return sigmoid(theta[0] * x[0] + theta[1] * x[1] + theta[2])
 
-    cdef double answer(self, double score) noexcept nogil:
+    cdef double answer(self, double score) except? -1.0 nogil:
         cdef double x[3]
         if self.newton.n_samples == 0.0:
             return score

@@ -14,9 +14,10 @@ before that, until means increase:
     … 8             32 | 58.5          8 and 96 make 52, 52 and 65 make 58.5
 
 A `Stack` holds such blocks. The last of them is the *open sample*: all samples that have the
-greatest score so far. It is pooled when a greater score arrives or the blocks are read. Otherwise
-ties would not be exact: samples with equal scores are one sample before any pooling, so a later
-sample with the same score may undo the pooling of the earlier ones.
+greatest score so far. It is pooled when a greater score arrives. Who reads the blocks gets it
+pooled, but it stays open. Otherwise ties would not be exact: samples with equal scores are one
+sample before any pooling, so a later sample with the same score may undo the pooling of the earlier
+ones.
 
 Sums are pooled, not means: with integer weights and statistics they are exact below 2^53. Means are
 compared as rounded quotients, so the means of neighbours always increase strictly. Where sums are
@@ -99,7 +100,8 @@ cdef class Stack:
 
     cdef Block *blocks
     cdef Py_ssize_t size, room
-    # Totals bound every sum a block can have: while they are finite, so is each block.
+    # Totals bound the weight and the sum of every block: while they are finite, so are these. A
+    # moment may overflow. `of` and `of_blocks` make stacks that are only read: their totals are 0.
     cdef double total_weight, magnitude
     cdef cython.pymutex lock
 
@@ -238,9 +240,9 @@ cdef class Stack:
             return x, block.mean, x, block.mean
 
     def describe(self):
-        """Return the blocks, the open sample pooled, and whether all their sums are finite.
+        """Return the blocks, the open sample pooled with them, and whether all sums are finite.
 
-        They are the columns of an array with the rows lower, upper, mean, weight and center.
+        A block is a column of the array: lower, upper, mean, weight, center.
         """
         cdef Py_ssize_t i, last
         cdef Block top, block
@@ -512,8 +514,8 @@ cdef Py_ssize_t join_ties(
 ) noexcept nogil:
     """Merge each run of equal scores into one sample; return how many there are.
 
-    ``runs`` gets scores, weights and sums, with room for all samples each. Without ``step`` all
-    samples have the first weight.
+    ``runs`` has room for 3 n numbers: first n scores, then n weights, then n sums. Without ``step``
+    all samples have the first weight.
     """
     cdef double *scores = runs
     cdef double *weights = runs + n

@@ -71,7 +71,7 @@ cdef class Platt(Expert):
     cdef inline Bin *bin_of(self, double q) noexcept nogil:
         return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1) if q > 0.0 else 0]
 
-    cdef double answer(self, double score) noexcept nogil:
+    cdef double answer(self, double score) except? -1.0 nogil:
         cdef double q
         cdef Bin *bin
         if self.n_samples == 0.0:

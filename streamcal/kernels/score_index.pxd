@@ -16,7 +16,7 @@ cdef extern from *:
 
 
 cpdef enum:
-    SLOTS = 128  # slots in a chunk at most; less would refuse older states (`_slots.py`)
+    SLOTS = 128  # slots in a chunk at most; less would refuse older states (`_index_state.py`)
 
 
 cdef enum:
@@ -234,8 +234,8 @@ cdef inline bint lost_digits(double left, double taken) noexcept nogil:
     return left < 1e-6 * taken
 
 
-cdef inline double same_within(double x) noexcept nogil:
-    """Return by how much two sums of a size may differ that count as the same."""
+cdef inline double tolerance(double x) noexcept nogil:
+    """Return by how much two sums of size ``x`` may differ and still count as the same."""
     return 1e-9 * x
 
 

@@ -35,7 +35,8 @@ matter. When growth has become large, all weights are scaled down by a power of 
 
 *Memory.* Nodes, chunks and slots are allocated one by one, so that an index of few scores is small.
 What changes all slots at once allocates its memory first, so that a failure changes nothing. If
-memory runs out in the middle of a change of one sample, the index refuses all further use.
+memory runs out in the middle of a change of one sample, or after a subclass has begun to scale down
+sums that it keeps elsewhere, the index refuses all further use.
 
 *Written*, a tree is a list in preorder: INNER for a node and the number of slots for a chunk, its
 *shape*, and the keys of the nodes in the same order. The tree above is the shape INNER 3 2 with the
@@ -55,7 +56,7 @@ import numpy as np
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
     # double rotation. The pair is proven valid (Hirai & Yamamoto 2011).
-    # Less than this would refuse older states: `_slots.py` checks the balance of their trees.
+    # A smaller DELTA would refuse older states: `_index_state.py` checks how their trees balance.
     DELTA = 3
     GAMMA = 2
     INNER = -1  # a node in the shape of a tree
@@ -111,7 +112,10 @@ cdef class ScoreIndex:
             return n + self.queue_room * sample_bytes(self.wide)
 
     def check(self):
-        """Raise ``AssertionError`` that names the first broken invariant of order and balance."""
+        """Raise ``AssertionError`` that names the first broken invariant of order and balance.
+
+        No other thread may change the index meanwhile.
+        """
         cdef Chunk *chunk = self.tree.first
         cdef Chunk *before = NULL
         cdef double last = -INFINITY
@@ -162,7 +166,7 @@ cdef class ScoreIndex:
         return True
 
     cdef Sample as_sample(self, double score, double label, double w) noexcept nogil:
-        """Return the sums that a sample of weight ``w``, times the growth, adds to its slot."""
+        """Return what a sample adds to its slot; ``w`` is its weight times the growth."""
         return Sample(score=score, weight=w, sum=w * label)
 
     cdef int prepare(self, double score) except -1 nogil:
@@ -183,7 +187,7 @@ cdef class ScoreIndex:
         return False
 
     cdef double slack_of(self, const Sample *sample) noexcept nogil:
-        """Return by how much the ``sum`` of the same sample may differ in the queue."""
+        """Return by how much a queued ``sum`` may differ from that of the same sample."""
         return 0.0
 
     cdef int remove(self, const Sample *sample) except -1 nogil:
@@ -207,7 +211,7 @@ cdef class ScoreIndex:
         sample.sum *= factor
 
     cdef bint vanishes(self, const Sample *sample) noexcept nogil:
-        """Return whether the weight of a queued sample has become 0; it is then cancelled."""
+        """Return whether a queued sample's weight has become negligible: it is then cancelled."""
         return has_vanished(sample.weight)
 
     cdef tuple settings(self):
@@ -314,7 +318,8 @@ cdef class ScoreIndex:
         cdef Sample sample
         if self.refuses(score, label, w):
             return False
-        # Where memory runs out in what comes first, the sample is not learned and all is well.
+        # Where memory runs out in what comes first, the sample is not learned. The index can still
+        # be used, unless a subclass was scaling down sums of its own.
         self.check_whole()
         self.limit_growth()
         self.prepare(score)
@@ -484,14 +489,14 @@ cdef class ScoreIndex:
             at = self.queued(i)
             if (
                 at.score == sample.score
-                and fabs(at.weight - sample.weight) <= same_within(sample.weight)
+                and fabs(at.weight - sample.weight) <= tolerance(sample.weight)
                 and fabs(at.sum - sample.sum) <= slack
             ):
                 return i
         return -1
 
     cdef void cancel_queued(self, int64_t i) noexcept nogil:
-        """Cancel a queued sample that was removed, or whose weight has become 0."""
+        """Cancel a queued sample that was removed, became negligible, or lost its slot."""
         cdef Sample sample = self.queued(i)
         sample.weight = 0.0
         self.set_queued(i, &sample)
@@ -577,6 +582,8 @@ cdef class ScoreIndex:
         i = <int> (place.slot - chunk.slots)
         if chunk.size == SLOTS:
             neighbour = self.split_or_shift(chunk, i, score)
+            # The score may belong to the neighbour now. The other one of the two has changed as
+            # well: `fold_place` folds both.
             self.locate(score, place)
             place.other = chunk if place.chunk == neighbour else neighbour
             chunk = place.chunk
@@ -624,9 +631,9 @@ cdef class ScoreIndex:
     cdef void mark_ancestors(self, Node *child) noexcept nogil:
         """Mark the ancestors of a child as dirty on its side.
 
-        All ancestors of a dirty node are dirty as well, each with the bit of the side where that
-        node is. So there is nothing left to do above a bit that was set before. That holds through
-        rotations: whoever rotates has marked the ancestors, and the two nodes that turn are NEW.
+        All ancestors of a dirty node are dirty, so there is nothing left to do above a bit that was
+        set before. Rotations keep that: whoever rotates has marked all ancestors, and the two nodes
+        that turn are NEW, so that they are folded whatever their bits are.
         """
         cdef Node *node = child.parent
         cdef int bit
@@ -678,10 +685,11 @@ cdef class ScoreIndex:
         return 0
 
     cdef Chunk *split_or_shift(self, Chunk *chunk, int slot, double score) except NULL nogil:
-        """Make room for ``score`` at ``slot`` of a full chunk, or in a neighbour.
+        """Make room for ``score``, which belongs at ``slot`` of a full chunk.
 
-        Return the neighbour whose slots changed, too. A run of ascending or descending scores
-        starts a new chunk at its end, so that it does not leave half-full chunks.
+        Return the neighbour, new or old, that got some of its slots or of its range: the score may
+        belong there now. A run of ascending or descending scores starts a new chunk at its end, so
+        that it does not leave half-full chunks.
         """
         cdef Chunk *before = chunk.previous
         cdef Chunk *after = chunk.next
@@ -734,8 +742,9 @@ cdef class ScoreIndex:
         """Move all slots of a chunk to the one before it, remove it, and fold."""
         self.move_slots(left, right, right.size, LEFT)
         if right.node.parent.child[LEFT] == &right.node:
-            # The sibling on the right takes over the range of ``right``, though its slots went to
-            # the left. So the key to the left of that range moves up to the parent's.
+            # ``right`` is a left child. Its sibling, which comes after it, takes over its range,
+            # though its slots went to ``left``. So the border after ``left`` becomes the parent's
+            # key.
             set_key_between(left, right.node.parent.key)
         self.remove_leaf(right)
         return self.refold(left)
@@ -913,7 +922,7 @@ cdef class ScoreIndex:
             size += 1
         self.make_nodes(&spare, tree.n_chunks - 1)
         chunk = tree.first
-        tree.root = link_nodes(&written, &chunk, &spare)
+        tree.root = link_tree(&written, &chunk, &spare)
         return 0
 
     # ------------------------------------------------------------------ memory
@@ -1060,7 +1069,7 @@ cdef inline void set_children(Node *node, Node *left, Node *right) noexcept nogi
 
 
 cdef void append_chunk(Tree *tree, Chunk *chunk) noexcept nogil:
-    """Add a chunk behind the last one of a tree whose nodes are not made yet."""
+    """Add a chunk after the last one of a tree whose nodes are not made yet."""
     chunk.previous = tree.last
     if tree.last == NULL:
         tree.first = chunk
@@ -1115,8 +1124,11 @@ cdef inline int64_t first_slot_of(int64_t chunk, int64_t n_chunks, int64_t n_slo
     return chunk * n_slots // n_chunks
 
 
-cdef Node *link_nodes(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil:
-    """Return the root of a written tree, made of the next chunks and of spare nodes."""
+cdef Node *link_tree(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil:
+    """Link the tree at the front of ``at``, and return its root.
+
+    Its chunks are the ``next`` ones of the list, its nodes come from ``spare``; all three advance.
+    """
     cdef Chunk *chunk = next[0]
     cdef Node *node
     cdef Node *left
@@ -1129,8 +1141,8 @@ cdef Node *link_nodes(WrittenTree *at, Chunk **next, Node **spare) noexcept nogi
     node.parent = NULL
     node.key = at.keys[0]
     at.keys += 1
-    left = link_nodes(at, next, spare)
-    set_children(node, left, link_nodes(at, next, spare))
+    left = link_tree(at, next, spare)
+    set_children(node, left, link_tree(at, next, spare))
     return node
 
 

@@ -25,8 +25,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     `fit` calibrates with predictions of cross-validation, as `CalibratedClassifierCV` does.
     `partial_fit` predicts each batch before anything learns it; then the calibrator learns these
     predictions, and the classifier learns the batch. A classifier without ``partial_fit`` is fitted
-    to the first batch, one in a ``FrozenEstimator`` not at all; then it stays as it is, and its
-    calibration follows the stream.
+    to the first batch only, and one in a ``FrozenEstimator`` is never fitted. Their calibration
+    follows the stream all the same.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     calibrator : Calibrator, JointCalibrator or None
         As in `streamcal.CalibratedClassifier`; None means ``HedgedCalibrator()``.
     cv : int, cross-validation generator or iterable
-        The splits of `fit`, as in ``sklearn.model_selection.cross_val_predict``.
+        The splits of `fit`, as in ``sklearn.model_selection.cross_val_predict``. A classifier that
+        is not fitted needs none.
 
     Attributes
     ----------
@@ -76,10 +77,12 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the classifier, and calibrate it with predictions of cross-validation.
 
+        A classifier in a ``FrozenEstimator`` is calibrated with its own predictions of ``X``.
+
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            The features, as the classifier takes them.
+            The features, in a form that the classifier accepts.
         y : array-like of shape (n_samples,)
             The classes.
         sample_weight : array-like of shape (n_samples,), optional
@@ -87,21 +90,21 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         """
         y = self._check_labels(y)
         weights = _as_weights(sample_weight, X)
-        given = {} if sample_weight is None else {"sample_weight": weights}
+        fit_params = {} if sample_weight is None else {"sample_weight": weights}
         strategy = self._make_strategy()
         if isinstance(self.estimator, FrozenEstimator):
             model = self.estimator
             classes = model.classes_
             raw = _probabilities(model, X)
         else:
-            model = clone(self.estimator).fit(X, y, **given)
+            model = clone(self.estimator).fit(X, y, **fit_params)
             classes = np.unique(y)
             method = "predict_proba" if hasattr(model, "predict_proba") else "decision_function"
             answers = cross_val_predict(
-                clone(self.estimator), X, y, cv=self.cv, method=method, params=given
+                clone(self.estimator), X, y, cv=self.cv, method=method, params=fit_params
             )
             raw = answers if method == "predict_proba" else _from_decisions(answers)
-        self._learn(strategy, raw, _codes(y, classes), weights)
+        self._learn(strategy, raw, _indices_of(y, classes), weights)
         self.estimator_, self.classes_, self._strategy = model, classes, strategy
         return self
 
@@ -112,7 +115,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Predict a batch, teach the calibrator these predictions, then the classifier the batch.
+        """Predict a batch; the calibrator then learns the predictions, the classifier the batch.
+
+        In the first call only the classifier learns, as it cannot predict before. If it has no
+        ``partial_fit``, or is in a ``FrozenEstimator``, the first call is `fit`.
 
         Parameters
         ----------
@@ -123,8 +129,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         """
         y = self._check_labels(y)
         weights = _as_weights(sample_weight, X)
-        given = {} if sample_weight is None else {"sample_weight": weights}
-        learns = hasattr(self.estimator, "partial_fit") and not isinstance(
+        fit_params = {} if sample_weight is None else {"sample_weight": weights}
+        classifier_learns = hasattr(self.estimator, "partial_fit") and not isinstance(
             self.estimator, FrozenEstimator
         )
         if hasattr(self, "estimator_"):
@@ -133,20 +139,20 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             self._learn(
                 self._strategy,
                 _probabilities(self.estimator_, X),
-                _codes(y, self.classes_),
+                _indices_of(y, self.classes_),
                 weights,
             )
-            if learns:
-                self.estimator_.partial_fit(X, y, **given)
+            if classifier_learns:
+                self.estimator_.partial_fit(X, y, **fit_params)
             return self
-        if not learns:
+        if not classifier_learns:
             return self.fit(X, y, sample_weight)
         if classes is None:
             raise ValueError("`classes` must hold all classes at the first call of partial_fit")
         known = np.unique(classes)
-        _codes(y, known)
+        _indices_of(y, known)
         strategy = self._make_strategy()
-        model = clone(self.estimator).partial_fit(X, y, classes=known, **given)
+        model = clone(self.estimator).partial_fit(X, y, classes=known, **fit_params)
         self.estimator_, self.classes_, self._strategy = model, known, strategy
         return self
 
@@ -186,6 +192,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         return tags
 
     def _make_strategy(self) -> OwningStrategy:
+        """Return what calibrates the probabilities of all classes; it has learned nothing."""
         calibrator = HedgedCalibrator() if self.calibrator is None else self.calibrator
         if isinstance(calibrator, JointCalibrator):
             return Joint(calibrator)
@@ -204,14 +211,14 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def _learn(
         strategy: OwningStrategy,
         raw: NDArray[np.float64],
-        codes: NDArray[np.int64],
+        indices: NDArray[np.int64],
         weights: NDArray[np.float64],
     ) -> None:
+        """Teach the strategy the samples whose weight is not 0; one class needs no calibration."""
         kept = weights > 0.0
         columns: Columns = dict(enumerate(raw[kept].T))
         if len(columns) > 1 and kept.any():
-            chosen = strategy.for_labels(columns)
-            chosen.learn_many(columns, codes[kept].tolist(), weights[kept])
+            strategy.for_labels(columns).learn_many(columns, indices[kept].tolist(), weights[kept])
 
 
 def _as_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:
@@ -221,13 +228,13 @@ def _as_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:
     return checked
 
 
-def _codes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+def _indices_of(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in the sorted classes, or raise."""
-    codes: NDArray[np.int64] = np.searchsorted(classes, y).clip(0, len(classes) - 1)
-    wrong = np.flatnonzero(classes[codes] != y)
+    indices: NDArray[np.int64] = np.searchsorted(classes, y).clip(0, len(classes) - 1)
+    wrong = np.flatnonzero(classes[indices] != y)
     if len(wrong):
         raise ValueError(f"`y` must hold classes of {classes}, got {y[wrong[0]]!r}")
-    return codes
+    return indices
 
 
 def _probabilities(model: Any, X: Any) -> NDArray[np.float64]:
@@ -238,6 +245,7 @@ def _probabilities(model: Any, X: Any) -> NDArray[np.float64]:
 
 
 def _from_decisions(decisions: ArrayLike) -> NDArray[np.float64]:
+    """Return the probabilities that decisions stand for; one column of them is that of class 1."""
     values = np.asarray(decisions, dtype=np.float64)
     if values.ndim == 1:
         return np.column_stack([expit(-values), expit(values)])

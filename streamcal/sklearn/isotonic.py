@@ -23,18 +23,18 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         As in ``sklearn.isotonic.IsotonicRegression``. With ``increasing="auto"`` the first batch
         decides.
     window : int, optional
-        Keep the last so many samples only.
+        How many of the last samples to keep; all by default.
     half_life : float, optional
-        Halve the weight of all samples with every so many that follow.
+        After this many more samples, a sample has half its weight.
 
     Attributes
     ----------
     X_min_, X_max_ : float
-        The least and the greatest X, of samples that were forgotten, too.
+        The least and the greatest X so far, also of samples that the window has dropped.
     increasing_ : bool
         Whether the map increases.
     X_thresholds_, y_thresholds_ : ndarray of shape (n_thresholds,)
-        The ends of the blocks, sorted by X, and the map there; it is linear between them.
+        The ends of the blocks, sorted, and the values of the map there; it is linear between them.
 
     Examples
     --------
@@ -95,18 +95,19 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
     def _learn(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, fresh: bool
     ) -> Self:
+        """Learn samples of weight above 0, in a new map if ``fresh``."""
         self._validate_params()
         x = check_array(X, input_name="X", dtype=np.float64, ensure_2d=False)
         self._check_input_data_shape(x)
         x = x.reshape(-1)
-        labels = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
-        check_consistent_length(x, labels, sample_weight)
+        targets = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
+        check_consistent_length(x, targets, sample_weight)
         w = _check_sample_weight(sample_weight, x, dtype=np.float64)
         increases = (
-            check_increasing(x, labels) if fresh and self.increasing == "auto" else self.increasing
+            check_increasing(x, targets) if fresh and self.increasing == "auto" else self.increasing
         )
         kept = w > 0.0
-        x, labels, w = x[kept], labels[kept], w[kept]
+        x, targets, w = x[kept], targets[kept], w[kept]
         if fresh:
             calibrator = IsotonicCalibrator("squared", window=self.window, half_life=self.half_life)
             low, high = np.inf, -np.inf
@@ -114,7 +115,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
             calibrator, increases = self.calibrator_, self.increasing_
             low, high = self.X_min_, self.X_max_
         sign = 1.0 if increases else -1.0
-        calibrator.learn_many(sign * x, labels, w)
+        calibrator.learn_many(sign * x, targets, w)
         self.calibrator_, self.increasing_ = calibrator, bool(increases)
         self._thresholds = None
         self.X_min_ = min(low, x.min())
@@ -122,6 +123,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         return self
 
     def _find_thresholds(self) -> tuple[NDArray[np.float64], ...]:
+        """Return `X_thresholds_` and `y_thresholds_`, computed once after each change."""
         check_is_fitted(self, "calibrator_")
         if self._thresholds is None:
             stairs = self.calibrator_.staircase()
@@ -140,7 +142,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
 
     @property
     def y_thresholds_(self) -> NDArray[np.float64]:
-        """The map at `X_thresholds_`."""
+        """The values of the map at `X_thresholds_`."""
         return self._find_thresholds()[1]
 
     def _transform(self, T: ArrayLike) -> NDArray[np.float64]:
@@ -166,6 +168,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         check_is_fitted(self, "calibrator_")
         return np.asarray([f"{type(self).__name__.lower()}0"], dtype=object)
 
+    # The methods of the base class pickle an interpolation, which this class does not have.
     def __getstate__(self) -> Any:
         return dict(self.__dict__)
 
