@@ -132,6 +132,25 @@ def _finite(vector: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     return vector
 
 
+def as_probabilities(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return ``values`` as a vector in [0, 1], or raise; rounding errors are clipped.
+
+    Examples
+    --------
+    >>> as_probabilities([0.5, 1.0 + 1e-12], "scores")
+    array([0.5, 1. ])
+    """
+    vector = as_vector(values, name)
+    outside = (vector < 0.0) | (vector > 1.0)
+    if not outside.any():
+        return vector
+    far = (vector < LEAST_PROBABILITY) | (vector > MOST_PROBABILITY)
+    if far.any():
+        at = int(np.argmax(far))
+        raise ValueError(f"`{name}` must lie in [0, 1], got {vector[at]} at position {at}")
+    return vector.clip(0.0, 1.0)
+
+
 def as_weights(w: ArrayLike | None, n_samples: int, name: str = "w") -> NDArray[np.float64]:
     """Return weights of shape ``(n_samples,)``, ones if ``w`` is None.
 

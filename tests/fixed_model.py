@@ -12,7 +12,7 @@ class FixedModel(base.Classifier):
     def learn_one(self, x: dict[str, Any], y: Any) -> None:
         pass
 
-    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+    def predict_proba_one(self, x: dict[str, dict[Any, float]]) -> dict[Any, float]:
         return x["p"]
 
     @property

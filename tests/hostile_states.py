@@ -619,7 +619,7 @@ def use_probability(learner: Any) -> None:
         learner.learn_one(0.4, 1.0, served=ticket)
 
 
-def label_of(loss: Any, i: int) -> float:
+def label_of(loss: losses.Loss, i: int) -> float:
     """Return a label in the range of a loss."""
     if isinstance(loss.y_range, losses.TwoPoint):
         return loss.y_range.high if i % 2 else loss.y_range.low

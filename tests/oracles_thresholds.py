@@ -44,4 +44,5 @@ def independent_cuts(labels, table, w=None) -> np.ndarray:
     w = np.ones(len(labels)) if w is None else w
     differences = (table[:-1] - table[1:])[:, labels] * w
     prefix = np.concatenate([np.zeros((len(table) - 1, 1)), np.cumsum(differences, axis=1)], axis=1)
-    return prefix.argmin(axis=1)
+    cuts: np.ndarray = prefix.argmin(axis=1)
+    return cuts

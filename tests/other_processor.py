@@ -34,7 +34,7 @@ _SPECIAL = "erf erfc erfinv expit gammaln log_expit log_ndtr logit ndtr ndtri xl
 
 def moved(answer: Any) -> Any:
     """Return the results of another processor."""
-    if isinstance(answer, float) and not isinstance(answer, np.floating):
+    if type(answer) is float:
         return float(_moved(np.float64(answer)))
     if type(answer) in (np.float64, np.ndarray) and answer.dtype == np.float64:
         return _moved(answer)

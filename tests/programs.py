@@ -68,7 +68,7 @@ class Draw:
         self.grid = self.pick([2, 5, 20, 0, 0])  # scores are multiples of one over this
 
     def exponent(self, low: float = -60.0, high: float = 60.0) -> float:
-        return 10.0 ** self.random.uniform(low, high)
+        return float(10.0 ** self.random.uniform(low, high))
 
     def weight(self) -> Any:
         kind = self.random.random()
@@ -718,7 +718,7 @@ def _add_metrics() -> None:
     def z(metric: Any) -> float:
         assert not math.isnan(metric.get())
         within(metric.p_value, 0.0, 1.0)
-        return metric.p_value
+        return float(metric.p_value)
 
     acts = [update(binary), update(binary), revert]
     score = ["brier", "log"]

@@ -265,8 +265,7 @@ FRAMES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("library", FRAMES)
-def test_batches(library: str) -> None:
-    """A batch is predicted, then learned, with weights."""
+def test_a_batch_is_predicted_then_learned(library: str) -> None:
     frame, series = FRAMES[library]
     rng = np.random.default_rng(3)
     inner = linear_model.LinearRegression(optim.SGD(0.01))

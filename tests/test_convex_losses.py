@@ -351,11 +351,11 @@ def test_identity_hash_pickle(loss):
 
 
 @convex_losses
-def test_repr(loss):
+def test_repr_is_an_expression_for_the_loss(loss):
     assert eval(repr(loss), vars(losses)) == loss
 
 
-def test_names():
+def test_a_name_gives_the_loss_with_its_defaults():
     for name, loss in [
         ("absolute", Absolute(ties="midpoint")),
         ("pinball", Pinball(tau=0.5, ties="midpoint")),

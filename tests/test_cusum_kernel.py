@@ -76,7 +76,7 @@ def test_counts_atoms_as_the_paper_does(problem, kernel):
 def test_a_callable_sees_samples_by_column():
     def histogram(kept: np.ndarray, x: np.ndarray) -> np.ndarray:
         assert kept.shape[1] == len(x)
-        return np.minimum(kept, x).sum(axis=1)
+        return np.asarray(np.minimum(kept, x).sum(axis=1))
 
     model = KernelCuSumRank(labels=(1, 2, 3), kernel=histogram)
     model.learn_one({"a": 2.0}, 3)
@@ -107,7 +107,7 @@ def test_missing_features_are_zeros():
 
 
 @pytest.mark.parametrize("drop", ["oldest", "smallest"])
-def test_budget(drop):
+def test_a_full_budget_drops_one_sample(drop):
     model = KernelCuSumRank(labels=range(4), budget=5, drop=drop, averaging="uniform")
     rng = np.random.default_rng(0)
     kept: dict[Any, np.ndarray] = {}
@@ -142,6 +142,7 @@ def test_budget_of_one():
         ({"gamma": 0.0}, ValueError, "gamma"),
         ({"gamma": "1"}, TypeError, "gamma"),
         ({"degree": 1.5}, ValueError, "degree"),
+        ({"degree": 2.0}, ValueError, "degree"),
         ({"degree": 0}, ValueError, "degree"),
         ({"degree": 101}, ValueError, "degree"),
         ({"coef0": math.inf}, ValueError, "coef0"),
@@ -284,7 +285,14 @@ def test_transform_many_equals_a_loop(frame):
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_components": 0}, {"n_components": None}, {"gamma": -1.0}, {"seed": -1}, {"seed": 0.5}],
+    [
+        {"n_components": 0},
+        {"n_components": None},
+        {"gamma": -1.0},
+        {"seed": -1},
+        {"seed": 0.5},
+        {"seed": 1.0},
+    ],
 )
 def test_bad_parameters_of_features(options):
     with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be"):

@@ -220,6 +220,13 @@ def test_river_lists_read_only_arrays_and_integers_are_probabilities():
     assert maximize(np.array([[0.9, 0.1], [0.2, 0.8]])[:, 0], "f1").k == 1
 
 
+def test_rounding_errors_of_probabilities_are_clipped():
+    rounded, exact = [1.0 + 1e-12, 0.4, -1e-12], [1.0, 0.4, 0.0]
+    assert maximize(rounded, "f1").expected == maximize(exact, "f1").expected
+    assert maximize(rounded[:1], "f1").threshold == 1.0
+    assert expected_utility(rounded, [1, 0, 1], "f1") == expected_utility(exact, [1, 0, 1], "f1")
+
+
 @settings(max_examples=40)
 @given(
     st.sampled_from([0.5, 1.0, 2.0]), st.floats(1.0, 40.0), st.sampled_from([1e-13, 1e-12, 1e-8])

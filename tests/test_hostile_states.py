@@ -322,8 +322,8 @@ def test_a_clip_that_no_float_can_tell_is_refused() -> None:
         assert np.isfinite(calibrator.predict_many([0.0, 1.0])).all()
 
 
-@pytest.mark.parametrize("max_scores", [16, 16.0])
-def test_scores_are_merged_for_any_type_of_number(max_scores: Any) -> None:
+@pytest.mark.parametrize("max_scores", [16, np.int64(16)], ids=["int", "int64"])
+def test_scores_are_merged_for_any_type_of_int(max_scores: Any) -> None:
     calibrator = IsotonicCalibrator(max_scores=max_scores)
     for i in range(40):
         calibrator.learn_one(i / 40, i % 2)

@@ -415,6 +415,7 @@ def test_many_refuses_before_it_learns(scores: Any, y: Any, w: Any) -> None:
         ({"half_life": math.inf}, "`half_life` must be a finite number, got inf"),
         ({"max_scores": 7}, "`max_scores` must be an int of at least 8, got 7"),
         ({"max_scores": 99.5}, "`max_scores` must be an int of at least 8, got 99.5"),
+        ({"max_scores": 99.0}, "`max_scores` must be an int of at least 8, got 99.0"),
         ({"loss": "hinge"}, "`loss` must be one of"),
     ],
 )

@@ -408,7 +408,7 @@ def test_margin_of_a_pure_block_is_infinite(loss):
 # names, parameters, identity
 
 
-def test_names():
+def test_a_name_gives_the_loss_with_its_defaults():
     names = ["squared", "log", "poisson", "gamma", "tweedie", "logistic", "exponential", "linex"]
     for name in names:
         assert losses.get(name).name == name

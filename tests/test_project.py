@@ -305,7 +305,7 @@ def significant(number: str) -> int:
     return len(re.sub(r"[._]|^0+(?=[1-9])", "", mantissa.lstrip("-0.")))
 
 
-def test_significant():
+def test_significant_digits_are_counted():
     assert [significant(n) for n in ("0.25", "-0.00012", "1_000.5e-17", "12")] == [2, 2, 5, 2]
 
 

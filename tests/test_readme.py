@@ -48,14 +48,14 @@ def agrees(promised: str, printed: str) -> bool:
     return all(f"{float(got):.{len(want.partition('.')[2])}f}" == want for want, got in pairs)
 
 
-def test_agrees():
+def test_a_comment_may_round_the_printed_number():
     assert agrees("LogLoss: 0.29", "LogLoss: 0.291349")
     assert not agrees("LogLoss: 0.30", "LogLoss: 0.291349")
     assert not agrees("Brier: 0.29", "LogLoss: 0.291349")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the empty folder of a reader who begins with the README."""
     return tmp_path_factory.mktemp("reader")
 

@@ -80,7 +80,9 @@ def write(folder: Path, tables: list[pa.Table]) -> Path:
 
 def stream(spark, folder: Path, schema: str = SCHEMA) -> DataFrame:
     """Return a stream of one file to a micro-batch."""
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    frame: DataFrame = reader.parquet(str(folder))
+    return frame
 
 
 def run(

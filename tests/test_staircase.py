@@ -368,7 +368,7 @@ def test_values_worked_by_hand(interpolation, x, expected):
     assert_allclose(four_blocks(interpolation=interpolation)(x), expected, rtol=1e-14, atol=1e-15)
 
 
-def test_outside():
+def test_outside_the_range_values_are_clipped_or_nan():
     for stairs, option in ((four_blocks(), "nan"), (four_blocks(outside="nan"), None)):
         for how in INTERPOLATIONS:
             answer = stairs([0.999, 1, 13, 13.001], interpolation=how, outside=option)

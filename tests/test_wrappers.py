@@ -430,11 +430,11 @@ def test_prototypes_are_left_alone() -> None:
 
 
 def test_trained_model_may_be_wrapped() -> None:
-    inner = scaled(linear_model.LogisticRegression())
+    inner: Any = scaled(linear_model.LogisticRegression())
     for x, y in datasets.Phishing().take(50):
         inner.learn_one(x, y)
     model = CalibratedClassifier(inner)
-    assert model.classifier is inner  # type: ignore[comparison-overlap]
+    assert model.classifier is inner
     assert model.predict_proba_one(x) == inner.predict_proba_one(x)
 
 

@@ -36,17 +36,19 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import MOST_COUNT, SMALLEST, as_number, as_probability, as_weight
+from streamcal._validation import (
+    MOST_COUNT,
+    SMALLEST,
+    as_number,
+    as_probabilities,
+    as_probability,
+    as_weight,
+)
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
-from streamcal.calibration.probability import (
-    ProbabilityCalibrator,
-    as_label,
-    as_probabilities,
-    check_clip,
-)
+from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.kernels.hedge import Hedge
 
 _POWERS = 3  # rows of weights for each share, once a label was late
@@ -433,7 +435,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
-        return self._hedge.predict_many(self._calibrators, as_probabilities(scores))
+        return self._hedge.predict_many(self._calibrators, as_probabilities(scores, "scores"))
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops."""

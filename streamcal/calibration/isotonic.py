@@ -11,7 +11,6 @@ from streamcal._index_state import check_edges, check_held, check_hulls, read_in
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
     LARGEST,
-    MOST_COUNT,
     SMALLEST,
     as_number,
     as_score,
@@ -118,10 +117,7 @@ class IsotonicCalibrator(Calibrator):
         check_count(window, "window", optional=True)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
-        if not as_number(max_scores, "max_scores").is_integer() or max_scores < _FEWEST_SCORES:
-            raise ValueError(
-                f"`max_scores` must be an int of at least {_FEWEST_SCORES}, got {max_scores}"
-            )
+        check_count(max_scores, "max_scores", _FEWEST_SCORES)
         if not 0.0 <= as_number(prior, "prior") <= LARGEST:
             raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
         self.loss = loss
@@ -140,10 +136,10 @@ class IsotonicCalibrator(Calibrator):
         self._regression = IsotonicRegression(
             window=window or 0,
             rate=growth_per_sample(half_life),
-            prior=prior if self._loss.anchors is not None else 0.0,
+            prior=prior if self._loss.prior_labels is not None else 0.0,
             labels=self._find_statistics(),
             means=self._loss.mean_range,
-            max_scores=min(int(max_scores), MOST_COUNT),
+            max_scores=max_scores,
         )
 
     def _find_statistics(self) -> tuple[float, float]:
@@ -151,8 +147,8 @@ class IsotonicCalibrator(Calibrator):
 
         Between these the kernel learns without further checks; the prior's samples have these.
         """
-        if self._loss.anchors is not None:
-            low, high = map(self._loss.statistic, self._loss.anchors)
+        if self._loss.prior_labels is not None:
+            low, high = map(self._loss.statistic, self._loss.prior_labels)
             return float(low), float(high)
         labels = label_range(self._loss) if self._plain_labels else None
         return labels or (-math.inf, math.inf)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import (
-    LEAST_PROBABILITY,
-    MOST_PROBABILITY,
     as_number,
+    as_probabilities,
     as_probability,
     as_score,
     as_vector,
@@ -42,7 +41,7 @@ class ProbabilityCalibrator(Calibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         vector, labels, weights = super()._check_samples(scores, y, w)
-        return as_probabilities(vector), labels, weights
+        return as_probabilities(vector, "scores"), labels, weights
 
 
 class CompiledCalibrator(ProbabilityCalibrator):
@@ -73,7 +72,7 @@ class CompiledCalibrator(ProbabilityCalibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
-        return self._kernel.predict_many(as_probabilities(scores))
+        return self._kernel.predict_many(as_probabilities(scores, "scores"))
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in one compiled loop."""
@@ -89,19 +88,6 @@ class CompiledCalibrator(ProbabilityCalibrator):
         own = type(self).learn_one, type(self).predict_one
         plain = own == (CompiledCalibrator.learn_one, CompiledCalibrator.predict_one)
         return self._kernel if plain else None
-
-
-def as_probabilities(scores: ArrayLike) -> NDArray[np.float64]:
-    """Return scores as a vector in [0, 1], or raise and name the first position outside it."""
-    vector = as_vector(scores, "scores")
-    outside = (vector < 0.0) | (vector > 1.0)
-    if not outside.any():
-        return vector
-    far = (vector < LEAST_PROBABILITY) | (vector > MOST_PROBABILITY)
-    if far.any():
-        at = int(np.argmax(far))
-        raise ValueError(f"`scores` must lie in [0, 1], got {vector[at]} at position {at}")
-    return vector.clip(0.0, 1.0)
 
 
 def as_label(y: float) -> float:

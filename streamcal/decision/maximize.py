@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, as_vector, check_choice
+from streamcal._validation import as_number, as_probabilities, as_vector, check_choice
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
@@ -114,7 +114,8 @@ def maximize(
     Parameters
     ----------
     probabilities : array-like of shape (n_samples,)
-        Probability of the label 1, each in [0, 1]; the labels are taken to be independent.
+        Probability of the label 1, each in [0, 1]; the labels are taken to be independent. Rounding
+        errors of at most 1e-9 are clipped.
     metric : str, Metric or river metric
         See `get_metric`.
     counts : sequence (tp, fp, fn, tn) of floats, or None
@@ -340,8 +341,8 @@ def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
     ranked = np.sort(p)[::-1].copy()
     # NaN is sorted to one of the ends and fails both comparisons.
     if len(ranked) and not (ranked[0] <= 1.0 and ranked[-1] >= 0.0):
-        at = int(np.argmin((p >= 0.0) & (p <= 1.0)))
-        raise ValueError(f"`probabilities` must lie in [0, 1], got {float(p[at])} at position {at}")
+        p = as_probabilities(p, "probabilities")
+        ranked = ranked.clip(0.0, 1.0)
     return p, ranked
 
 

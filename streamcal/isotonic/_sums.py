@@ -35,7 +35,7 @@ def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -
     require((w > 0.0).all() and (w < MOST_WEIGHT).all(), "weights must be positive")
     low, high = statistic_range(loss)
     # Removals cause rounding errors; a link that is undefined below 0, as linex's, allows none.
-    tolerant = type(loss).link is MeanLoss.link or loss.anchors is not None
+    tolerant = type(loss).link is MeanLoss.link or loss.prior_labels is not None
     for end, sign in ((low, 1.0), (high, -1.0)):
         if abs(end) < math.inf:
             slack = max(1e-9 if tolerant else 0.0, 1e-12 * abs(end))

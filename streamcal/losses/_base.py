@@ -219,7 +219,7 @@ class MeanLoss(Loss):
     """
 
     minimized_by_label = True
-    anchors: tuple[float, float] | None = None
+    prior_labels: tuple[float, float] | None = None
     """The labels of the two pseudo-samples of a prior; None: there is no prior."""
 
     def statistic(self, y: Floats) -> Floats:

@@ -60,7 +60,7 @@ class Log(MeanLoss):
     """
 
     name = "log"
-    anchors = (0.0, 1.0)
+    prior_labels = (0.0, 1.0)
     y_range = Interval(0.0, 1.0)
     z_range = Interval(0.0, 1.0)
 
@@ -177,7 +177,7 @@ class Logistic(MeanLoss):
 
     name = "logistic"
     minimized_by_label = False
-    anchors = (-1.0, 1.0)
+    prior_labels = (-1.0, 1.0)
     y_range = TwoPoint(-1.0, 1.0)
     z_range = Interval(-math.inf, math.inf)
 
@@ -214,7 +214,7 @@ class Exponential(MeanLoss):
 
     name = "exponential"
     minimized_by_label = False
-    anchors = (-1.0, 1.0)
+    prior_labels = (-1.0, 1.0)
     y_range = TwoPoint(-1.0, 1.0)
     z_range = Interval(-math.inf, math.inf)
 

@@ -21,7 +21,7 @@ from river.base.typing import FeatureName
 from river.utils.dataframe import into_frame, to_native_frame
 
 from streamcal._clone import Cloned
-from streamcal._validation import as_number, as_score, check_count
+from streamcal._validation import as_score, check_count
 from streamcal.ordinal._ranks import Features, check_features, check_frame
 
 
@@ -65,8 +65,7 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
         check_count(n_components, "n_components")
         if not as_score(gamma, "gamma") > 0.0:
             raise ValueError(f"`gamma` must be a positive number, got {gamma}")
-        if not as_number(seed, "seed").is_integer() or seed < 0:
-            raise ValueError(f"`seed` must be a non-negative int, got {seed!r}")
+        check_count(seed, "seed", 0)
         self.n_components = n_components
         self.gamma = gamma
         self.seed = seed
@@ -89,9 +88,7 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
         self._reset()
 
     def _make_generator(self, what: str, name: str) -> np.random.Generator:
-        digest = hashlib.blake2b(
-            f"{int(self.seed)}/{what}/{name}".encode(), digest_size=32
-        ).digest()
+        digest = hashlib.blake2b(f"{self.seed}/{what}/{name}".encode(), digest_size=32).digest()
         return np.random.Generator(np.random.PCG64(list(struct.unpack("<4Q", digest))))
 
     def _directions_of(self, features: tuple[FeatureName, ...]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from river.base.typing import ClfTarget, FeatureName
 from streamcal import losses
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
-from streamcal._validation import LARGEST, as_number, as_score, as_weight, check_choice, check_count
+from streamcal._validation import LARGEST, as_score, as_weight, check_choice, check_count
 from streamcal.ordinal._ranks import Features, RankLearner, check_features
 
 MAX_DEGREE = 100  # greater powers overflow for ordinary samples
@@ -105,8 +105,7 @@ class KernelCuSumRank(Locked, RankLearner):
         if not as_score(gamma, "gamma") > 0.0:
             raise ValueError(f"`gamma` must be a positive number, got {gamma}")
         as_score(coef0, "coef0")
-        if not as_number(degree, "degree").is_integer() or not 1 <= degree <= MAX_DEGREE:
-            raise ValueError(f"`degree` must be an int from 1 to {MAX_DEGREE}, got {degree}")
+        check_count(degree, "degree", 1, MAX_DEGREE)
         check_count(budget, "budget", optional=True)
         check_choice(drop, "drop", DROPS)
         rule = {"biased": bool(intercept), "largest": sys.float_info.max}
