@@ -46,8 +46,9 @@ def run(*arguments, status=0, **options):
     return result
 
 
-def calibrate(path, *arguments, **options):
-    return run("calibrate", path, "--score", "p", "--label", "y", *arguments, **options)
+def calibrate(path, *arguments, calibrator="isotonic", **options):
+    columns = ("--score", "p", "--label", "y")
+    return run("calibrate", path, *columns, "--calibrator", calibrator, *arguments, **options)
 
 
 def column(text, name):
@@ -112,11 +113,70 @@ def test_options_reach_the_calibrator(scores_csv, sample, options, parameters):
     assert column(result.stdout, "calibrated") == expected(*sample, **parameters)
 
 
-def test_defaults_are_the_calibrator_s(scores_csv):
-    mine = inspect.signature(calibrating.calibrate).parameters
-    theirs = inspect.signature(IsotonicCalibrator).parameters
-    for name, parameter in theirs.items():
-        assert mine[name].default == parameter.default
+CALIBRATORS = {
+    "hedge": streamcal.HedgedCalibrator,
+    "isotonic": IsotonicCalibrator,
+    "platt": streamcal.PlattCalibrator,
+    "beta": streamcal.BetaCalibrator,
+    "histogram": streamcal.HistogramCalibrator,
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_each_calibrator_answers_as_in_python(scores_csv, sample, name, batch_size):
+    calibrator, answers = CALIBRATORS[name](), []
+    for score, label in zip(*sample, strict=True):
+        answers.append(calibrator.predict_one(score))
+        calibrator.learn_one(score, label)
+    result = calibrate(scores_csv, "--batch-size", batch_size, calibrator=name)
+    assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
+
+
+def test_the_default_is_that_of_the_library(scores_csv):
+    given = run("calibrate", scores_csv, "--score", "p", "--label", "y").stdout
+    assert given == calibrate(scores_csv, calibrator="hedge").stdout
+
+
+def test_each_option_is_a_parameter_of_the_calibrators_that_take_it():
+    for name, options in calibrating._TAKES.items():
+        theirs = inspect.signature(CALIBRATORS[name]).parameters
+        assert set(options) <= set(theirs)
+    assert set(calibrating._TAKES["isotonic"]) == set(
+        inspect.signature(IsotonicCalibrator).parameters
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "fit"),
+    [
+        ("hedge", "--window", "9", "isotonic"),
+        ("hedge", "--half-life", "9", "isotonic or platt or beta or histogram"),
+        ("platt", "--loss", "log", "isotonic"),
+        ("histogram", "--interpolation", "step", "isotonic"),
+    ],
+)
+def test_an_option_of_another_calibrator_is_refused(scores_csv, name, option, value, fit):
+    result = calibrate(scores_csv, option, value, calibrator=name, status=2)
+    assert f"{option} needs --calibrator {fit}, got {name}" in result.stderr
+
+
+def test_a_half_life_reaches_other_calibrators(scores_csv, sample):
+    calibrator, answers = streamcal.PlattCalibrator(half_life=7.5), []
+    for score, label in zip(*sample, strict=True):
+        answers.append(calibrator.predict_one(score))
+        calibrator.learn_one(score, label)
+    result = calibrate(scores_csv, "--half-life", 7.5, calibrator="platt")
+    assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
+
+
+def test_scores_that_are_no_probabilities_need_the_isotonic_calibrator(tmp_path):
+    path = tmp_path / "margins.csv"
+    path.write_text("p,y\n0.5,1\n-3,0\n")
+    result = calibrate(path, calibrator="hedge", status=1)
+    assert "must be a probability in [0, 1], or --calibrator isotonic must be used" in result.stderr
+    assert "1 row calibrated" in calibrate(path, "--on-error", "skip", calibrator="hedge").stderr
+    assert "2 rows calibrated" in calibrate(path).stderr
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
@@ -595,7 +655,8 @@ def test_the_script_with_closed_streams(tmp_path, options, closed, status, messa
     assert done.stderr.decode().startswith(message) if message else not done.stderr
     assert not done.stdout
     if "--out" in options:
-        values = expected([0.2, 0.8], [0, 1])
+        hedge = streamcal.HedgedCalibrator()
+        values = hedge.predict_learn_many([0.2, 0.8], [0, 1]).tolist()
         assert column(tmp_path / "out.csv", "calibrated") == values
         assert (tmp_path / "run.db").read_bytes().startswith(b"SQLite format 3")
 

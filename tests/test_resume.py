@@ -45,7 +45,8 @@ def write_table(path: Path, n: int, seed: int = 0, start: int = 0) -> Path:
 def arguments(table: Path, out: Path, store: Path | None, *more: Any) -> list[str]:
     stored = [] if store is None else ["--store", store]
     columns = ["--score", "p", "--label", "y", "--weight", "w", "--key", "k"]
-    return [str(a) for a in (table, *columns, "--window", 400, "--out", out, *stored, *more)]
+    method = [] if "hedge" in more else ["--calibrator", "isotonic", "--window", 400]
+    return [str(a) for a in (table, *columns, *method, "--out", out, *stored, *more)]
 
 
 def calibrate(table: Path, out: Path, store: Path | None, *more: Any, status: int = 0) -> str:
@@ -80,6 +81,17 @@ def done(whole: dict[Path, bytes]) -> Iterator[tuple[Path, ...]]:
     yield tuple(whole)
     for path in next(iter(whole)).parent.iterdir():
         path.unlink()
+
+
+def test_a_hedge_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    table, out, store, plain = (tmp_path / name for name in ("t.csv", "o.csv", "s.db", "p.csv"))
+    hedge = ("--calibrator", "hedge")
+    for n in (700, 701, 1500):
+        write_table(table, 1500)
+        table.write_text("".join(table.read_text().splitlines(keepends=True)[: n + 1]))
+        calibrate(table, out, store, *hedge)
+    calibrate(table, plain, None, *hedge)
+    assert out.read_bytes() == plain.read_bytes()
 
 
 def test_the_state_changes_nothing_in_the_output(done: tuple[Path, ...]) -> None:
@@ -348,7 +360,7 @@ def test_what_does_not_belong_together_is_refused(done: tuple[Path, ...]) -> Non
     table, out, store = done
     before = states(store)
     printed = calibrate(table, out, store, "--prior", 2, status=1)
-    assert "was started with --prior 1.0, not 2.0" in printed
+    assert "was started without --prior, not with --prior 2.0" in printed
     other = out.with_name("other.csv")
     assert "belongs to the output" in calibrate(table, other, store, status=1)
     printed = calibrate(table, Path("-"), out.with_name("new.db"), status=2)

@@ -195,3 +195,8 @@ def test_a_batch_of_zero_weights_is_refused():
         with pytest.raises(ValueError, match="at least one non-zero"):
             model.partial_fit([1.0, 2.0], [0.0, 1.0], [0.0, 0.0])
         model.partial_fit([1.0, 2.0], [0.0, 1.0])
+
+
+def test_the_wrapper_of_river_points_here():
+    with pytest.raises(TypeError, match=r"got GaussianNB; streamcal\.sklearn\.OnlineCalibrated"):
+        streamcal.CalibratedClassifier(GaussianNB())

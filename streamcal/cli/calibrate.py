@@ -36,6 +36,7 @@ from streamcal.cli.rows import (
     group_rows,
     key_checksums,
     loss_label_column,
+    probability_column,
     score_column,
     weight_column,
 )
@@ -43,7 +44,7 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Totals, print_skipped
 
 if TYPE_CHECKING:
-    from streamcal.calibration import IsotonicCalibrator
+    from streamcal.calibration import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.tables import Chunk, Output, Reader, Writer
 
@@ -63,15 +64,43 @@ class Interpolation(StrEnum):
     centered = "centered"
 
 
+class Method(StrEnum):
+    """The calibrators, by the names that users type."""
+
+    hedge = "hedge"
+    isotonic = "isotonic"
+    platt = "platt"
+    beta = "beta"
+    histogram = "histogram"
+
+
+# The options that each calibrator takes.
+_TAKES = {
+    Method.hedge: (),
+    Method.isotonic: ("loss", "prior", "window", "half_life", "max_scores", "interpolation"),
+    Method.platt: ("half_life",),
+    Method.beta: ("half_life",),
+    Method.histogram: ("half_life",),
+}
+_METHOD = (
+    "What maps scores to probabilities. The hedge mixes Platt scaling and isotonic maps of several "
+    "windows by their likelihood so far; isotonic takes any scores, all others probabilities."
+)
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 _LOSS = (
-    "What is minimised: log or squared (labels in 0..1), poisson, gamma, tweedie, "
-    "linex, logistic or exponential (labels -1 and 1)."
+    "Isotonic: what is minimised: log (the default) or squared (labels in 0..1), poisson, gamma, "
+    "tweedie, linex, logistic or exponential (labels -1 and 1)."
 )
-_PRIOR = "Weight of the two pseudo-samples that keep values away from the extremes."
-_WINDOW = "Keep only this many of the last samples. Default: keep all."
-_HALF_LIFE = "After how many samples the weight of a sample is halved. Default: never."
-_MAX_SCORES = "Merge the nearest scores when there are more distinct ones than this."
+_PRIOR = "Isotonic: the weight of the two pseudo-samples that keep values away from the extremes. Default: 1."
+_WINDOW = "Isotonic: keep only this many of the last samples. Default: keep all."
+_HALF_LIFE = (
+    "After how many samples the weight of a sample is halved, not for the hedge. Default: never."
+)
+_MAX_SCORES = (
+    "Isotonic: merge the nearest scores when there are more distinct ones than this. "
+    "Default: 1,000,000."
+)
+_INTERPOLATION = "Isotonic: how values are interpolated between learned scores. Default: linear."
 _STORE = (
     "Save calibrators in this file. If the process is killed, the same command continues the run; "
     "after the end, a command with another table starts from the saved calibrators."
@@ -88,14 +117,13 @@ def calibrate(
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
     new_column: NewColumnOption = "calibrated",
-    loss: Annotated[str, setting(CALIBRATOR, _LOSS, metavar="NAME")] = "log",
-    prior: Annotated[float, setting(CALIBRATOR, _PRIOR)] = 1.0,
+    calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
+    loss: Annotated[str | None, setting(CALIBRATOR, _LOSS, metavar="NAME")] = None,
+    prior: Annotated[float | None, setting(CALIBRATOR, _PRIOR)] = None,
     window: Annotated[int | None, setting(CALIBRATOR, _WINDOW)] = None,
     half_life: Annotated[float | None, setting(CALIBRATOR, _HALF_LIFE)] = None,
-    max_scores: Annotated[int, setting(CALIBRATOR, _MAX_SCORES)] = 1_000_000,
-    interpolation: Annotated[
-        Interpolation, setting(CALIBRATOR, "How values are interpolated between learned scores.")
-    ] = Interpolation.linear,
+    max_scores: Annotated[int | None, setting(CALIBRATOR, _MAX_SCORES)] = None,
+    interpolation: Annotated[Interpolation | None, setting(CALIBRATOR, _INTERPOLATION)] = None,
     out: OutTableOption = Path("-"),
     plot: Annotated[
         Path | None, picture_option("Draw a reliability diagram, before and after")
@@ -119,16 +147,15 @@ def calibrate(
     from streamcal import tables
 
     columns = _Columns(score, label, weight, key, new_column)
-    settings = _Settings(loss, prior, window, half_life, max_scores, interpolation.value)
+    settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
         check_exists(table)
         kind = tables.format_of(table, out, given=file_format)
-        check_choice(loss, "loss", LOSSES)
         settings.make_calibrator()
         output = tables.Output(out)
         check_distinct(table, output=output, picture=plot, store=store)
         if plot is not None:
-            _check_plot(plot, loss)
+            _check_plot(plot, settings.found_loss)
         if store is not None:
             _check_resumable(out, kind, plot)
     totals = settings.new_totals()
@@ -174,24 +201,46 @@ class _Columns:
 class _Settings:
     """The parameters of the calibrators."""
 
-    loss: str
-    prior: float
+    calibrator: Method
+    loss: str | None
+    prior: float | None
     window: int | None
     half_life: float | None
-    max_scores: int
-    interpolation: str
+    max_scores: int | None
+    interpolation: Interpolation | None
 
-    def make_calibrator(self) -> "IsotonicCalibrator":
+    def make_calibrator(self) -> "Calibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
-        from streamcal.calibration import IsotonicCalibrator
+        from streamcal import calibration
 
-        return IsotonicCalibrator(**asdict(self))
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        del given["calibrator"]
+        for name in given.keys() - _TAKES[self.calibrator]:
+            option = name.replace("_", "-")
+            fit = " or ".join(method for method in Method if name in _TAKES[method])
+            raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
+        if self.loss is not None:
+            check_choice(self.loss, "loss", LOSSES)
+        kinds = {
+            Method.hedge: calibration.HedgedCalibrator,
+            Method.isotonic: calibration.IsotonicCalibrator,
+            Method.platt: calibration.PlattCalibrator,
+            Method.beta: calibration.BetaCalibrator,
+            Method.histogram: calibration.HistogramCalibrator,
+        }
+        made: Calibrator = kinds[self.calibrator](**given)
+        return made
+
+    @property
+    def found_loss(self) -> str:
+        """The name of the loss that is minimised."""
+        return self.loss or "log"
 
     def new_totals(self) -> Totals:
         """Return empty totals of the loss."""
         from streamcal import losses
 
-        return Totals(losses.get_mean(self.loss))
+        return Totals(losses.get_mean(self.found_loss))
 
 
 def _check_plot(path: Path, loss: str) -> None:
@@ -257,7 +306,9 @@ class _Calibration:
         from streamcal.durable.keyed import KeyedCalibrator
 
         read = [
-            score_column(columns.score),
+            score_column(columns.score)
+            if settings.calibrator is Method.isotonic
+            else probability_column(columns.score, ", or --calibrator isotonic must be used"),
             loss_label_column(columns.label, totals.loss),
             weight_column(columns.weight),
         ]

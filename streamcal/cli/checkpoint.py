@@ -169,8 +169,8 @@ class Checkpoint:
             before = notes["options"].get(name)
             if before != value:
                 raise StoreError(
-                    f"{self.store.path} was started with {name} {before!r}, not {value!r}:"
-                    " the calibrators depend on this option"
+                    f"{self.store.path} was started {_given(name, before)}, not"
+                    f" {_given(name, value)}: the calibrators depend on this option"
                 )
 
     def _end_previous(self, notes: Mapping[str, Any]) -> None:
@@ -339,6 +339,10 @@ def check_notes(store: Store) -> None:
             raise StoreError(f"{store.path} is damaged: its note `{name}` is missing")
         if name in notes and not is_valid(notes[name]):
             raise StoreError(f"{store.path} is damaged: its note `{name}` is {notes[name]!r}")
+
+
+def _given(name: str, value: Any) -> str:
+    return f"without {name}" if value is None else f"with {name} {value!r}"
 
 
 def _is_count(value: Any) -> bool:

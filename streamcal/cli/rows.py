@@ -87,9 +87,9 @@ def score_column(name: str) -> Column:
     return Column(name, (Requirement("a finite number", np.isfinite),))
 
 
-def probability_column(name: str) -> Column:
-    """Return a column of probabilities."""
-    what = "a probability in [0, 1]"
+def probability_column(name: str, otherwise: str = "") -> Column:
+    """Return a column of probabilities; ``otherwise`` continues the messages."""
+    what = f"a probability in [0, 1]{otherwise}"
     return Column(name, (Requirement(what, lambda p: (p >= 0.0) & (p <= 1.0)),))
 
 

@@ -29,7 +29,10 @@ def check_classifier(classifier: Any) -> None:
     """Raise unless ``classifier`` is a river classifier with probabilities."""
     final = last_step(classifier)
     if not isinstance(final, base.Classifier):
-        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}")
+        hint = ""
+        if hasattr(final, "fit") and hasattr(final, "predict_proba"):
+            hint = "; streamcal.sklearn.OnlineCalibratedClassifier takes those of scikit-learn"
+        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}{hint}")
     if isinstance(final, ActiveLearningClassifier):
         raise TypeError(
             "`classifier` must predict probabilities only; calibrate the model inside"
