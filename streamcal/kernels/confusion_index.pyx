@@ -33,6 +33,8 @@ from streamcal.kernels.score_index cimport (
     is_chunk,
 )
 
+from streamcal.kernels.exclusive import no_collection
+
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**64
 cdef double VANISHED = 2.0**-80  # of the weight of all
@@ -110,7 +112,7 @@ cdef class ConfusionIndex(ScoreIndex):
 
         None where a metric is not coded and `remember` has not been called since the last change.
         """
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             if not self.known:
                 if self.spec is None:
@@ -126,7 +128,7 @@ cdef class ConfusionIndex(ScoreIndex):
 
     def walk(self):
         """Return scores, positives and negatives of all slots, descending, growth and changes."""
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             held = self.slots()
             positive, negative = held["sums"][:, ::-1]

@@ -32,6 +32,8 @@ cimport streamcal.kernels.any_width
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
+
 
 # The baseline of x86-64 can't vectorise comparisons alone.
 cdef extern from *:
@@ -217,7 +219,7 @@ cdef class Stack:
         """
         cdef Py_ssize_t row, end, middle, last
         cdef Block top, block, other
-        with self.lock:
+        with no_collection, self.lock:
             if not self.size:
                 return None
             top = self.top(&last)
@@ -246,7 +248,7 @@ cdef class Stack:
         cdef Block top, block
         cdef double[:, ::1] out
         cdef bint finite = True
-        with self.lock:
+        with no_collection, self.lock:
             top = self.top(&last)
             array = np.empty((5, last + 1))
             out = array
@@ -263,7 +265,7 @@ cdef class Stack:
         cdef Py_ssize_t i, last
         cdef Block top, block
         cdef double[:, ::1] out
-        with self.lock:
+        with no_collection, self.lock:
             top = self.top(&last)
             array = np.empty((last + 1, 5))
             out = array
@@ -279,7 +281,7 @@ cdef class Stack:
         A row has the columns of `closed` and the mean; the last one is the open sample.
         """
         cdef double[:, ::1] out
-        with self.lock:
+        with no_collection, self.lock:
             array = np.empty((self.size, 6))
             out = array
             if self.size:
