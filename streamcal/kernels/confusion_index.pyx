@@ -112,13 +112,15 @@ cdef class ConfusionIndex(ScoreIndex):
 
         None where a metric is not coded and `remember` has not been called since the last change.
         """
-        with no_collection, self.lock:
+        cdef double threshold, utility
+        with self.lock:
             self.check_whole()
             if not self.known:
                 if self.spec is None:
                     return None
                 self.search()
-            return self.threshold, self.utility
+            threshold, utility = self.threshold, self.utility
+        return threshold, utility
 
     def remember(self, int64_t n_changes, double threshold, double utility):
         """Let `best` return these until the next change, unless there has been one."""

@@ -219,7 +219,8 @@ cdef class Stack:
         """
         cdef Py_ssize_t row, end, middle, last
         cdef Block top, block, other
-        with no_collection, self.lock:
+        cdef double x0 = x, x1 = x
+        with self.lock:
             if not self.size:
                 return None
             top = self.top(&last)
@@ -230,14 +231,15 @@ cdef class Stack:
                     row = middle
                 else:
                     end = middle
-            block = edges(top if row == last else self.blocks[row], centered)
+            block = other = edges(top if row == last else self.blocks[row], centered)
             if x < block.lower and row > 0:
                 other = edges(self.blocks[row - 1], centered)
-                return other.upper, other.mean, block.lower, block.mean
-            if x > block.upper and row < last:
+                x0, x1 = other.upper, block.lower
+                block, other = other, block
+            elif x > block.upper and row < last:
                 other = edges(top if row + 1 == last else self.blocks[row + 1], centered)
-                return block.upper, block.mean, other.lower, other.mean
-            return x, block.mean, x, block.mean
+                x0, x1 = block.upper, other.lower
+        return x0, block.mean, x1, other.mean
 
     def describe(self):
         """Return the blocks, the open sample pooled, and whether all their sums are finite.
