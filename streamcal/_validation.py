@@ -103,7 +103,8 @@ def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[n
     TypeError
         If ``values`` are not real numbers.
     ValueError
-        If they are not one-dimensional or, with ``finite``, one of them is NaN or infinite.
+        If they are not one-dimensional, one of them is masked or, with ``finite``, one of them is
+        NaN or infinite.
 
     Examples
     --------
@@ -111,6 +112,8 @@ def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[n
     array([1., 2.])
     """
     array = np.asarray(values)
+    if array is not values:
+        check_no_mask(values, name)
     if array.dtype is _FLOAT64 and array.ndim == 1 and array.flags.carray:
         return _finite(array, name) if finite else array
     if array.dtype.kind not in "fiub":
@@ -149,6 +152,23 @@ def as_probabilities(values: ArrayLike, name: str) -> NDArray[np.float64]:
         at = int(np.argmax(far))
         raise ValueError(f"`{name}` must lie in [0, 1], got {vector[at]} at position {at}")
     return vector.clip(0.0, 1.0)
+
+
+def check_no_mask(values: Any, name: str) -> None:
+    """Raise ``ValueError`` if a value of an array is masked: `numpy.asarray` would uncover it.
+
+    Examples
+    --------
+    >>> check_no_mask(np.ma.array([1.0, 2.0], mask=[False, True]), "scores")
+    Traceback (most recent call last):
+    ...
+    ValueError: `scores` must have no masked values, got one at position 1
+    """
+    # Anything but an array may have an attribute of this name that means something else.
+    masked = getattr(values, "mask", None) if isinstance(values, np.ndarray) else None
+    if isinstance(masked, np.ndarray | np.bool_) and masked.any():
+        at = int(np.argmax(masked))
+        raise ValueError(f"`{name}` must have no masked values, got one at position {at}")
 
 
 def as_weights(w: ArrayLike | None, n_samples: int, name: str = "w") -> NDArray[np.float64]:

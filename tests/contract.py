@@ -277,6 +277,20 @@ class CalibratorContract:
             answers.append([*served, *calibrator.predict_many(view), *self.answers(calibrator)])
         assert all(answer == answers[0] for answer in answers)
 
+    def test_masked_values_are_refused(self, fresh: Calibrator) -> None:
+        columns = self.stream(10)
+        before = state(fresh)
+        for i, name in enumerate(("scores", "y", "w")):
+            masked: list[Any] = list(columns)
+            masked[i] = np.ma.array(columns[i], mask=np.arange(10) == 3)
+            with pytest.raises(ValueError, match=f"`{name}` must have no masked values.* 3"):
+                fresh.learn_many(*masked)
+        assert state(fresh) == before
+        twin = fresh.clone()
+        fresh.learn_many(*map(np.ma.array, columns))  # nothing is masked
+        twin.learn_many(*columns)
+        assert self.answers(fresh) == self.answers(twin)
+
     def test_input_arrays_are_left_alone(self, fresh: Calibrator) -> None:
         samples = self.stream(30)
         copies = copy.deepcopy(samples)

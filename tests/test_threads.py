@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -614,3 +615,68 @@ def test_a_prediction_is_not_counted_as_a_score() -> None:
     finally:
         ended.set()
         other.join()
+
+
+FINALIZER = """
+import copy, gc, pickle, sys
+from streamcal import EUMThreshold, HistogramCalibrator, IsotonicCalibrator, PAVStack
+from streamcal import StreamingThresholds, VennAbersCalibrator
+
+kind = sys.argv[1]
+learner = globals()[kind](2) if kind == "StreamingThresholds" else globals()[kind]()
+for i in range(40):
+    if kind == "PAVStack":
+        learner.push(i, i % 2)
+    else:
+        learner.learn_one(i / 40, 1 + i % 2 if kind == "StreamingThresholds" else i % 2)
+
+class Garbage:
+    n_finalized = 0
+
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        learner.to_bytes()
+        Garbage.n_finalized += 1
+
+calls = [learner.to_bytes, lambda: copy.deepcopy(learner), lambda: pickle.dumps(learner)]
+for name in "samples", "snapshot", "staircase", "curve":
+    if hasattr(learner, name):
+        calls.append(getattr(learner, name))
+gc.collect()
+gc.freeze()
+for call in calls:
+    for n_made in range(60):  # the collector runs when so many objects have been made
+        gc.disable()
+        Garbage()
+        gc.set_threshold(n_made + 1)
+        gc.enable()
+        call()
+        assert gc.isenabled()
+gc.collect()
+assert Garbage.n_finalized == 60 * len(calls), Garbage.n_finalized
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "IsotonicCalibrator",
+        "VennAbersCalibrator",
+        "HistogramCalibrator",
+        "StreamingThresholds",
+        "EUMThreshold",
+        "PAVStack",
+    ],
+)
+def test_a_finalizer_may_call_the_object_that_is_in_use(kind: str) -> None:
+    """The garbage collector starts at any of the objects that a call makes."""
+    done = subprocess.run(
+        [sys.executable, "-c", FINALIZER, kind],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr

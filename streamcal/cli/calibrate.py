@@ -91,7 +91,10 @@ _LOSS = (
     "Isotonic: what is minimised: log (the default) or squared (labels in 0..1), poisson, gamma, "
     "tweedie, linex, logistic or exponential (labels -1 and 1)."
 )
-_PRIOR = "Isotonic: the weight of the two pseudo-samples that keep values away from the extremes. Default: 1."
+_PRIOR = (
+    "Isotonic: the weight of the two pseudo-samples that keep values away from the extremes. "
+    "Default: 1."
+)
 _WINDOW = "Isotonic: keep only this many of the last samples. Default: keep all."
 _HALF_LIFE = (
     "After how many samples the weight of a sample is halved, not for the hedge. Default: never."

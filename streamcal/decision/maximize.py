@@ -37,7 +37,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, as_probabilities, as_vector, check_choice
+from streamcal._validation import (
+    as_number,
+    as_probabilities,
+    as_vector,
+    check_choice,
+    check_no_mask,
+)
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
@@ -335,6 +341,7 @@ def _check_tol(tol: float) -> None:
 
 def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:
     """Return probabilities as given and in descending order, or raise."""
+    check_no_mask(probabilities, "probabilities")
     p = np.asarray(probabilities)
     if p.dtype != np.float64 or p.ndim != 1:
         p = as_vector(p, "probabilities", finite=False)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._pool import Pool, check_pool, run_in, size_of
-from streamcal._validation import as_vector, as_weights, check_choice, check_count
+from streamcal._validation import as_vector, as_weights, check_choice, check_count, check_no_mask
 from streamcal.isotonic.blocks import fit_blocks, pool_samples
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
 
@@ -105,6 +105,8 @@ def _check_shard(shard: Any, at: int) -> list[Any]:
     path = isinstance(shard, str | os.PathLike)
     if path or not hasattr(shard, "__len__") or not 2 <= len(shard) <= 3:
         raise ValueError(f"`shards` must hold (scores, y) or (scores, y, w), got {shard!r} at {at}")
+    for column in shard:
+        check_no_mask(column, "shards")
     columns = [c if isinstance(c, os.PathLike) else np.asarray(c) for c in shard]
     lengths = {np.shape(_open_column(column)) for column in columns}
     if len(lengths) > 1 or len(next(iter(lengths))) != 1:

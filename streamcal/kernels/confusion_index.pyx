@@ -33,6 +33,8 @@ from streamcal.kernels.score_index cimport (
     is_chunk,
 )
 
+from streamcal.kernels.exclusive import no_collection
+
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**64
 cdef double VANISHED = 2.0**-80  # of the weight of all
@@ -110,13 +112,15 @@ cdef class ConfusionIndex(ScoreIndex):
 
         None where a metric is not coded and `remember` has not been called since the last change.
         """
+        cdef double threshold, utility
         with self.lock:
             self.check_whole()
             if not self.known:
                 if self.spec is None:
                     return None
                 self.search()
-            return self.threshold, self.utility
+            threshold, utility = self.threshold, self.utility
+        return threshold, utility
 
     def remember(self, int64_t n_changes, double threshold, double utility):
         """Let `best` return these until the next change, unless there has been one."""
@@ -126,7 +130,7 @@ cdef class ConfusionIndex(ScoreIndex):
 
     def walk(self):
         """Return scores, positives and negatives of all slots, descending, growth and changes."""
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             held = self.slots()
             positive, negative = held["sums"][:, ::-1]

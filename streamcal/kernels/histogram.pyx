@@ -24,6 +24,7 @@ from streamcal.kernels.expert cimport Expert
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
 from streamcal.kernels.expert import restored
 
 CELLS_PER_BIN = 16
@@ -64,7 +65,7 @@ cdef class Histogram(Expert):
     def state(self):
         """Return what `restore` takes; a row is (score, Σ w, Σ w · label, Σ w · score)."""
         cdef double[:, ::1] out
-        with self.lock:
+        with no_collection, self.lock:
             rows = np.empty((self.size, 4))
             out = rows
             if self.size:

@@ -36,6 +36,8 @@ from streamcal.kernels.score_index cimport (
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
+
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
 # In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
 cdef double MOST_SAMPLES = 2.0**53
@@ -366,7 +368,7 @@ cdef class IsotonicRegression(Hull):
 
     def samples(self):
         """Return what `absorb` takes: scores, sums (W, S) as two rows, counts, growth, n_merged."""
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             held = self.slots()
             return held["scores"], held["sums"], held["counts"], self.growth, self.n_merged
@@ -544,7 +546,7 @@ cdef class IsotonicRegression(Hull):
         weight is in W and S of the outermost blocks, whose outer ends are then infinite; else
         there is no prior.
         """
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             bounds = (self.floor, self.ceiling) if anchored else (self.least, self.most)
             slots = self.slots() if with_slots else None

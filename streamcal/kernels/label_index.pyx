@@ -32,6 +32,8 @@ from streamcal.kernels.score_index cimport (
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
+
 cdef enum:
     FEW = 32  # samples that are folded one by one; of more, all chunks are folded at the end
 
@@ -162,7 +164,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef double[::1] out = thresholds
         cdef double total = NAN, weight = 0.0
         cdef bint is_sorted, integers = self.growth == 1.0
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             is_sorted = self.find_thresholds(&out[0])
             if is_sorted and with_risk:
@@ -172,7 +174,7 @@ cdef class LabelIndex(ScoreIndex):
 
     def samples(self):
         """Return the count of changes, the growth, the distinct scores and their label weights."""
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             held = self.slots()
             return self.n_changes, self.growth, held["scores"], held["weights"]

@@ -33,6 +33,8 @@ cimport streamcal.kernels.any_width
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
+
 
 # The baseline of x86-64 can't vectorise comparisons alone.
 cdef extern from *:
@@ -219,6 +221,7 @@ cdef class Stack:
         """
         cdef Py_ssize_t row, end, middle, last
         cdef Block top, block, other
+        cdef double x0 = x, x1 = x
         with self.lock:
             if not self.size:
                 return None
@@ -230,14 +233,15 @@ cdef class Stack:
                     row = middle
                 else:
                     end = middle
-            block = edges(top if row == last else self.blocks[row], centered)
+            block = other = edges(top if row == last else self.blocks[row], centered)
             if x < block.lower and row > 0:
                 other = edges(self.blocks[row - 1], centered)
-                return other.upper, other.mean, block.lower, block.mean
-            if x > block.upper and row < last:
+                x0, x1 = other.upper, block.lower
+                block, other = other, block
+            elif x > block.upper and row < last:
                 other = edges(top if row + 1 == last else self.blocks[row + 1], centered)
-                return block.upper, block.mean, other.lower, other.mean
-            return x, block.mean, x, block.mean
+                x0, x1 = block.upper, other.lower
+        return x0, block.mean, x1, other.mean
 
     def describe(self):
         """Return the blocks, the open sample pooled with them, and whether all sums are finite.
@@ -248,7 +252,7 @@ cdef class Stack:
         cdef Block top, block
         cdef double[:, ::1] out
         cdef bint finite = True
-        with self.lock:
+        with no_collection, self.lock:
             top = self.top(&last)
             array = np.empty((5, last + 1))
             out = array
@@ -265,7 +269,7 @@ cdef class Stack:
         cdef Py_ssize_t i, last
         cdef Block top, block
         cdef double[:, ::1] out
-        with self.lock:
+        with no_collection, self.lock:
             top = self.top(&last)
             array = np.empty((last + 1, 5))
             out = array
@@ -281,7 +285,7 @@ cdef class Stack:
         A row has the columns of `closed` and the mean; the last one is the open sample.
         """
         cdef double[:, ::1] out
-        with self.lock:
+        with no_collection, self.lock:
             array = np.empty((self.size, 6))
             out = array
             if self.size:

@@ -53,6 +53,8 @@ from libc.string cimport memcpy, memmove
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
+
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
     # double rotation. The pair is proven valid (Hirai & Yamamoto 2011).
@@ -252,7 +254,7 @@ cdef class ScoreIndex:
 
     def state(self):
         """Return the state for `restore`: numbers and arrays by name."""
-        with self.lock:
+        with no_collection, self.lock:
             self.check_whole()
             return self.numbers(), self.arrays()
 

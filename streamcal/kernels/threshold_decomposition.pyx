@@ -42,6 +42,8 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_collection
+
 CHUNK = 1 << 15  # samples whose derivatives are computed at once: their arrays stay in cache
 
 cdef double PATIENCE = 3.0  # moves of the same bound in a row, after which the midpoint is used
@@ -238,7 +240,7 @@ cdef class Cells:
         cdef double[:, ::1] z
         cdef Py_ssize_t k, i
         cdef double query_point
-        with self.lock:
+        with no_collection, self.lock:
             if self.z is None:
                 self.z = aligned(1, room_for(len(self.samples)))
             z = self.z
@@ -264,7 +266,7 @@ cdef class Cells:
         """Remove the samples of settled cells, and return the numbers of the others."""
         cdef Py_ssize_t k, size, begin = 0
         cdef Cell cell
-        with self.lock:
+        with no_collection, self.lock:
             stay = np.empty(self.n_open, np.int64)
             self.write_open_samples(stay)
             resize(<void **> &self.removed, self.n_removed + self.size, sizeof(Bounds))
@@ -294,7 +296,7 @@ cdef class Cells:
     def bounds(self):
         """Return the first sample, the low and the high bound of all cells, in score order."""
         cdef Py_ssize_t k, at = 0
-        with self.lock:
+        with no_collection, self.lock:
             begins = np.empty(self.size + self.n_removed, np.int64)
             bounds = np.empty((2, self.size + self.n_removed))
             for k in range(self.n_removed):
@@ -569,7 +571,7 @@ cdef class WarmStart:
         """
         cdef Py_ssize_t k, i, at = 0, n = 0
         cdef int64_t[::1] out
-        with self.lock:
+        with no_collection, self.lock:
             self.check_all_bounds()
             self.join_all()
             for k in range(self.blocks.size):
@@ -588,7 +590,7 @@ cdef class WarmStart:
         cdef Cells cells = Cells(self.ends, self.offset, 0.0, 0.0, tolerance, relative)
         cdef Py_ssize_t k
         cdef Block *block
-        with self.lock:
+        with no_collection, self.lock:
             self.check_all_bounds()
             cells.make_room(self.blocks.size)
             cells.sides = self.derivatives
@@ -884,7 +886,7 @@ cdef class Quantiles:
     def bounds(self):
         """Return the first sample, the low and the high bound of all cells."""
         cdef Py_ssize_t k
-        with self.lock:
+        with no_collection, self.lock:
             begins, bounds = np.empty(self.size, np.int64), np.empty((2, self.size))
             for k in range(self.size):
                 begins[k] = self.cells[k].begin

@@ -8,7 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import ClassificationMetric
 
 from streamcal._clone import Cloned
-from streamcal._validation import as_probability, as_vector, as_weight, check_same_length
+from streamcal._validation import (
+    as_probability,
+    as_vector,
+    as_weight,
+    check_no_mask,
+    check_same_length,
+)
 
 
 class ProbabilityMetric(Cloned, ClassificationMetric):
@@ -131,6 +137,7 @@ def as_events(
     if not len(p):
         raise ValueError("`y_prob` must hold at least one prediction, got none")
     rounded = np.array([as_probability(p.min(), "y_prob"), as_probability(p.max(), "y_prob")])
+    check_no_mask(y_true, "y_true")
     labels = np.asarray(y_true)
     if labels.ndim != 1:
         raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")

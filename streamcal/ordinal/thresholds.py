@@ -35,6 +35,7 @@ from streamcal._validation import (
     as_weights,
     check_choice,
     check_count,
+    check_no_mask,
     check_same_length,
 )
 from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
@@ -338,6 +339,7 @@ def as_ranks(y: ArrayLike, n_labels: int | None) -> tuple[NDArray[np.uint16], in
     >>> as_ranks([1, 3, 2], None)
     (array([0, 2, 1], dtype=uint16), 3)
     """
+    check_no_mask(y, "y")
     array = np.asarray(y)
     if array.dtype.kind not in "iu":
         array = as_vector(array, "y", finite=False)
