@@ -65,8 +65,8 @@ class Interpolation(StrEnum):
 
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 _LOSS = (
-    "What is minimised: log or squared (labels in 0..1), poisson, gamma, tweedie, "
-    "linex, logistic or exponential (labels -1 and 1)."
+    "What is minimised: log (labels in 0..1), squared, linex, poisson or tweedie (labels not "
+    "negative), gamma (positive labels), logistic or exponential (labels -1 and 1)."
 )
 _PRIOR = "Weight of the two pseudo-samples that keep values off the extremes."
 _WINDOW = "Keep only this many of the last samples. Default: keep all."
