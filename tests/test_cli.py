@@ -496,7 +496,7 @@ def test_a_quote_left_open_can_not_be_skipped(tmp_path, on_error):
     ("name", "data", "message"),
     [
         ("in.csv", "", "is empty"),
-        ("in.csv", "p,z\n1,1\n", "has no column `y`; its columns are p, z"),
+        ("in.csv", "p,z\n1,1\n", "has no column `y`; its columns are `p`, `z`"),
         ("in.csv", "p,y,calibrated\n", "already has a column `calibrated`"),
         ("in.csv", "p,p,y\n", "has two columns named `p`"),
         ("in.ndjson", "", "is empty"),

@@ -218,8 +218,9 @@ def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path):
         ("\ufeff", "is empty"),
         ('p,"y', "has no line of column names in UTF-8 .*: unexpected end"),
         ("p,y,p\n", "has two columns named `p`"),
-        ("q,y\n1,2\n", "has no column `p`; its columns are q, y"),
-        ("p;y\n", "has no column `p`; its columns are p;y"),
+        ("q,y\n1,2\n", "has no column `p`; its columns are `q`, `y`"),
+        ("p;y\n", "has one column, 'p;y': cells must be separated by commas"),
+        ("p\ty\n", r"has one column, 'p.ty': cells must be separated by commas"),
         ("p,new\n", "already has a column `new`"),
         ("p,y\r1,2\r", "has no line of column names in UTF-8 .*: new-line character"),
         ("p,y\n".encode("utf-16"), "has no line of column names in UTF-8"),
@@ -544,7 +545,7 @@ def test_format_by_name(paths, given, expected):
     [
         (["a.csv", "b.parquet"], None, "b.parquet is parquet by its name, but csv is wanted"),
         (["a.csv"], "ndjson", "a.csv is csv by its name, but ndjson is wanted"),
-        (["a.txt", "-"], None, "a.txt does not end in .csv"),
+        (["a.txt", "-"], None, "`format` must be given for a.txt, which does not end in .csv"),
         (["a.csv"], "xml", "must be one of csv, ndjson, parquet, got 'xml'"),
     ],
 )

@@ -88,8 +88,9 @@ _METHOD = (
 )
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 _LOSS = (
-    "Isotonic: what is minimised: log (the default) or squared (labels in 0..1), poisson, gamma, "
-    "tweedie, linex, logistic or exponential (labels -1 and 1)."
+    "Isotonic: what is minimised: log (the default; labels in 0..1), squared, linex, poisson or "
+    "tweedie (labels not negative), gamma (positive labels), logistic or exponential (labels -1 "
+    "and 1)."
 )
 _PRIOR = (
     "Isotonic: the weight of the two pseudo-samples that keep values away from the extremes. "

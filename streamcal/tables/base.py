@@ -148,7 +148,8 @@ def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | 
         raise TableError(f"has two columns named `{repeated[0]}`")
     for name in columns:
         if name not in names:
-            listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            listed = ", ".join(f"`{known}`" for known in names[:20])
+            listed += ", …" if len(names) > 20 else ""
             raise TableError(f"has no column `{name}`; its columns are {listed}")
     if new_column in names:
         raise TableError(

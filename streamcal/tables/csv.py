@@ -38,6 +38,9 @@ class CsvReader(Reader):
             ) from None
         if not self._names:
             raise TableError("is empty: a CSV file begins with a line of column names")
+        only = self._names[0] if len(self._names) == 1 else ""
+        if any(mark in only for mark in ";\t") and {*self._columns} - {only}:
+            raise TableError(f"has one column, {only!r}: cells must be separated by commas")
         check_names(self._names, self._columns, self._new_column)
         # For pyarrow the name of a column is its position.
         self._ids = {name: str(i) for i, name in enumerate(self._names)}

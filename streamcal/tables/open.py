@@ -49,7 +49,7 @@ def format_of(*paths: Path | None, given: str | None = None) -> str:
         found = found or by_ending
     if found is None and named:
         raise ValueError(
-            f"{named[0]} does not end in {', '.join(_ENDINGS)}: say which format it has"
+            f"`format` must be given for {named[0]}, which does not end in {', '.join(_ENDINGS)}"
         )
     return found or "csv"
 

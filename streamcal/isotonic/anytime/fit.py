@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal import losses
+from streamcal._extras import check_jax
 from streamcal._validation import as_number, check_choice, check_count
 from streamcal.isotonic.anytime.host import Host
 from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
@@ -192,6 +193,7 @@ def _make_backend(name: str, problem: Problem) -> Backend:
     """Return what runs the rounds; JAX is imported only where it is needed."""
     if isinstance(problem.loss, losses.Pinball | losses.Absolute):
         return Quantiles(problem)
+    check_jax(f"the loss {problem.loss!r}")
     if name == "auto":
         from streamcal._jax import jax
 
