@@ -429,7 +429,9 @@ def test_predictions_of_many_labels_take_little_memory():
     """A third of what a ticket for each label takes."""
     memory, n = PredictionMemory(50), 100
     answers = tuple(np.random.default_rng(0).random(10).tolist())
-    tickets = {i: JointTicket(Ticket(i, answers), Ticket(9, answers[1:])) for i in range(n)}
+    tickets: dict[Any, Any] = {
+        i: JointTicket(Ticket(i, answers), Ticket(9, answers[1:])) for i in range(n)
+    }
     raw = dict.fromkeys(tickets, 0.01)
     tracemalloc.start()
     for i in range(20):

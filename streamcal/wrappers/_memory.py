@@ -1,14 +1,13 @@
 """The predictions of a classifier that wait for their labels, found again by the features."""
 
-import contextlib
 import itertools
 import operator
 import threading
 import warnings
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from river.base.typing import ClfTarget
@@ -64,12 +63,12 @@ class _Packed:
         self.shown = shown is not None
         numbers = [*raw.values(), *(shown or {}).values()]
         lengths, self.joint_n_samples = [], 0
-        for own, joint in (tickets or {}).values():
-            numbers.append(own[0])
-            numbers += own[1]
-            numbers += joint[1]
-            self.joint_n_samples = joint[0]  # one hedge made all of these at once
-            lengths.append((len(own[1]), len(joint[1])))
+        for own, joint in cast("Iterable[JointTicket]", (tickets or {}).values()):
+            numbers.append(own.n_samples)
+            numbers += own.answers
+            numbers += joint.answers
+            self.joint_n_samples = joint.n_samples  # one hedge made all of these at once
+            lengths.append((len(own.answers), len(joint.answers)))
         self.numbers = array("d", numbers)
         self.runs = tuple((run, len(list(same))) for run, same in itertools.groupby(lengths))
 
@@ -137,6 +136,7 @@ class PredictionMemory:
         self._groups: dict[int, list[_Group]] = {}
         self._next_place = itertools.count(1)
         self._n_stored = 0
+        self._n_checked = limit  # with fewer stored, none is to be forgotten
         self._labels: tuple[ClfTarget, ...] = ()  # of the latest packed prediction, shared
         self._late_labels = _LateLabels(limit)  # of features that are not remembered
         self._delay: float | None = None  # how many predictions usually follow before the label
@@ -161,7 +161,8 @@ class PredictionMemory:
             self._late_labels.add(x)
         else:
             self._latest = kept, parts
-        self._forget_oldest()
+        if self._n_stored >= self._n_checked:
+            self._forget_oldest()
 
     def take(self, x: Any, make_tickets: MakeTickets) -> Prediction | None:
         """Return the prediction for these features and forget it; None if there is none.
@@ -176,7 +177,8 @@ class PredictionMemory:
                     self._learn_delay(0)
                 return tuple.__new__(Prediction, (*latest[1], None))  # quicker than a call
             self.store_latest(make_tickets)
-        self._late_labels.learn(x)
+        if self._late_labels.waiting:
+            self._late_labels.learn(x)
         key = _key_of(x) if self._stored else None
         try:
             return None if key is None else self._take_stored(key)
@@ -207,12 +209,14 @@ class PredictionMemory:
 
     def _find(self, key: Hashable) -> _Group | None:
         """Return the stored predictions with these features, if any; comparing them may raise."""
-        same_hash = self._groups.get(hash(key), ())
-        return next((group for group in same_hash if group.key == key), None)
+        for group in self._groups.get(hash(key), ()):
+            if group.key == key:
+                return group
+        return None
 
     def _store(self, key: Hashable, prediction: Prediction) -> None:
         with self._lock:
-            packed = self._pack(prediction)
+            packed = prediction if len(prediction[0]) < 3 else self._pack(prediction)
             group = self._find(key) or _Group(key)
             place = self._n_stored = next(self._next_place)
             self._stored[place] = group, packed
@@ -225,7 +229,7 @@ class PredictionMemory:
     def _pack(self, prediction: Prediction) -> Prediction | _Packed:
         """Return a prediction of more than two labels as arrays, if it comes back the same."""
         raw, shown, _, tickets = prediction
-        if len(raw) < 3 or not _FLOATS.issuperset(map(type, raw.values())):
+        if not _FLOATS.issuperset(map(type, raw.values())):
             return prediction
         if shown is not None and list(shown) != list(raw):
             return prediction
@@ -266,9 +270,11 @@ class PredictionMemory:
                     place, (group, _) = next(iter(self._stored.items()))
                 except (StopIteration, RuntimeError):  # a signal handler forgot it
                     continue
-                if self._n_stored - place + 1 < self.limit:
+                self._n_checked = place + self.limit - 1
+                if self._n_stored < self._n_checked:
                     return
                 self._forget(group, place)
+            self._n_checked = self._n_stored + self.limit
 
     def _forget(self, group: _Group, place: int) -> Prediction | _Packed | None:
         """Remove the prediction at a place and return it; None if it is no longer there."""
@@ -292,6 +298,7 @@ class _LateLabels:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.waiting = False
         self._warned = False
         self._latest: Any = None
         self._earlier: Any = None
@@ -306,15 +313,14 @@ class _LateLabels:
         if latest is not None and (self._earlier is None or self._n_later > self._limit):
             self._earlier, self._n_later = latest, 1
         self._latest = _shallow(x)
+        self.waiting = True
 
     def learn(self, x: Any) -> None:
         """Warn if the label of ``x`` is late."""
-        if self._warned or self._latest is None:
-            return
         if _is_alike(self._latest, x):
             self._latest = None
         elif self._earlier is not None and _is_alike(self._earlier, x):
-            self._warned, self._latest, self._earlier = True, None, None
+            self._warned, self.waiting, self._latest, self._earlier = True, False, None, None
             warnings.warn(
                 "the label is late, and its prediction was not remembered, because a feature has no"
                 " hash or may change (a list, an array or a dict); call `serve_one`, and pass its"
@@ -326,8 +332,10 @@ class _LateLabels:
 
 def _discard(items: list[Any], item: Any) -> None:
     """Remove an item if it is there, in one step; items are ints, or equal only to themselves."""
-    with contextlib.suppress(ValueError):
+    try:  # noqa: SIM105  `suppress` takes longer than the rest
         items.remove(item)
+    except ValueError:
+        pass
 
 
 def _shallow(x: Any) -> Any:
