@@ -452,6 +452,10 @@ def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving():
     [
         (0.5, TypeError, "`served` must be a ticket of `serve_one`, got 0.5"),
         ((1, "abc"), TypeError, "`served` must be a ticket"),
+        ((1, "0101010101"), TypeError, "`served` must be a ticket"),
+        ((1, ["0"] * 10), TypeError, "`served` must be a ticket"),
+        ((1, bytes(10)), TypeError, "`served` must be a ticket"),
+        ((1, bytearray(80)), TypeError, "`served` must be a ticket"),
         ((4, (0.5,) * 6), ValueError, "has learned 3 samples, got one after 4"),
         ((-1, (0.5,) * 6), ValueError, "got one after -1"),
         ((1, (0.5,) * 5), ValueError, r"answers in \[0, 1\] of 7 calibrators and of 3 or 9 mix"),

@@ -3,8 +3,11 @@
 import copy
 import itertools
 import math
+import os
 import pickle
 import signal
+import sys
+import tracemalloc
 from collections import UserDict, deque
 from fractions import Fraction
 from typing import Any
@@ -17,6 +20,8 @@ from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
+from streamcal.calibration.hedged import Ticket
+from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.wrappers._memory import PredictionMemory
 from tests.contract import state
 
@@ -123,10 +128,10 @@ def test_memory_is_bounded():
     for i in range(200):
         model.predict_proba_one({"x": float(i)})
     assert len(model._memory) == 20
-    assert len(model._memory._recent) == len(model._memory._by_key) == 19
+    assert len(model._memory._stored) == len(model._memory._groups) == 19
     for i in range(200):  # those that are not remembered are asked again
         model.learn_one({"x": float(i)}, i % 2 == 0)
-    assert len(model._memory) == len(model._memory._recent) == 0
+    assert len(model._memory) == len(model._memory._groups) == 0
 
 
 def test_labels_that_never_come_are_forgotten():
@@ -136,7 +141,7 @@ def test_labels_that_never_come_are_forgotten():
         if i % 3 == 0:
             model.learn_one({"x": float(i)}, i % 2 == 0)
     assert len(model._memory) <= 50
-    assert len(model._memory._recent) <= 50
+    assert len(model._memory._groups) <= 50
 
 
 @pytest.mark.parametrize("remember", [-1, 1.5, True, None, "10"])
@@ -333,7 +338,10 @@ def test_random_programs_find_a_prediction_of_the_same_features(program, limit):
             when = int(found.raw[True])
             assert when in same
             waiting = [pair for pair in waiting if pair[1] != sample or pair[0] > when]
-    assert len(memory) <= len(memory._recent) + (memory._latest is not None) <= limit
+    assert len(memory._groups) <= len(memory) <= limit
+    assert sum(len(group.places) for same in memory._groups.values() for group in same) == len(
+        memory._stored
+    )
 
 
 @pytest.mark.parametrize("delay", [0, 3, 40])
@@ -361,3 +369,185 @@ def test_features_with_equal_hashes_are_told_apart():
     memory.add({"a": -2}, prediction(0.1), no_tickets)
     assert memory.take({"a": -1}, no_tickets).raw == {True: 0.9}
     assert memory.take({"a": -2}, no_tickets).raw == {True: 0.1}
+
+
+def three_labels(n: int, seed: int = 0) -> CalibratedClassifier:
+    """Return a model that has learned n samples of three or four labels."""
+    rng, model = np.random.default_rng(seed), CalibratedClassifier(Given())
+    for i in range(n):
+        x = {"p": tuple(rng.dirichlet(np.ones(3 + (i > n // 2))).tolist())}
+        model.learn_one(x, "abcd"[int(rng.integers(3))])
+    return model
+
+
+class Given(base.Classifier):
+    """Predicts the tuple of probabilities in the feature "p"."""
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def learn_one(self, x: dict[str, Any], y: Any) -> None:
+        pass
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return dict(zip("abcd", x["p"], strict=False))
+
+
+@pytest.mark.parametrize("n_late", [0, 1])
+@pytest.mark.parametrize("p", [(0.2, 0.3, 0.5), (0.1, 0.2, 0.3, 0.4), (-0.0, 5e-324, 1.0)])
+def test_predictions_of_many_labels_come_back_bit_for_bit(n_late, p):
+    model, x = three_labels(40), {"p": p}
+    if n_late:
+        served = model.serve_one(x)
+        model.learn_one({"p": (0.5, 0.25, 0.25)}, "a")
+        model.learn_one(x, "b", served=served)
+    served = model.serve_one(x)
+    model.predict_proba_one(x)
+    model._memory.store_latest(model._make_tickets)
+    found = model._memory.take(x, model._make_tickets)
+    assert list(found.raw) == list(found.tickets) == list(served.raw)
+    assert repr(found.raw) == repr(served.raw)
+    for label, (own, joint) in served.tickets.items():
+        for ticket, other in zip((own, joint), found.tickets[label], strict=True):
+            assert repr([other[0], *other[1]]) == repr([ticket[0], *ticket[1]])
+
+
+def test_labels_that_are_equal_but_of_other_types_are_told_apart():
+    memory = PredictionMemory(9)
+    for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
+        raw = dict.fromkeys(labels, 0.25)
+        memory.add({"x": i}, (raw, raw, 3), no_tickets)
+    memory.store_latest(no_tickets)
+    for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
+        found = memory.take({"x": i}, no_tickets)
+        raw = dict.fromkeys(labels, 0.25)
+        assert repr(tuple(found)) == repr((raw, raw, 3, {}))
+
+
+def test_predictions_of_many_labels_take_little_memory():
+    """A third of what a ticket for each label takes."""
+    memory, n = PredictionMemory(50), 100
+    answers = tuple(np.random.default_rng(0).random(10).tolist())
+    tickets: dict[Any, Any] = {
+        i: JointTicket(Ticket(i, answers), Ticket(9, answers[1:])) for i in range(n)
+    }
+    raw = dict.fromkeys(tickets, 0.01)
+    tracemalloc.start()
+    for i in range(20):
+        memory.add({"x": i}, (dict(raw), None, 0), lambda raw: tickets)
+    memory.store_latest(lambda raw: tickets)
+    size = tracemalloc.get_traced_memory()[0] / 20
+    tracemalloc.stop()
+    assert len(memory) == 20
+    assert size < 19_000
+
+
+class Interrupts:
+    """Raises in the line of the memory that is reached after so many others."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __enter__(self) -> None:
+        sys.settrace(self.trace)
+
+    def __exit__(self, *error: Any) -> bool:
+        sys.settrace(None)
+        return error[0] is KeyboardInterrupt
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith("wrappers/_memory.py".replace("/", os.sep)):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self.trace
+
+
+@pytest.mark.parametrize("same", [1, 3, 1_000])
+def test_whatever_interrupts_a_change_everything_is_forgotten(same):
+    before, memory = sys.gettrace(), PredictionMemory(4)
+    try:
+        for after in range(1, 90):
+            for i in range(5):
+                with Interrupts(after):
+                    memory.add({"x": (after + i) % same}, prediction(0.1), no_tickets)
+                with Interrupts(after):
+                    memory.take({"x": (after + i - 2) % same}, no_tickets)
+    finally:
+        sys.settrace(before)
+    for i in range(5):
+        memory.add({"y": i}, prediction(0.1), no_tickets)
+    for i in range(1, 5):
+        assert memory.take({"y": i}, no_tickets) is not None
+    assert len(memory) == len(memory._groups) == 0
+
+
+class RaisesLater(Incomparable):
+    """Can't be compared once it is armed; all have the same hash."""
+
+    armed = False
+
+    def __eq__(self, other: object) -> bool:
+        if RaisesLater.armed:
+            raise ValueError
+        return self is other
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_features_that_cannot_be_compared_later_are_forgotten(monkeypatch):
+    memory = PredictionMemory(4)
+    for _ in range(4):
+        memory.add({"x": RaisesLater()}, prediction(0.1), no_tickets)
+    monkeypatch.setattr(RaisesLater, "armed", True)
+    for i in range(5):
+        memory.add({"x": i}, prediction(0.1), no_tickets)
+    assert len(memory) == 4
+    assert len(memory._groups) == 3
+
+
+def unhashable(i: int) -> dict[str, Any]:
+    return {"x": 0.5, "embedding": np.array([i, 1.0])}
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_late_label_of_features_without_a_hash_warns_once(copied):
+    model = CalibratedClassifier(Given())
+    samples = [{"p": (0.2, 0.3, 0.5), "v": [i], "w": np.array([i, 1])} for i in range(9)]
+    for x in samples:
+        model.predict_proba_one(x)
+    if copied:
+        samples = copy.deepcopy(samples)
+    with pytest.warns(RuntimeWarning, match="`serve_one`") as caught:
+        model.learn_one(samples[0], "a")
+    assert [warning.filename for warning in caught] == [__file__]
+    for x in samples[1:]:  # an error if it warned again
+        model.learn_one(x, "a")
+    for x in samples:
+        model.predict_proba_one(x)
+        model.predict_proba_one(unhashable(1) | x)
+    for x in samples:
+        model.learn_one(x, "a")
+
+
+def test_a_label_at_once_of_features_without_a_hash_does_not_warn():
+    model, buffer = CalibratedClassifier(Claims()), np.zeros(2)
+    for i in range(20):
+        x = {"p": 0.5, "v": [i]}
+        model.predict_one(x)
+        model.predict_proba_one(x)
+        model.learn_one(x, i % 2 == 0)
+        buffer[:] = i  # read again and again
+        model.predict_proba_one({"p": 0.2, "v": buffer})
+        model.learn_one({"p": 0.2, "v": buffer}, True)
+        for j in range(3):  # asked, never learned
+            model.predict_proba_one({"p": 0.3, "v": [-1, i, j]})
+        model.learn_one({"p": 0.3, "v": [-2, i]}, True)  # learned, never asked
+        late = model.serve_one({"p": 0.7, "v": [-3]})
+        model.predict_proba_one({"p": 0.3, "v": [-4]})
+        model.learn_one({"p": 0.7, "v": [-3]}, False, served=late)

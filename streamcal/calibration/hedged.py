@@ -16,6 +16,7 @@ prediction differs from the served one: a `Ticket` keeps what was served until t
 """
 
 import inspect
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -404,7 +405,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             # An iterator could be read only once, a set or a mapping not by position.
             if not (isinstance(served, _INDEXED) and isinstance(answers, _INDEXED)):
                 raise TypeError
-            values = [float(answer) for answer in answers]
+            if isinstance(answers, bytes | bytearray):
+                raise TypeError
+            values = array("d", answers).tolist()  # refuses digits
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
         learned = as_number(n_samples, "served")

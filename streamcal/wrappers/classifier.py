@@ -80,7 +80,7 @@ class CalibratedClassifier(
         `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
-        A prediction whose label is late takes about 1.5 KB; each of more than two labels .8 KB.
+        A prediction whose label is late takes about 1.7 KB; with many labels .2 to .3 KB each.
 
     Raises
     ------
@@ -101,8 +101,11 @@ class CalibratedClassifier(
     `learn_one` finds them by the features. Predictions and `to_bytes` do not depend on this memory;
     copies and pickles do not contain it. If several predictions have the same features, the one
     is used whose label is about as late as usual. If the features do not identify a sample or have
-    no hash (a list or an array among them), or the process may end before the label arrives, call
-    `serve_one` instead, and pass its whole result as ``served`` with the label. A transformer that
+    no hash (a list or an array among them; then a late label raises a `RuntimeWarning` once), or
+    the process may end before the label arrives, call `serve_one` instead, and pass its whole
+    result as ``served`` with the label. A sample that is predicted before training only for a
+    comparison is learned with that prediction, as if its label were late; `serve_one` does not
+    remember, so compare ``serve_one(x).calibrated``. A transformer that
     learns, such as a `StandardScaler`, changes the features between prediction and label:
     ``CalibratedClassifier(scaler | model)`` has it inside. Within
     ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
