@@ -13,7 +13,7 @@ The names a user types live here. Each loads its module when it is first touched
 
 from typing import TYPE_CHECKING
 
-from streamcal._lazy import attach_parts
+from streamcal._lazy import attach
 
 if TYPE_CHECKING:
     from streamcal import decision, durable, losses, metrics, ordinal, plot, voting
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         VennAbersCalibrator,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
-    from streamcal.durable import KeyedCalibrator
+    from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.isotonic import (
         AnytimeStaircase,
         PAVStack,
@@ -96,8 +96,41 @@ __all__ = [
     "voting",
 ]
 
-# Type checkers need the imports above and a literal `__all__`. The parts know where a name is; they
-# are asked in this order, and the last two load river.
-_PARTS = ("calibration", "isotonic", "ordinal", "decision", "durable", "wrappers", "voting")
+# Type checkers need the imports above and a literal `__all__`. The module of each name stands here, so
+# that no other module is loaded.
+_HOME = {
+    "AnytimeCalibrator": "streamcal.calibration.anytime",
+    "AnytimeStaircase": "streamcal.isotonic.anytime.staircase",
+    "BetaCalibrator": "streamcal.calibration.beta",
+    "CalibratedClassifier": "streamcal.wrappers.classifier",
+    "CalibratedRegressor": "streamcal.wrappers.regressor",
+    "Calibrator": "streamcal.calibration.base",
+    "DecisionClassifier": "streamcal.decision.classifier",
+    "EUMThreshold": "streamcal.decision.eum",
+    "HedgedCalibrator": "streamcal.calibration.hedged",
+    "HistogramCalibrator": "streamcal.calibration.histogram",
+    "IdentityCalibrator": "streamcal.calibration.identity",
+    "IsotonicCalibrator": "streamcal.calibration.isotonic",
+    "JointCalibrator": "streamcal.calibration.joint",
+    "KeyedCalibrator": "streamcal.durable.keyed",
+    "PAVStack": "streamcal.isotonic.stack",
+    "PlattCalibrator": "streamcal.calibration.platt",
+    "Served": "streamcal.wrappers.served",
+    "Staircase": "streamcal.isotonic.staircase",
+    "StreamingThresholds": "streamcal.ordinal.streaming",
+    "TemperatureCalibrator": "streamcal.calibration.temperature",
+    "ThresholdClassifier": "streamcal.ordinal.classifier",
+    "Thresholds": "streamcal.ordinal.thresholds",
+    "Ticket": "streamcal.calibration.hedged",
+    "TopLabelCalibrator": "streamcal.calibration.top_label",
+    "VennAbersCalibrator": "streamcal.calibration.venn_abers",
+    "VoteClassifier": "streamcal.voting.classifier",
+    "anytime_isotonic": "streamcal.isotonic.anytime.fit",
+    "anytime_isotonic_refinements": "streamcal.isotonic.anytime.fit",
+    "isotonic_fit": "streamcal.isotonic.staircase",
+    "isotonic_fit_sharded": "streamcal.isotonic.sharded",
+    "maximize": "streamcal.decision.maximize",
+    "optimal_thresholds": "streamcal.ordinal.thresholds",
+}
 
-__getattr__, __dir__ = attach_parts(__name__, [*__all__, "__version__"], _PARTS)
+__getattr__, __dir__ = attach(__name__, [*__all__, "__version__"], _HOME)

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 
@@ -31,33 +30,6 @@ def attach(
             value = import_module(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return get, lambda: sorted(names)
-
-
-def attach_parts(
-    package: str, names: Sequence[str], parts: Sequence[str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose parts are packages.
-
-    A name is a module of the package, or that of the first part that lists it in ``__all__``.
-
-    Examples
-    --------
-    >>> getter, _ = attach_parts("streamcal", ["PAVStack", "losses"], ["calibration", "isotonic"])
-    >>> getter("PAVStack").__module__, getter("losses").__name__
-    ('streamcal.isotonic.stack', 'streamcal.losses')
-    """
-
-    def get(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if find_spec(f"{package}.{name}"):
-            return import_module(f"{package}.{name}")
-        modules = (import_module(f"{package}.{part}") for part in parts)
-        value = next(getattr(module, name) for module in modules if name in module.__all__)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -673,7 +673,7 @@ assert Garbage.n_finalized == 60 * len(calls), Garbage.n_finalized
 def test_a_finalizer_may_call_the_object_that_is_in_use(kind: str) -> None:
     """The garbage collector starts at any of the objects that a call makes."""
     done = subprocess.run(
-        [sys.executable, "-c", FINALIZER, kind],
+        [sys.executable, "-P", "-c", FINALIZER, kind],  # not what lies in this folder
         capture_output=True,
         text=True,
         check=False,
