@@ -96,8 +96,8 @@ __all__ = [
     "voting",
 ]
 
-# Type checkers need the imports above and a literal `__all__`. The module of each name stands here, so
-# that no other module is loaded.
+# Type checkers need the imports above and a literal `__all__`. The module of each name stands here,
+# so that no other module is loaded.
 _HOME = {
     "AnytimeCalibrator": "streamcal.calibration.anytime",
     "AnytimeStaircase": "streamcal.isotonic.anytime.staircase",
