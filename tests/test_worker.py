@@ -78,6 +78,12 @@ def test_what_cannot_travel_comes_back_as_words(function, message):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill", "Ctrl-C"])
 def test_a_dead_process_is_replaced(worker, number):
+    # In the background of a shell without job control, SIGINT is ignored, also by child processes.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        worker.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
     until(lambda: worker.submit(1.0, 2.0))
     dead = worker.pid
     os.kill(dead, number)
