@@ -4,6 +4,7 @@ from streamcal._extras import check_jax
 
 check_jax("the derivative of a loss, or a layer of a network,")
 
+# Only now, after the error that helps.
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 

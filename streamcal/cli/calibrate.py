@@ -219,10 +219,11 @@ class _Settings:
 
         given = {name: value for name, value in asdict(self).items() if value is not None}
         del given["calibrator"]
-        for name in given.keys() - _TAKES[self.calibrator]:
-            option = name.replace("_", "-")
-            fit = " or ".join(method for method in Method if name in _TAKES[method])
-            raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
+        for name in given:
+            if name not in _TAKES[self.calibrator]:
+                option = name.replace("_", "-")
+                fit = " or ".join(method for method in Method if name in _TAKES[method])
+                raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
         if self.loss is not None:
             check_choice(self.loss, "loss", LOSSES)
         kinds = {

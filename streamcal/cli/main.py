@@ -5,19 +5,18 @@ import os
 import sys
 from importlib.util import find_spec
 
+from streamcal._extras import missing
+
 _NEEDED = ("typer", "rich", "pyarrow", "matplotlib", "bokeh")
 
 
 def main() -> None:
     """Run the command line, or print which packages are missing and exit with status 1."""
     _replace_closed_streams()
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        print(
-            f"streamcal: the command line needs {', '.join(missing)}:"
-            " pip install '.[cli]' in the checkout",
-            file=sys.stderr,
-        )
+    absent = [name for name in _NEEDED if find_spec(name) is None]
+    if absent:
+        error = missing("the command line", ", ".join(absent), "cli")
+        print(f"streamcal: {error}", file=sys.stderr)
         sys.exit(1)
     from streamcal.cli.app import app
 

@@ -6,7 +6,7 @@ They need the extra ``sklearn``: ``pip install '.[sklearn]'`` in the checkout.
 from streamcal._extras import missing
 
 try:
-    import sklearn  # noqa: F401
+    import sklearn  # noqa: F401  (the modules below import its parts)
 except ImportError:
     raise missing("streamcal.sklearn", "scikit-learn", "sklearn") from None
 

@@ -16,9 +16,10 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.wrappers._checks import check_binary_calibrator
-from streamcal.wrappers._strategies import Columns, HedgedJointly, Joint, OneVsRest, OwningStrategy
+from streamcal.wrappers._strategies import Columns, OwningStrategy, make_strategy
 
 
+# scikit-learn has no types.
 class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Calibrate the probabilities of a scikit-learn classifier, in batches or on a stream.
 
@@ -194,12 +195,9 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def _make_strategy(self) -> OwningStrategy:
         """Return what calibrates the probabilities of all classes; it has learned nothing."""
         calibrator = HedgedCalibrator() if self.calibrator is None else self.calibrator
-        if isinstance(calibrator, JointCalibrator):
-            return Joint(calibrator)
-        check_binary_calibrator(calibrator)
-        if isinstance(calibrator, HedgedCalibrator):
-            return HedgedJointly(calibrator, {})
-        return OneVsRest(calibrator, {})
+        if not isinstance(calibrator, JointCalibrator):
+            check_binary_calibrator(calibrator)
+        return make_strategy(calibrator, {})
 
     @staticmethod
     def _check_labels(y: ArrayLike) -> NDArray[Any]:

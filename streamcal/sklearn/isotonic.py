@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from streamcal.calibration.isotonic import IsotonicCalibrator
 
 
+# scikit-learn has no types.
 class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
     """`sklearn.isotonic.IsotonicRegression` with `partial_fit`, exact after every batch.
 

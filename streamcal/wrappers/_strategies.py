@@ -101,6 +101,17 @@ class OwningStrategy(Strategy):
         """Restore a state that `freeze` returned, or raise."""
 
 
+def make_strategy(
+    calibrator: Calibrator | JointCalibrator, label_of_column: dict[str, ClfTarget]
+) -> OwningStrategy:
+    """Return the strategy for a prototype that accepts the labels 0 and 1."""
+    if isinstance(calibrator, JointCalibrator):
+        return Joint(calibrator)
+    if isinstance(calibrator, HedgedCalibrator):
+        return HedgedJointly(calibrator, label_of_column)
+    return OneVsRest(calibrator, label_of_column)
+
+
 class LabelCalibrators:
     """Calibrators of single labels, cloned from a prototype when a label is first learned.
 

@@ -35,15 +35,7 @@ from streamcal.wrappers._checks import (
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._memory import PredictionMemory
-from streamcal.wrappers._strategies import (
-    HedgedJointly,
-    Joint,
-    OneVsRest,
-    OwningStrategy,
-    Raw,
-    Tickets,
-    as_rows,
-)
+from streamcal.wrappers._strategies import Raw, Tickets, as_rows, make_strategy
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
@@ -147,13 +139,7 @@ class CalibratedClassifier(
 
         # Most libraries of data frames only have strings as column names; this maps them to labels.
         self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
-        self._strategy: OwningStrategy
-        if isinstance(calibrator, JointCalibrator):
-            self._strategy = Joint(calibrator)
-        elif isinstance(calibrator, HedgedCalibrator):
-            self._strategy = HedgedJointly(calibrator, self._label_of_column)
-        else:
-            self._strategy = OneVsRest(calibrator, self._label_of_column)
+        self._strategy = make_strategy(calibrator, self._label_of_column)
         self._monitor = None
         if drift_detector is not None:
             self._monitor = DriftMonitor(drift_detector, on_drift)
