@@ -820,6 +820,39 @@ def test_version_and_help():
     assert all(command in run("--help").stdout for command in ("calibrate", "plot", "demo"))
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell):
+    words = {"bash": "streamcal cal", "zsh": "streamcal cal", "fish": "streamcal cal"}[shell]
+    given = {
+        "_STREAMCAL_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    command = [sys.executable, "-m", "streamcal.cli"]
+    environment = os.environ | given | {"PYTHONPATH": str(Path(streamcal.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "calibrate" in done.stdout
+    assert "decide" not in done.stdout
+
+
+def test_a_missing_file_is_found_before_anything_heavy_is_imported():
+    code = (
+        "import sys\n"
+        "from streamcal.cli.app import app\n"
+        "for command in (['calibrate', 'no.csv', '--score', 'p', '--label', 'y'],\n"
+        "                ['plot', 'no.csv', '--prob', 'p', '--label', 'y'],\n"
+        "                ['decide', 'no.csv', '--prob', 'p'],\n"
+        "                ['thresholds', 'no.csv', '--score', 's', '--label', 'y']):\n"
+        "    app(command, standalone_mode=False)\n"
+        "print([name for name in ('pyarrow', 'river', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert done.stderr == "streamcal: there is no file no.csv\n" * 4
+
+
 def test_a_missing_extra_is_named(monkeypatch, capsys):
     monkeypatch.setattr(main, "find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(SystemExit) as error:

@@ -154,7 +154,6 @@ def calibrate(
     """
     with usage_errors():
         check_exists(*table)
-        check_folder(out)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal import tables
 
@@ -165,6 +164,7 @@ def calibrate(
         settings.make_calibrator()
         output = tables.Output(out)
         check_distinct(*table, output=output, picture=plot, store=store)
+        check_folder(out)
         if plot is not None:
             _check_plot(plot, settings.found_loss)
         if store is not None:

@@ -72,7 +72,6 @@ def decide(
         if tables.is_standard(table):
             raise ValueError("the table is read twice, so it can't be standard input")
         check_exists(table)
-        check_folder(out)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.decision import get_metric, maximize
 
@@ -81,6 +80,7 @@ def decide(
         goal = get_metric(metric)
         output = tables.Output(out)
         check_distinct(table, output=output, picture=plot)
+        check_folder(out)
         if plot is not None:
             check_drawable(plot)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]

@@ -45,7 +45,7 @@ class LateLabels:
     >>> late = LateLabels(KeyedCalibrator(IsotonicCalibrator("squared")))
     >>> rows, scores, labels = np.arange(1, 5), np.full(4, 0.5), np.array([1.0, 1.0, 0.0, 0.0])
     >>> late.predict_learn(rows, {None: slice(None)}, scores, labels, np.ones(4), np.full(4, 2))
-    array([0.5, 0.5, 0.75, 0.8333...])
+    array([0.5, 0.5, 1. , 1. ])
     """
 
     def __init__(self, keyed: KeyedCalibrator) -> None:
