@@ -189,6 +189,7 @@ def calibrate(
         else:
             loop.summarize(summary)
         if plot is not None:
+            _check_labels(plot, totals)
             if sample is None:
                 sample = _sample_of_output(out, kind, columns)
             _draw_before_and_after(plot, totals, sample, columns, summary)
@@ -290,16 +291,20 @@ def _sample_of_output(out: Path, kind: str, columns: Columns) -> UniformSample:
     return read_sample(out, kind, reader)
 
 
+def _check_labels(picture: Path, totals: Totals) -> None:
+    """Raise `TableError` unless a reliability diagram can show the labels."""
+    from streamcal.tables import TableError
+
+    if not totals.n_labelled:
+        raise TableError(f"no row has a label, so there is no {picture}")
+    if not totals.binary:
+        raise TableError(f"some labels are neither 0 nor 1, so there is no {picture}")
+
+
 def _draw_before_and_after(
     path: Path, totals: Totals, sample: UniformSample, columns: Columns, summary: Summary
 ) -> None:
     """Draw calibrated values, and raw scores if they are probabilities."""
-    from streamcal.tables import TableError
-
-    if not totals.n_labelled:
-        raise TableError(f"no row has a label, so there is no {path}")
-    if not totals.binary:
-        raise TableError(f"some labels are neither 0 nor 1, so there is no {path}")
     raw, calibrated, labels = sample.rows().T
     curves = {columns.score: raw.clip(0.0, 1.0)} if totals.probabilities else {}
     curves[columns.new_column] = calibrated

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.console import Stopped
-from streamcal.cli.late_labels import LateLabels
+from streamcal.cli.late_labels import LateLabels, waiting_after
 from streamcal.cli.resumable_output import ResumableOutput, check_free
 from streamcal.cli.summary import Totals
 from streamcal.durable.errors import StoreError
@@ -135,7 +135,6 @@ class Checkpoint:
         self._resumable = resumable
         self.row = 0
         self._before: Mapping[str, Any] = new_run  # the notes from which it continues
-        self._n_rows_before = 0  # in another run, whose last labels still wait
         self._was_finished = False
         self._checksums = RowChecksums()
         self._learned: list[int] = []  # the checksums of the rows to skip, until compared
@@ -170,11 +169,11 @@ class Checkpoint:
         same_table, same_out = self._continues(notes), notes["out"] == self._new_run["out"]
         if _is_empty(notes) and not (same_table and same_out):
             self.output.check_free()
+            self._keep_waiting(notes)
         elif not same_table:
             self._end_previous(notes)
             self.output.check_free()
-            self._before = {**self._new_run, "waiting": notes.get("waiting", [])}
-            self._n_rows_before = notes["row"]
+            self._keep_waiting(notes)
         elif not same_out:
             out = self._new_run["out"]
             raise StoreError(f"{path} belongs to the output {notes['out']}, not to {out}")
@@ -191,6 +190,13 @@ class Checkpoint:
             )
         return now[: len(before)] == before
 
+    def _keep_waiting(self, notes: Mapping[str, Any]) -> None:
+        """Let the rows of the run before, whose labels are not known yet, wait in this run."""
+        try:
+            self._new_run["waiting"] = waiting_after(notes.get("waiting", []), notes["row"])
+        except (TypeError, ValueError):
+            raise _damaged(self.store, "waiting", notes["waiting"]) from None
+
     def restore(self, totals: Totals, late: LateLabels) -> None:
         """Restore what `save_if_due` was given at the row from which the run continues.
 
@@ -204,9 +210,9 @@ class Checkpoint:
         except ValueError as error:
             raise StoreError(f"{self.store.path} is damaged: its note `sums` {error}") from None
         try:
-            late.restore(self._before.get("waiting", []), self._n_rows_before)
-        except ValueError as error:
-            raise StoreError(f"{self.store.path} is damaged: its note `waiting` {error}") from None
+            late.restore(self._before.get("waiting", []))
+        except ValueError:
+            raise _damaged(self.store, "waiting", self._before["waiting"]) from None
 
     def _check_offset(self, notes: Mapping[str, Any]) -> None:
         """Raise if anything but a run over a table has written to the store."""
@@ -293,7 +299,7 @@ class Checkpoint:
         """Raise unless the skipped rows are those that were learned."""
         if self._learned and self._checksums.sums != self._learned:
             reason = "a table may grow between runs, not change"
-            if is_standard(Path(self._new_run["table"])):
+            if "-" in tables_of(self._new_run):
                 reason = "a pipe must give all rows again, also those that are learned"
             raise StoreError(
                 f"{self.store.path} has learned {self.row:,} rows, but those at the beginning of"
@@ -399,7 +405,11 @@ def check_notes(store: Store) -> None:
         if name not in notes and name not in _NEWER_NOTES:
             raise StoreError(f"{store.path} is damaged: its note `{name}` is missing")
         if name in notes and not is_valid(notes[name]):
-            raise StoreError(f"{store.path} is damaged: its note `{name}` is {notes[name]!r}")
+            raise _damaged(store, name, notes[name])
+
+
+def _damaged(store: Store, name: str, value: Any) -> StoreError:
+    return StoreError(f"{store.path} is damaged: its note `{name}` is {value!r}")
 
 
 def tables_of(notes: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,6 @@ so a row compares only calibrators. There is no randomness and no download.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,10 +215,12 @@ def _run_all(
     limit: int | None, say: Callable[[str], None] = lambda line: None
 ) -> Iterator[_StreamRun]:
     """Run all models over all streams; ``say`` gets a line before each."""
-    n_runs = len(STREAMS) * len(MODELS)
-    for i, (stream, name) in enumerate(product(STREAMS, MODELS), start=1):
-        say(f"{i:>2} of {n_runs}: {name} learns {stream.__name__}")
-        yield _run_one(stream(), name, limit)
+    number, n_runs = 0, len(STREAMS) * len(MODELS)
+    for stream in STREAMS:
+        for name in MODELS:
+            number += 1
+            say(f"{number:>2} of {n_runs}: {name} learns {stream.__name__}")
+            yield _run_one(stream(), name, limit)
 
 
 def _run_one(stream: Dataset, model: str, limit: int | None) -> _StreamRun:

@@ -90,8 +90,8 @@ class LateLabels:
         """Return all rows that wait."""
         return [[*late[:-1], _ticket_as_json(late.ticket)] for late in self._waiting]
 
-    def restore(self, waiting: Iterable[Any], n_before: int = 0) -> None:
-        """Continue with what `as_json` returned, in a table that begins after ``n_before`` rows.
+    def restore(self, waiting: Iterable[Any]) -> None:
+        """Continue with what `as_json` returned.
 
         Raises
         ------
@@ -99,10 +99,15 @@ class LateLabels:
             If it is not what `as_json` returns.
         """
         try:
-            self._waiting = [_late_from_json(n_before, *packed) for packed in waiting]
+            self._waiting = [_late_from_json(*packed) for packed in waiting]
         except TypeError:
             raise ValueError("does not hold rows that wait for their labels") from None
         heapify(self._waiting)
+
+
+def waiting_after(waiting: Iterable[Any], n_rows: int) -> list[Any]:
+    """Return what `LateLabels.as_json` returned for a table that begins after ``n_rows`` rows."""
+    return [[due - n_rows, row - n_rows, *rest] for due, row, *rest in waiting]
 
 
 def _ticket_as_json(ticket: Ticket | None) -> list[Any] | None:
@@ -110,7 +115,7 @@ def _ticket_as_json(ticket: Ticket | None) -> list[Any] | None:
 
 
 def _late_from_json(
-    n_before: int, due: Any, row: Any, score: Any, label: Any, weight: Any, key: Any, ticket: Any
+    due: Any, row: Any, score: Any, label: Any, weight: Any, key: Any, ticket: Any
 ) -> _Late:
     """Return a row that waits; raise ``TypeError`` if it is none."""
     numbers = (score, label, weight, *(ticket or [0])[1:])
@@ -120,4 +125,4 @@ def _late_from_json(
     if not all(type(count) is int for count in counts) or type(key) not in (str, type(None)):
         raise TypeError
     served = None if ticket is None else Ticket(ticket[0], tuple(ticket[1:]))
-    return _Late(due - n_before, row - n_before, score, label, weight, key, served)
+    return _Late(due, row, score, label, weight, key, served)

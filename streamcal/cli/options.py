@@ -63,7 +63,7 @@ TableArgument = Annotated[
 TablesArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="TABLE...",
+        metavar="TABLE",
         help="CSV, NDJSON or Parquet files, or `-` for standard input.",
         show_default=False,
     ),

@@ -57,7 +57,7 @@ class Chunk:
     @property
     def last_row(self) -> int:
         """The number of the last row, readable or not."""
-        return max([fault.row for fault in self.faults[-1:]] + self.rows[-1:].tolist())
+        return int(max([*self.rows[-1:], *(fault.row for fault in self.faults[-1:])]))
 
     def show(self, column: str, i: int) -> str:
         """Return the value in row ``i`` of ``column`` as text for an error message."""

@@ -45,8 +45,8 @@ class Series:
 
     def __iter__(self) -> Iterator[Chunk]:
         form = self._reader.form
-        for path in self._paths:
-            if path is not self._paths[0]:
+        for number, path in enumerate(self._paths):
+            if number:
                 self._reader.__exit__()
                 self.path = path
                 self._reader = open_table(path, self._columns, **self._options)
