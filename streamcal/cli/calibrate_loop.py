@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,8 +118,11 @@ class Loop:
             self.sample.add(scored[:, :3])
 
     def _save(self, **when: bool) -> None:
-        progress = {"sums": self.totals.as_json(), "waiting": self.late.as_json()}
-        self.checkpoint.save_if_due(self.row, self.calibrators, progress, **when)
+        self.checkpoint.save_if_due(self.row, self.calibrators, self._progress, **when)
+
+    def _progress(self) -> dict[str, Any]:
+        """Return what a run needs to continue, besides the calibrators."""
+        return {"sums": self.totals.as_json(), "waiting": self.late.as_json()}
 
     def summarize(self, summary: Summary) -> None:
         """Add how many rows were calibrated, and the mean losses before and after."""

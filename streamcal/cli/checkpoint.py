@@ -61,7 +61,11 @@ class NoCheckpoint:
         """Do nothing."""
 
     def save_if_due(
-        self, row: int, keyed: KeyedCalibrator, progress: Mapping[str, Any], **when: bool
+        self,
+        row: int,
+        keyed: KeyedCalibrator,
+        progress: Callable[[], Mapping[str, Any]],
+        **when: bool,
     ) -> None:
         """Do nothing."""
 
@@ -311,20 +315,21 @@ class Checkpoint:
         self,
         row: int,
         keyed: KeyedCalibrator,
-        progress: Mapping[str, Any],
+        progress: Callable[[], Mapping[str, Any]],
         *,
         last: bool = False,
         complete: bool = False,
     ) -> None:
         """Commit what is learned up to a row, if a commit is due or this is the ``last`` row.
 
+        ``progress`` returns what `restore` needs, in addition to the calibrators.
         The output up to this row is on the disk before. If the output is ``complete``, it gets its
         name next.
 
         Raises
         ------
         Stopped
-            If a signal has arrived; everything is committed then.
+            If a signal has arrived. Everything is committed then, if the run can be continued.
         OSError, StoreError
             If it can't be written; the store is as after the last commit.
         """
@@ -343,13 +348,17 @@ class Checkpoint:
             raise Stopped(self._signal, f"stopped after row {row:,}; the same command {how}")
 
     def _save(
-        self, row: int, keyed: KeyedCalibrator, progress: Mapping[str, Any], complete: bool
+        self,
+        row: int,
+        keyed: KeyedCalibrator,
+        progress: Callable[[], Mapping[str, Any]],
+        complete: bool,
     ) -> None:
         self.output.sync()
         notes = {
             **self._new_run,
             **self.output.notes(),
-            **progress,
+            **progress(),
             "row": row,
             "checksums": self._checksums.sums,
             "complete": complete,
