@@ -359,7 +359,7 @@ def test_a_half_life_weighs_the_past_down():
 
 def test_thresholds_are_pure_and_can_be_pickled():
     eum = EUMThreshold("f1", window=30)
-    assert (eum.threshold, eum.predict_one(0.3)) == (math.inf, False)
+    assert (eum.threshold, eum.predict_one(0.3)) == (math.inf, None)
     rng = np.random.default_rng(7)
     scores = rng.random(100)
     eum.learn_many(scores, scores > rng.random(100))
