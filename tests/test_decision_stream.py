@@ -28,7 +28,7 @@ from streamcal.decision import (
 )
 from tests import named
 from tests import oracles_decision as oracle
-from tests.contract import river_checks
+from tests.contract import river_checks, state
 
 
 class Oracle(base.Classifier):
@@ -278,6 +278,41 @@ def test_clone_pickle_and_calibrated_models():
     assert again.counts == model.counts
     assert model.clone().counts == (0, 0, 0, 0)
     assert model.clone().metric == get_metric("f2")
+
+
+@pytest.mark.parametrize("delay", [0, 40])
+def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
+    def calibrated() -> CalibratedClassifier:
+        model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        return CalibratedClassifier(model)
+
+    model, alone = DecisionClassifier(calibrated(), "f1"), calibrated()
+    samples = list(datasets.Phishing().take(200))
+    for t, (x, _) in enumerate(samples):
+        model.predict_one(x)
+        alone.predict_one(x)
+        if t >= delay:
+            model.learn_one(*samples[t - delay])
+            alone.learn_one(*samples[t - delay])
+    assert state(model.classifier) == state(alone)
+    assert len(model.classifier._memory) == delay
+
+
+def test_a_calibrated_model_learns_late_batches_as_without_decisions():
+    model, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
+    decisions, samples = DecisionClassifier(model, "f1"), rare_stream(0)
+    for start in range(0, 200, 20):
+        xs, _ = zip(*samples[start : start + 20], strict=True)
+        decisions.decide_many(xs)
+        for x in xs:
+            alone.predict_proba_one(x)
+        if start:
+            xs, ys = zip(*samples[start - 20 : start], strict=True)
+            decisions.learn_batch(xs, ys)
+            for x, y in zip(xs, ys, strict=True):
+                alone.learn_one(x, y)
+    assert state(model) == state(alone)
+    assert len(model._memory) == 20
 
 
 # ------------------------------------------------------------------------------ EUM

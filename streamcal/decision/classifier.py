@@ -203,7 +203,7 @@ class DecisionClassifier(
             decision counts once, for any weight.
         """
         self._check_label(y)
-        raw = self.classifier.predict_proba_one(x) if served is None else served
+        raw = self._predict_again(x) if served is None else served
         if raw:
             p = np.array([self._p_positive(raw)])
             if decided is None:
@@ -215,12 +215,20 @@ class DecisionClassifier(
         self._call("learn_one", x, y, **kwargs)
         self._note_label(y)
 
+    def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
+        """Return the probabilities of a sample whose label has come.
+
+        They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
+        """
+        serve = getattr(self.classifier, "serve_one", None)
+        return self.classifier.predict_proba_one(x) if serve is None else serve(x).calibrated
+
     def learn_batch(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
         """Count the joint decision for samples against their labels, then learn each sample."""
         samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
         for _, y in samples:
             self._check_label(y)
-        raws = [(self.classifier.predict_proba_one(x), y) for x, y in samples]
+        raws = [(self._predict_again(x), y) for x, y in samples]
         known = [(self._p_positive(raw), y == self.pos_val) for raw, y in raws if raw]
         if known:
             p = np.array([p for p, _ in known])
