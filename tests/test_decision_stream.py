@@ -286,7 +286,8 @@ def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
         model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
         return CalibratedClassifier(model)
 
-    model, alone = DecisionClassifier(calibrated(), "f1"), calibrated()
+    inner, alone = calibrated(), calibrated()
+    model = DecisionClassifier(inner, "f1")
     samples = list(datasets.Phishing().take(200))
     for t, (x, _) in enumerate(samples):
         model.predict_one(x)
@@ -294,8 +295,8 @@ def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
         if t >= delay:
             model.learn_one(*samples[t - delay])
             alone.learn_one(*samples[t - delay])
-    assert state(model.classifier) == state(alone)
-    assert len(model.classifier._memory) == delay
+    assert state(inner) == state(alone)
+    assert len(inner._memory) == delay
 
 
 def test_a_calibrated_model_learns_late_batches_as_without_decisions():
