@@ -299,6 +299,20 @@ def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
     assert len(inner._memory) == delay
 
 
+def test_what_a_calibrated_model_served_is_passed_on_to_it():
+    inner, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
+    model, samples = DecisionClassifier(inner, "f1"), rare_stream(1)
+    served = [alone.serve_one(x) for x, _ in samples]
+    for (x, y), late in zip(samples, served, strict=True):
+        model.learn_one(x, y, served=late)
+        alone.learn_one(x, y, served=late)
+    assert state(inner) == state(alone)
+    assert inner.calibrators[True].mean_delay == pytest.approx(100.0)
+    assert sum(model.counts) == len(samples)
+    with pytest.raises(TypeError, match=r"`served` must be a mapping .* got 0\.5"):
+        model.learn_one(x, y, served=0.5)
+
+
 def test_a_calibrated_model_learns_late_batches_as_without_decisions():
     model, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
     decisions, samples = DecisionClassifier(model, "f1"), rare_stream(0)

@@ -182,7 +182,7 @@ class DecisionClassifier(
         x: Features,
         y: ClfTarget,
         *,
-        served: Mapping[ClfTarget, float] | None = None,
+        served: Any = None,
         decided: ClfTarget | None = None,
         **kwargs: Any,
     ) -> None:
@@ -194,8 +194,9 @@ class DecisionClassifier(
             The features.
         y : bool, int or str
             The label.
-        served : mapping from label to probability, optional
-            The probabilities when the sample was served; by default they are computed again.
+        served : mapping from label to probability, or Served, optional
+            The probabilities when the sample was served; by default they are computed again. A
+            result of `CalibratedClassifier.serve_one` is passed on to that classifier.
         decided : bool, int or str, optional
             The decision that was served; by default it is made again from the counts so far.
         **kwargs
@@ -203,7 +204,9 @@ class DecisionClassifier(
             decision counts once, for any weight.
         """
         self._check_label(y)
-        raw = self._predict_again(x) if served is None else served
+        raw = self._predict_again(x) if served is None else _probabilities_in(served)
+        if raw is not served and served is not None:
+            kwargs["served"] = served
         if raw:
             p = np.array([self._p_positive(raw)])
             if decided is None:
@@ -367,3 +370,13 @@ def claim_gap(
     table = np.array([chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits]).sum(axis=1)
     before = np.zeros(4) if counts is None else np.asarray(counts, dtype=np.float64)
     return claimed - float(kind(*(before + table)))
+
+
+def _probabilities_in(served: Any) -> Mapping[ClfTarget, float]:
+    """Return the probabilities of a `Served` or of a mapping, or raise."""
+    probabilities = getattr(served, "calibrated", served)
+    if not isinstance(probabilities, Mapping):
+        raise TypeError(
+            f"`served` must be a mapping from label to probability, or a Served, got {served!r}"
+        )
+    return probabilities
