@@ -3,6 +3,7 @@
 * `main`: the entry point, which also checks for missing packages
 * `app`: the list of commands
 * `calibrate`, `plot`, `thresholds`, `decide`, `report`, `watch`, `demo`: one command each
+* `subjects`: what `report` and `watch` are about: a table, or a store
 * `options`: options that several commands have
 * `rows`: the checks of rows, and what happens to bad ones
 * `files`: the checks of file names: no file is written in the place of another

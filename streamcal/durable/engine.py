@@ -196,8 +196,8 @@ class _Loop:
             learned = np.column_stack([self.offset + 1 + np.arange(len(y)), scores, values, y])
         else:
             values, learned = self._join_batch(events, self.join)
-        labelled = learned[~np.isnan(learned).any(axis=1)]
-        self.timeline.add(*labelled.T, now=time.time())
+        ends, scores, served, y = learned[~np.isnan(learned).any(axis=1)].T
+        self.timeline.add(ends, scores, served, y, time.time())
         self.sink(self.offset, values)
         self.offset += len(events)
         self.at_boundary = True

@@ -1,0 +1,98 @@
+"""The section of a report with scores for every key, the worst first."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._log_loss import log_losses
+from streamcal.report.content import Cells, Section, Table
+from streamcal.report.table_sections import Scored, expected_calibration_error, miscalibration
+
+MAX_KEYS = 200
+"""If there are more keys, the worst are shown."""
+
+_MAX_NAME_LENGTH = 100
+
+
+class Keys(NamedTuple):
+    """The keys of rows: the names, and for each row the place of its name, from 0."""
+
+    names: list[str]
+    places: NDArray[np.int64]
+
+
+def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
+    """Return the scores of each key.
+
+    Keys are in the order of the log loss that calibration has saved in all rows of the key, the
+    least first; where scores are not probabilities, in the order of the mean log loss, the greatest
+    first.
+
+    Parameters
+    ----------
+    scored : Scored
+        The rows.
+    keys : Keys
+        Their keys.
+    max_keys : int
+        Only this many keys are shown.
+    """
+    n = np.bincount(keys.places, minlength=len(keys.names))
+    after = np.bincount(keys.places, log_losses(scored.labels, scored.calibrated), len(n))
+    comparable = scored.comparable
+    before = np.full(len(n), math.nan)
+    if comparable:
+        before = np.bincount(keys.places, log_losses(scored.labels, scored.raw), len(n))
+    with np.errstate(invalid="ignore"):
+        badness = after - before if comparable else after / n
+    found = np.flatnonzero(n)
+    order = found[np.argsort(-badness[found], kind="stable")]
+    rows_of = _rows_by_key(keys)
+    rows: list[Cells] = []
+    for place in order[:max_keys].tolist():
+        at, count = rows_of(place), int(n[place])
+        p, y = scored.calibrated[at], scored.labels[at]
+        rows.append(
+            (
+                _shorten(keys.names[place]),
+                count,
+                float(y.mean()),
+                float(before[place] / count),
+                float(after[place] / count),
+                float(before[place] - after[place]),
+                miscalibration(p, y),
+                expected_calibration_error(p, y),
+            )
+        )
+    header = (
+        *("Key", "Rows", "Labels 1", "Log loss before", "Log loss after", "Saved in all rows"),
+        *("MCB (Brier)", "ECE"),
+    )
+    text = f"{len(found):,} keys, the worst first"
+    text += f"; the {max_keys} worst are shown." if len(found) > max_keys else "."
+    if comparable:
+        text += f" Calibration raises the log loss of {int((badness[found] > 0.0).sum()):,} keys."
+    text += (
+        " The least log loss saved in all rows of a key comes first."
+        if comparable
+        else " The greatest log loss comes first."
+    )
+    text += (
+        " MCB and ECE are those of the calibrated values; with few rows, both are large by chance."
+    )
+    table = Table("key-scores", "Scores by key", header, tuple(rows), sortable=True)
+    return Section("keys", "Keys", text, (), (table,))
+
+
+def _rows_by_key(keys: Keys) -> Callable[[int], NDArray[np.int64]]:
+    """Return a function that returns the places of the rows of a key."""
+    order = np.argsort(keys.places, kind="stable")
+    bounds = np.searchsorted(keys.places[order], np.arange(len(keys.names) + 1))
+    return lambda place: order[bounds[place] : bounds[place + 1]]
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
