@@ -172,7 +172,7 @@ def test_keys_are_the_worst_first():
         assert mcb == pytest.approx(miscalibration(p, y))
         assert ece == pytest.approx(expected_calibration_error(p, y))
     assert "3 keys" in part.text
-    assert "raises the log loss of 1 keys" in part.text
+    assert "raises the log loss of 1 of them" in part.text
     raw = of_keys(data._replace(raw=5 * data.raw), Keys(["same", "good", "bad"], places))
     assert [row[0] for row in raw.tables[0].rows] == ["bad", "same", "good"]
     assert math.isnan(raw.tables[0].rows[0][5])

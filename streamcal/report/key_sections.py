@@ -15,6 +15,13 @@ MAX_KEYS = 200
 """If there are more keys, the worst are shown."""
 
 _MAX_NAME_LENGTH = 100
+_HEADER = (
+    *("Key", "Rows", "Labels 1", "Log loss before", "Log loss after", "Saved in all rows"),
+    *("MCB (Brier)", "ECE"),
+)
+_REMARK = "MCB and ECE are those of the calibrated values; with few rows, both are large by chance."
+
+Vector = NDArray[np.float64]
 
 
 class Keys(NamedTuple):
@@ -40,51 +47,40 @@ def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
     max_keys : int
         Only this many keys are shown.
     """
-    n = np.bincount(keys.places, minlength=len(keys.names))
-    after = np.bincount(keys.places, log_losses(scored.labels, scored.calibrated), len(n))
-    comparable = scored.comparable
-    before = np.full(len(n), math.nan)
-    if comparable:
-        before = np.bincount(keys.places, log_losses(scored.labels, scored.raw), len(n))
-    with np.errstate(invalid="ignore"):
-        badness = after - before if comparable else after / n
+    n, before, after = _sums(scored, keys)
+    raised = np.flatnonzero(after > before)  # none where scores are not probabilities
     found = np.flatnonzero(n)
+    with np.errstate(invalid="ignore"):
+        badness = after - before if scored.comparable else after / n
     order = found[np.argsort(-badness[found], kind="stable")]
     rows_of = _rows_by_key(keys)
     rows: list[Cells] = []
     for place in order[:max_keys].tolist():
-        at, count = rows_of(place), int(n[place])
-        p, y = scored.calibrated[at], scored.labels[at]
-        rows.append(
-            (
-                _shorten(keys.names[place]),
-                count,
-                float(y.mean()),
-                float(before[place] / count),
-                float(after[place] / count),
-                float(before[place] - after[place]),
-                miscalibration(p, y),
-                expected_calibration_error(p, y),
-            )
-        )
-    header = (
-        *("Key", "Rows", "Labels 1", "Log loss before", "Log loss after", "Saved in all rows"),
-        *("MCB (Brier)", "ECE"),
-    )
+        p, y = scored.calibrated[rows_of(place)], scored.labels[rows_of(place)]
+        means = (before[place] / len(y), after[place] / len(y), before[place] - after[place])
+        errors = (miscalibration(p, y), expected_calibration_error(p, y))
+        name = _shorten(keys.names[place])
+        rows.append((name, len(y), float(y.mean()), *map(float, means), *errors))
+    table = Table("key-scores", "Scores by key", _HEADER, tuple(rows), sortable=True)
     text = f"{len(found):,} keys, the worst first"
     text += f"; the {max_keys} worst are shown." if len(found) > max_keys else "."
-    if comparable:
-        text += f" Calibration raises the log loss of {int((badness[found] > 0.0).sum()):,} keys."
-    text += (
-        " The least log loss saved in all rows of a key comes first."
-        if comparable
-        else " The greatest log loss comes first."
-    )
-    text += (
-        " MCB and ECE are those of the calibrated values; with few rows, both are large by chance."
-    )
-    table = Table("key-scores", "Scores by key", header, tuple(rows), sortable=True)
-    return Section("keys", "Keys", text, (), (table,))
+    if scored.comparable:
+        text += (
+            f" Calibration raises the log loss of {len(raised):,} of them. The key with the least"
+            " log loss saved in all its rows comes first."
+        )
+    else:
+        text += " The key with the greatest log loss comes first."
+    return Section("keys", "Keys", f"{text} {_REMARK}", (), (table,))
+
+
+def _sums(scored: Scored, keys: Keys) -> tuple[NDArray[np.int64], Vector, Vector]:
+    """Return the number of rows of each key, and the sums of its log losses before and after."""
+    n = np.bincount(keys.places, minlength=len(keys.names))
+    after = np.bincount(keys.places, log_losses(scored.labels, scored.calibrated), len(n))
+    if not scored.comparable:
+        return n, np.full(len(n), math.nan), after
+    return n, np.bincount(keys.places, log_losses(scored.labels, scored.raw), len(n)), after
 
 
 def _rows_by_key(keys: Keys) -> Callable[[int], NDArray[np.int64]]:
