@@ -74,13 +74,17 @@ def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
     return Section("keys", "Keys", f"{text} {_REMARK}", (), (table,))
 
 
-def _sums(scored: Scored, keys: Keys) -> tuple[NDArray[np.int64], Vector, Vector]:
+def _sums(scored: Scored, keys: Keys) -> tuple[Vector, Vector, Vector]:
     """Return the number of rows of each key, and the sums of its log losses before and after."""
-    n = np.bincount(keys.places, minlength=len(keys.names))
-    after = np.bincount(keys.places, log_losses(scored.labels, scored.calibrated), len(n))
+
+    def total(values: Vector) -> Vector:
+        return np.asarray(np.bincount(keys.places, values, len(keys.names)), np.float64)
+
+    n = total(np.ones(len(keys.places)))
+    after = total(log_losses(scored.labels, scored.calibrated))
     if not scored.comparable:
         return n, np.full(len(n), math.nan), after
-    return n, np.bincount(keys.places, log_losses(scored.labels, scored.raw), len(n)), after
+    return n, total(log_losses(scored.labels, scored.raw)), after
 
 
 def _rows_by_key(keys: Keys) -> Callable[[int], NDArray[np.int64]]:
