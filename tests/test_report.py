@@ -453,6 +453,26 @@ def test_alarms(tmp_path):
     page.render(Report("unknown", "here", tuple(run_sections.of_run(unknown))))
 
 
+def test_periods_of_different_times_are_shown_by_time(browser, tmp_path):
+    timeline, (p, y) = Timeline(), samples(5000)
+    for i in range(0, 5000, 250):
+        part = slice(i, i + 250)
+        timeline.add(i + 1.0 + np.arange(250), p[part], p[part] ** 2, y[part], now=1.7e9 + 36.0 * i)
+    timeline.updated = 1.7e9 + 36.0 * 5000
+    with Store(tmp_path / "days.db") as store:
+        store.save({"timeline": timeline}, 5000)
+        (chart,) = run_sections.of_run(run_sections.Run(store))[1].charts
+    assert chart.x == "time"
+    assert chart.series[0].columns["x"].tolist() == (1000.0 * timeline.periods().times).tolist()
+    out = tmp_path / "days.html"
+    run("report", store.path, "--out", out)
+    assert "2023-11-17 00:13:20 UTC" in out.read_text()
+    with opened(browser, out.as_uri()) as tab:
+        assert tab.evaluate(DRAWN)["loss-of-run:0"][0]
+        axis = "Bokeh.documents[0].roots()[0].below[0].type"
+        assert tab.evaluate(f"() => {axis}") == "DatetimeAxis"
+
+
 def test_a_user_may_have_states_of_these_names(tmp_path):
     with Store(tmp_path / "own.db") as store:
         store.save({"timeline": PlattCalibrator(), "join": PlattCalibrator()}, 3)
