@@ -147,10 +147,14 @@ KnownLabelOption = Annotated[
     ),
 ]
 KnownProbOption = Annotated[
-    str,
+    str | None,
     column_option(
-        "The calibrated probability of the label 1. Not needed for a store.",
+        "The calibrated probability of the label 1; `calibrated` if it is not given. Not needed for"
+        " a store.",
         "--prob",
-        show_default=True,
     ),
+]
+KnownKeyOption = Annotated[
+    str | None,
+    column_option("Show scores for each value of this column. Not needed for a store.", "--key"),
 ]
