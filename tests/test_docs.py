@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docutils.utils.math import latex2mathml
 
 import streamcal
 
@@ -24,18 +25,45 @@ def test_every_public_name_is_in_the_reference(conf, tmp_path):
         pages = conf["write_reference"](tmp_path)
     except ImportError as error:
         pytest.skip(f"an extra is missing: {error}")
-    found = set()
-    for page in pages:
-        text = (tmp_path / f"{Path(page).name}.rst").read_text(encoding="utf-8")
-        found.update(re.findall(r"^\.\. auto(?:class|data|function|module):: (\S+)$", text, re.M))
-    short = {name.rpartition(".")[2] for name in found}
-    assert set(streamcal.__all__) <= short
+    found = {
+        page.stem: re.findall(
+            r"^\.\. auto(?:class|data|function|module):: (\S+)$", page.read_text("utf-8"), re.M
+        )
+        for page in tmp_path.glob("*.rst")
+    }
     for part in conf["public_parts"]():
         module = import_module(f"streamcal.{part}")
+        assert f"reference/{part}" in pages
+        assert found[part][0] == module.__name__
         for name in getattr(module, "__all__", ()):
-            value = getattr(module, name)
-            path = value.__name__ if inspect.ismodule(value) else f"streamcal.{part}.{name}"
-            assert path in found
+            value, path = getattr(module, name), conf["public_name"](part, name)
+            if not callable(value) and not inspect.ismodule(value):
+                assert path in found[part]
+                continue
+            assert found[path][0] == (value.__name__ if inspect.ismodule(value) else path)
+            assert f"<{path}>`" in (tmp_path / f"{part}.rst").read_text("utf-8")
+
+
+def test_public_names_are_the_shortest_that_users_import(conf):
+    assert conf["public_name"]("calibration", "PlattCalibrator") == "streamcal.PlattCalibrator"
+    assert conf["public_name"]("losses", "Log") == "streamcal.losses.Log"
+
+
+def test_formulas_of_the_pages_are_converted():
+    formulas = [
+        formula
+        for page in DOCS.glob("*.md")
+        for pair in re.findall(r"\$\$(.+?)\$\$|(?<!\$)\$([^$\n]+)\$(?!\$)", prose(page), re.S)
+        for formula in pair
+        if formula
+    ]
+    assert len(formulas) > 20
+    for formula in formulas:
+        assert "<math" in latex2mathml.tex2mathml(formula)
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```$|`[^`\n]+`", "", page.read_text("utf-8"), flags=re.S | re.M)
 
 
 def test_navigation_names_a_page_once(conf):
