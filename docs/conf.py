@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from reference_pages import MOCKED, public_name, public_parts, write_reference  # noqa: E402, F401
+from reference_pages import MOCKED, write_reference  # noqa: E402
 
 import streamcal  # noqa: E402
 
