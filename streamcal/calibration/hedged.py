@@ -70,6 +70,15 @@ class Ticket(NamedTuple):
     answers : sequence of float
         The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
         the mixture for each share.
+
+    Examples
+    --------
+    >>> hedge = HedgedCalibrator()
+    >>> p, ticket = hedge.serve_one(0.3)
+    >>> hedge.learn_one(0.8, 1)  # meanwhile
+    >>> hedge.learn_one(0.3, 0, served=ticket)
+    >>> ticket.n_samples, len(ticket.answers)
+    (0, 10)
     """
 
     n_samples: int

@@ -42,10 +42,23 @@ _SINK = "sink"  # the name of the sink's token among the notes
 
 
 class Source(Protocol):
-    """A source of events, which can be read again from any offset."""
+    """A source of events, which can be read again from any offset.
+
+    Examples
+    --------
+    >>> class Rows:
+    ...     def __init__(self, rows):
+    ...         self.rows = rows
+    ...
+    ...     def read(self, offset, n):
+    ...         return [Event(score, y) for score, y in self.rows[offset : offset + n]]
+    >>> source: Source = Rows([(0.2, 0), (0.9, 1), (0.6, 1)])
+    >>> [event.score for event in source.read(1, 5)]
+    [0.9, 0.6]
+    """
 
     def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
-        """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
+        """Return at most ``n`` events from ``offset`` on; no event ends the run."""
 
 
 Sink = Callable[[int, NDArray[np.float64]], Any]

@@ -268,6 +268,13 @@ class FunctionLoss(Loss):
 
     Two are equal if their functions, ranges and names are. It can be pickled if its function can,
     which pickle must find by name.
+
+    Examples
+    --------
+    >>> from streamcal import losses
+    >>> loss = losses.from_function(lambda z, y: (z - y) ** 4, name="fourth power")
+    >>> loss.name, float(loss(3.0, 1.0))
+    ('fourth power', 16.0)
     """
 
     function: Callable[[Any, Any], Any]
