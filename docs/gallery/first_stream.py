@@ -7,9 +7,12 @@ positive. This notebook wraps a river model, measures what calibration gains, an
 that do not come from river.
 """
 
+from typing import Any
+
 from river import datasets, metrics, naive_bayes, preprocessing
 
 import streamcal
+from streamcal.plot import ReliabilityDisplay
 
 # %%
 # Wrap a model
@@ -32,13 +35,25 @@ model = streamcal.CalibratedClassifier(raw.clone())
 #
 # .. math:: -y \log p - (1 - y) \log (1 - p)
 
-losses = {"raw": metrics.LogLoss(), "calibrated": metrics.LogLoss()}
+models: dict[str, Any] = {"raw": raw, "calibrated": model}
+losses = {name: metrics.LogLoss() for name in models}
+labels: list[bool] = []
+served: dict[str, list[float]] = {name: [] for name in models}
 for x, y in datasets.Phishing():
-    for name, classifier in (("raw", raw), ("calibrated", model)):
-        losses[name].update(y, classifier.predict_proba_one(x))
+    labels.append(y)
+    for name, classifier in models.items():
+        predicted = classifier.predict_proba_one(x)
+        losses[name].update(y, predicted)
+        served[name].append(predicted.get(True, 0.5))
         classifier.learn_one(x, y)
 for name, loss in losses.items():
     print(f"{name:>10}: {loss.get():.3f}")
+
+# %%
+# The reliability diagram shows the observed frequency of positives for each probability. The curve
+# of a calibrated model is near the diagonal; the next notebook explains the table.
+
+diagram = ReliabilityDisplay.from_models({name: (labels, p) for name, p in served.items()})
 
 # %%
 # Without a model
@@ -48,8 +63,7 @@ for name, loss in losses.items():
 # a time; an array of pairs is learned by one call, in the same order and with the same result.
 
 calibrator = streamcal.HedgedCalibrator()
-scores, labels = [0.9, 0.8, 0.3, 0.6] * 50, [1, 1, 0, 0] * 50
-calibrator.learn_many(scores, labels)
+calibrator.learn_many([0.9, 0.8, 0.3, 0.6] * 50, [1, 1, 0, 0] * 50)
 for score in (0.3, 0.6, 0.8, 0.9):
     print(score, "->", round(calibrator.predict_one(score), 3))
 

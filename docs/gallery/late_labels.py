@@ -10,11 +10,13 @@ pass it back.
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import Any
 
 from river import linear_model, metrics, optim
 
 import streamcal
+from streamcal.plot import ReliabilityDisplay
 
 # %%
 # The stream
@@ -24,9 +26,10 @@ import streamcal
 # samples late.
 
 DELAY = 50
+Features = dict[Hashable, Any]
 
 
-def sensor(n_samples: int) -> Iterator[tuple[dict[str, float], bool]]:
+def sensor(n_samples: int) -> Iterator[tuple[Features, bool]]:
     rng = random.Random(1)
     sign = 1
     for _ in range(n_samples):
@@ -45,26 +48,37 @@ def sensor(n_samples: int) -> Iterator[tuple[dict[str, float], bool]]:
 # with what it has learned since.
 
 
-def run(pass_back: bool) -> tuple[float, float]:
+def run(pass_back: bool) -> tuple[list[bool], list[float], list[float]]:
     model = streamcal.CalibratedClassifier(linear_model.LogisticRegression(optim.SGD(0.5)))
-    raw, calibrated = metrics.LogLoss(), metrics.LogLoss()
-    waiting: deque[tuple[dict[str, float], bool, streamcal.Served]] = deque()
+    labels: list[bool] = []
+    raw: list[float] = []
+    calibrated: list[float] = []
+    waiting: deque[tuple[Features, bool, streamcal.Served]] = deque()
     for x, y in sensor(3_000):
         served = model.serve_one(x)
-        raw.update(y, served.raw)
-        calibrated.update(y, served.calibrated)
+        labels.append(y)
+        raw.append(served.raw.get(True, 0.5))
+        calibrated.append(served.calibrated.get(True, 0.5))
         waiting.append((x, y, served))
         if len(waiting) > DELAY:
             x, y, served = waiting.popleft()
             model.learn_one(x, y, served=served if pass_back else None)
-    return raw.get(), calibrated.get()
+    return labels, raw, calibrated
 
 
-raw, predicted_again = run(pass_back=False)
-_, passed_back = run(pass_back=True)
-print(f"log loss, raw:                                 {raw:.3f}")
-print(f"calibrated on a new prediction of old samples: {predicted_again:.3f}")
-print(f"calibrated on what was served:                 {passed_back:.3f}")
+labels, raw, predicted_again = run(pass_back=False)
+passed_back = run(pass_back=True)[2]
+models = {
+    "raw": (labels, raw),
+    "learned from new predictions": (labels, predicted_again),
+    "learned from served ones": (labels, passed_back),
+}
+for name, (_, probabilities) in models.items():
+    loss = metrics.LogLoss()
+    for label, p in zip(labels, probabilities, strict=True):
+        loss.update(label, p)
+    print(f"{name:>28}: {loss.get():.3f}")
+diagram = ReliabilityDisplay.from_models(models, scoring="log")
 
 # %%
 # The new prediction of an old sample is better than the served one, because the model has adapted

@@ -345,7 +345,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _learn_now(
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
     ) -> None:
-        """Learn a sample whose label came at once; ``predictions`` stand for the calibrators'."""
+        """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
         if self._mean_delay:
             self._n_late, self._mean_delay = self._delays_with(0.0)
         self._hedge.learn(p, y, w, self._mean_delay, predictions)

@@ -111,7 +111,7 @@ def run(
         is as after the last commit.
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
-        what came before the event's batch is committed.
+        all earlier batches are committed.
 
     Examples
     --------
