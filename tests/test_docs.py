@@ -76,6 +76,13 @@ def test_every_example_is_on_its_page():
         assert f"../examples/{path.name}\n" in text
 
 
+def test_every_notebook_is_on_the_first_page():
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (DOCS / "gallery").glob("*.py")}
+    assert set(re.findall(r"\(gallery/(\w+\.py)\)", text)) == scripts
+    assert len(scripts) == 7
+
+
 def test_pictures_are_drawn_again_the_same(tmp_path):
     pictures = runpy.run_path(str(DOCS / "pictures.py"))
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}

@@ -70,14 +70,14 @@ labels, raw, predicted_again = run(pass_back=False)
 passed_back = run(pass_back=True)[2]
 models = {
     "raw": (labels, raw),
-    "learned from new predictions": (labels, predicted_again),
-    "learned from served ones": (labels, passed_back),
+    "new predictions": (labels, predicted_again),
+    "served predictions": (labels, passed_back),
 }
 for name, (_, probabilities) in models.items():
     loss = metrics.LogLoss()
     for label, p in zip(labels, probabilities, strict=True):
         loss.update(label, p)
-    print(f"{name:>28}: {loss.get():.3f}")
+    print(f"{name:>18}: {loss.get():.3f}")
 diagram = ReliabilityDisplay.from_models(models, scoring="log")
 
 # %%
