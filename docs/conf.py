@@ -63,6 +63,7 @@ sphinx_gallery_conf = {
     "filename_pattern": "/gallery/",
     "within_subsection_order": "ExampleTitleSortKey",
     "abort_on_example_error": True,
+    "run_stale_examples": True,  # the library may have changed, the script not
     "image_srcset": ["2x"],
     "min_reported_time": 10,
     "show_memory": False,
