@@ -22,6 +22,24 @@ class Calibrator(Stateful, Cloned, ABC):
 
     The methods for many samples are loops by default; a subclass with a compiled loop overrides
     them. Bad input raises before the first sample is learned, so an error changes nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class MeanLabel(Calibrator):
+    ...     def __init__(self):
+    ...         self.total = self.n = 0
+    ...
+    ...     def learn_one(self, score, y, w=1.0):
+    ...         self.total, self.n = self.total + w * y, self.n + w
+    ...
+    ...     def predict_one(self, score):
+    ...         return self.total / self.n if self.n else 0.5
+    ...
+    ...     def _check_labels(self, y):
+    ...         return np.asarray(y, dtype=float)
+    >>> MeanLabel().predict_learn_many([0.2, 0.9, 0.4], [1, 1, 0])
+    array([0.5, 1. , 1. ])
     """
 
     @abstractmethod

@@ -70,6 +70,15 @@ class Ticket(NamedTuple):
     answers : sequence of float
         The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
         the mixture for each share.
+
+    Examples
+    --------
+    >>> hedge = HedgedCalibrator()
+    >>> p, ticket = hedge.serve_one(0.3)
+    >>> hedge.learn_one(0.8, 1)  # meanwhile
+    >>> hedge.learn_one(0.3, 0, served=ticket)
+    >>> ticket.n_samples, len(ticket.answers)
+    (0, 10)
     """
 
     n_samples: int
@@ -336,7 +345,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _learn_now(
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
     ) -> None:
-        """Learn a sample whose label came at once; ``predictions`` stand for the calibrators'."""
+        """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
         if self._mean_delay:
             self._n_late, self._mean_delay = self._delays_with(0.0)
         self._hedge.learn(p, y, w, self._mean_delay, predictions)

@@ -16,6 +16,16 @@ class JointCalibrator(Stateful, Cloned, ABC):
 
     A `streamcal.Calibrator` maps one score, and `streamcal.CalibratedClassifier` has one for each
     label. A joint calibrator maps the probabilities of all labels; the set of labels may change.
+
+    Examples
+    --------
+    >>> from streamcal import TemperatureCalibrator
+    >>> joint: JointCalibrator = TemperatureCalibrator()
+    >>> raw = {"cat": 0.8, "dog": 0.1, "fox": 0.1}
+    >>> for label in ["cat", "dog", "fox"] * 30:
+    ...     joint.learn_one(raw, label)
+    >>> {label: round(p, 2) for label, p in joint.predict_one(raw).items()}
+    {'cat': 0.34, 'dog': 0.33, 'fox': 0.33}
     """
 
     @abstractmethod

@@ -52,7 +52,20 @@ from streamcal.durable.rows import (
 
 
 class Saved(NamedTuple):
-    """What a store holds: learners by key, and the offset of the stream."""
+    """What a store holds: learners by key, and the offset of the stream.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from streamcal import PlattCalibrator
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Store(pathlib.Path(folder.name, "run.db")) as store:
+    ...     store.save({"shop": PlattCalibrator()}, 120)
+    ...     saved = store.load()
+    >>> list(saved.states), saved.offset
+    (['shop'], 120)
+    >>> folder.cleanup()
+    """
 
     states: dict[str, Any]
     offset: int

@@ -61,8 +61,8 @@ def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) 
     Notes
     -----
     It holds for steps without margin re-scaling, shrinkage or weights, and for a passive-aggressive
-    learner that is told δ. It is attained: by samples that are orthogonal to all before them, each
-    of the rank farthest from the one predicted.
+    learner with the parameter δ. It is attained by samples that are orthogonal to all before them,
+    each of the rank farthest from the one predicted.
 
     References
     ----------

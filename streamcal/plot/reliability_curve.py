@@ -43,6 +43,12 @@ class ReliabilityCurve:
         ``mean_score``, ``mcb``, ``dsc``, ``unc``; None if only a staircase is known.
     band : Band or None
         The band, as `streamcal.metrics.CORP.band` returns it.
+
+    Examples
+    --------
+    >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+    >>> curve.n_samples, curve.decomposition.mcb
+    (4, 0.15)
     """
 
     staircase: Staircase

@@ -49,6 +49,13 @@ class ThresholdDisplay:
         Axes with the picture, once drawn.
     figure_ : matplotlib Figure
         Its figure.
+
+    Examples
+    --------
+    >>> from streamcal.plot import ThresholdDisplay
+    >>> display = ThresholdDisplay.from_predictions([0.1, 0.2, 0.6, 0.9], [1, 1, 2, 2], [0.4])
+    >>> display.thresholds, display.names
+    (array([0.4]), ['1', '2'])
     """
 
     ax_: Axes
