@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._clone import Cloned
 from streamcal._state import Stateful
 from streamcal._validation import as_score, as_vector, as_weights, check_same_length
+from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.kernels.expert import Expert
 
@@ -70,6 +71,15 @@ class Calibrator(Stateful, Cloned, ABC):
         """
         twin = copy.deepcopy(self)
         return Snapshot(OneAtATime(twin.predict_many), getattr(twin, "n_samples", None))
+
+    def _shape(self) -> Shape:
+        """Return the current map, for a picture."""
+        n_samples = getattr(self, "n_samples", None)
+        return Shape.of(self.predict_many, n_samples=n_samples, kept=self._kept_scores())
+
+    def _kept_scores(self) -> Samples:
+        """Return the scores that are kept, and the weight of each."""
+        return NO_SAMPLES
 
     def _compiled(self) -> Expert | None:
         """Return the compiled object that learns and predicts as this calibrator does, if any."""
