@@ -221,6 +221,9 @@ class AnytimeCalibrator(Locked, Calibrator):
             self._serve_map(_solve_window(*settings, window, self._staircase))
             return self.staircase()
 
+    def _facts(self) -> dict[str, float]:
+        return {"half-width": self.half_width}
+
     def _shape(self) -> Shape:
         stairs = self._staircase
         if stairs is None:

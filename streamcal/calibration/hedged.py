@@ -202,6 +202,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
 
+    def _facts(self) -> dict[str, float]:
+        return {"mean delay": self.mean_delay} if self.mean_delay else {}
+
+    def _weights_shown(self) -> dict[str, float]:
+        return self.weights
+
     def _kept_scores(self) -> Samples:
         """Return the scores of the calibrator that keeps most of them."""
         kept = [calibrator._kept_scores() for calibrator in self._calibrators]

@@ -388,6 +388,10 @@ class IsotonicCalibrator(Calibrator):
             return super().snapshot()
         return Snapshot(self._make_staircase(blocks, bounds, growth).__call__, n_samples)
 
+    def _facts(self) -> dict[str, int]:
+        found = {"distinct scores": self.n_scores}
+        return found | ({"merged scores": self.n_merged} if self.n_merged else {})
+
     def _shape(self) -> Shape:
         blocks, bounds, growth, n_samples, _ = self._regression.walk(anchored=True)
         if not len(blocks):

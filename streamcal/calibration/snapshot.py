@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_score, as_vector
+from streamcal.calibration.card import card
 from streamcal.calibration.shape import Shape
 
 
@@ -50,6 +51,10 @@ class Snapshot:
         """Return the values of scores, shape ``(n_samples,)``."""
         values: NDArray[np.float64] = self._predict(as_vector(scores, "scores"))
         return values
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return card(self, {}, {None: self._shape()})
 
     def _shape(self) -> Shape:
         stairs = getattr(self._predict, "__self__", None)  # of a snapshot of a staircase

@@ -94,6 +94,9 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         shares[top] = q
         return shares
 
+    def _facts(self) -> dict[str, int]:
+        return {"labels": len(self._calibrators)}
+
     def _shapes(self) -> dict[ClfTarget, Shape]:
         """Return the map of each label, for a picture, over its probability as the most probable.
 

@@ -77,7 +77,8 @@ def background(ax: Axes) -> Color:
     from matplotlib.colors import to_rgba
 
     color = np.ones(3)
-    for patch in (ax.get_figure(root=True), ax):
+    figure: Any = ax.get_figure(root=True)
+    for patch in (figure, ax):
         *rgb, alpha = to_rgba(patch.get_facecolor())
         color = (1.0 - alpha) * color + alpha * np.array(rgb)
     return color

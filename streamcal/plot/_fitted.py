@@ -173,7 +173,9 @@ def legend_forms(ax: Axes, entries: Sequence[Entry]) -> Iterator[Form]:
 
 
 def _columns_of_keys(ax: Axes, columns: Sequence[Sequence[Entry]], size: float) -> OffsetBox:
-    packed = [column([key(ax, entry, size) for entry in part], "left") for part in columns]
+    packed: list[Artist] = [
+        column([key(ax, entry, size) for entry in part], "left") for part in columns
+    ]
     return HPacker(children=packed, align="top", pad=0, sep=10)
 
 
@@ -190,7 +192,7 @@ def key(ax: Axes, entry: Entry, size: float, color: Any = None) -> OffsetBox:
     """Return words behind a sample of a line or an area."""
     area = DrawingArea(2.0 * size, size)
     area.add_artist(_sample_of(entry.artist, size))
-    children = [area, text(ax, entry.words, size, color)]
+    children: list[Artist] = [area, text(ax, entry.words, size, color)]
     return HPacker(children=children, align="center", pad=0, sep=size / 2)
 
 

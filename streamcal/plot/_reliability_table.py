@@ -124,7 +124,9 @@ class Table(NamedTuple):
         shown = {header: header.strip("= ") if brief else header for header in headers}
         blocks: list[Artist]
         if wide:
-            columns = [column([text(ax, " ", size), *names], "left")] if names else []
+            columns: list[Artist] = []
+            if names:
+                columns.append(column([text(ax, " ", size), *names], "left"))
             for header in headers:
                 cells = [text(ax, row.get(header, ""), size) for row in rows]
                 columns.append(column([text(ax, shown[header], size, gray), *cells], "right"))

@@ -122,7 +122,7 @@ class ReliabilityDisplay:
             raise ValueError("`curves` must hold at least one curve, got none")
         check_choice(scoring, "scoring", SCORES)
         check_choice(band, "band", (*KINDS, _INTERVAL))
-        self.curves = tuple(curves)
+        self.curves: tuple[Any, ...] = tuple(curves)
         self.scoring = scoring
         self.level = level
         self.band = band
@@ -283,8 +283,8 @@ class ReliabilityDisplay:
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **options
-            Those of `from_models`: ``scoring``, ``band``, ``method``, ``level``, ``n_resamples``
-            and ``seed``. For one curve the default level is 0.9.
+            ``scoring``, ``band``, ``method``, ``level``, ``n_resamples`` and ``seed``, with the
+            defaults of `from_predictions` for one curve and of `from_models` for two.
 
         Returns
         -------
@@ -304,12 +304,13 @@ class ReliabilityDisplay:
         >>> from streamcal.plot import ReliabilityDisplay
         >>> model = CalibratedClassifier(naive_bayes.GaussianNB())
         >>> display = ReliabilityDisplay.from_estimator(model, datasets.Phishing())
-        >>> [(curve.name, curve.decomposition.mcb.round(3)) for curve in display.curves]
-        [('GaussianNB', 0.016), ('calibrated', 0.008)]
+        >>> [(curve.name, round(curve.decomposition.mcb, 3)) for curve in display.curves]
+        [('GaussianNB', 0.009), ('calibrated', 0.003)]
         """
         models = predictions_of(estimator, X, y, pos_val, name)
         if len(models) == 1:
-            options = {"level": 0.9, **options}
+            usual = {"band": "consistency", "method": "resampling", "level": 0.9}
+            options = {**usual, **options}
         return cls.from_models(models, ax=ax, **options)
 
     @classmethod
@@ -360,7 +361,7 @@ class ReliabilityDisplay:
                 raise ValueError("`calibrator` must hold at least one calibrator, got none")
             found = {str(key): shapes_of(value) for key, value in calibrator.items()}
         else:
-            found = {name: shapes_of(calibrator)}
+            found = {name or "": shapes_of(calibrator)}
         maps: dict[str | None, Shape] = {}
         for key, shapes in found.items():
             for label, shape in shapes.items():
@@ -413,7 +414,7 @@ class ReliabilityDisplay:
         ax.apply_aspect()
         ends = ax.transData.transform([(0.0, bottom), (0.0, top)])[:, 1]
         share = (ends[1] - ends[0]) / label.get_window_extent().height
-        label.set_size(max(min(1.0, share) * label.get_size(), 5.0))
+        label.set_fontsize(max(min(1.0, share) * float(label.get_fontsize()), 5.0))
 
     def _band_names(self) -> tuple[str, str]:
         """Return what the bands are called, in full and in short."""
@@ -447,7 +448,7 @@ class ReliabilityDisplay:
             if len(x) == 1:  # without a width it would be invisible
                 x = x + float(np.ptp(curve.edges)) * np.array([-0.005, 0.005])
                 low, high = np.repeat(low, 2), np.repeat(high, 2)
-            style = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0, "zorder": 1}
+            style: Any = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0, "zorder": 1}
             self.bands_.append(ax.fill_between(x, low, high, **style))
             ends += [(x, low), (x, high)]
         return ends

@@ -227,9 +227,7 @@ def find_bands(
 
 
 def fit_curves(
-    models: Mapping[str | None, tuple[Array, Array]],
-    scoring: str,
-    bands: Mapping[str | None, Band],
+    models: Mapping[str | None, tuple[Array, Array]], scoring: str, bands: Mapping[str | None, Band]
 ) -> list[ReliabilityCurve]:
     """Return the curves of models, from labels and predictions, over the same range."""
     fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
@@ -273,9 +271,7 @@ def _curve_of(shape: Shape, name: str | None, edges: Array) -> ReliabilityCurve 
     scores, weights = shape.kept
     mass, _ = np.histogram(scores, bins=edges, weights=weights)
     band = None if shape.interval is None else Band(shape.x, *shape.interval)
-    return MapCurve(
-        shape.x, shape.y, name, mass.astype(np.float64), edges, shape.n_samples, band
-    )
+    return MapCurve(shape.x, shape.y, name, mass.astype(np.float64), edges, shape.n_samples, band)
 
 
 def _edges(ends: Sequence[Array], values: Sequence[Array]) -> Array:

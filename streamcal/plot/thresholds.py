@@ -157,11 +157,9 @@ class ThresholdDisplay:
             ax.stairs(k + height, self.edges, baseline=k, color=color, linewidth=1.0)
         ax.hlines(np.arange(len(shares)), *ends, color=muted(ax, 0.7), linewidth=0.6, zorder=0.5)
         finite = self.thresholds[np.isfinite(self.thresholds)]
-        style = {"color": foreground(ax), "linewidth": 0.8, "linestyle": (0, (4, 2))}
+        style: Any = {"color": foreground(ax), "linewidth": 0.8, "linestyle": (0, (4, 2))}
         rows = [0.0, len(shares)]
-        self.lines_ = [
-            ax.plot([at, at], rows, **style)[0] for at in np.unique(finite).tolist()
-        ]
+        self.lines_ = [ax.plot([at, at], rows, **style)[0] for at in np.unique(finite).tolist()]
         names = [f"{name} ({share:.0%})" for name, share in zip(self.names, shares, strict=True)]
         every = -(-len(names) // _NAMED)
         ax.set_yticks(np.arange(len(names))[::every] + 0.3, names[::every])

@@ -124,9 +124,7 @@ class UtilityCurveDisplay:
         chosen = visible(ax, _CHOSEN)
         (curve,) = ax.plot(shown, self.utilities[shown], color=visible(ax, _CURVE))
         below = shown[shown > 0]
-        (levels,) = ax.plot(
-            below, self.probabilities[below - 1], color=muted(ax), linestyle=":"
-        )
+        (levels,) = ax.plot(below, self.probabilities[below - 1], color=muted(ax), linestyle=":")
         k, best = self.decision.k, self.decision.expected
         (dot,) = ax.plot([k], [best], "o", color=chosen)
         ax.vlines(k, *ax.get_ylim(), color=chosen, linewidth=0.8)
