@@ -1,6 +1,7 @@
 """Every picture can be read: in small axes, in grids, with light and dark styles."""
 
 import itertools
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -126,7 +127,7 @@ def words_of(display):
 
 def extents(display):
     """Return the extents of all texts, by their words; those of the legend and of the axes."""
-    legend = {}
+    legend: dict[str, list[Any]] = {}
     for area in words_of(display).findobj(TextArea):
         if area.get_text().strip():
             legend.setdefault(area.get_text(), []).append(area.get_window_extent())

@@ -15,10 +15,9 @@ from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
 from matplotlib.offsetbox import DrawingArea, HPacker, OffsetBox, TextArea, VPacker
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
-from streamcal.plot._axes import background, foreground
+from streamcal.plot._axes import foreground
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,12 +179,10 @@ def _columns_of_keys(ax: Axes, columns: Sequence[Sequence[Entry]], size: float) 
 
 
 def text(ax: Axes, words: str, size: float, color: Any = None) -> TextArea:
-    """Return words with a halo in the colour of the background."""
-    halo = [withStroke(linewidth=2.5, foreground=tuple(background(ax).tolist()))]
+    """Return words that can be read on the background."""
     color = foreground(ax) if color is None else color
     # A name with a dollar sign is not a formula.
-    properties = {"size": size, "color": color, "path_effects": halo, "parse_math": False}
-    return TextArea(words, textprops=properties)
+    return TextArea(words, textprops={"size": size, "color": color, "parse_math": False})
 
 
 def key(ax: Axes, entry: Entry, size: float, color: Any = None) -> OffsetBox:
