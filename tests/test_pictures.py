@@ -171,6 +171,8 @@ def test_text_hides_nothing(kind, size):
         assert box.x1 <= figure.bbox.x1
         assert figure.bbox.y0 <= box.y0
         assert box.y1 <= figure.bbox.y1 + 1
+    tight = figure.get_tightbbox().transformed(figure.dpi_scale_trans)  # what a notebook shows
+    assert all(tight.x0 - 1 <= box.x0 and box.x1 <= tight.x1 + 1 for box in legend)
     if kind != "one":  # the diagonal is behind the table of one model
         drawn = points_of(display.ax_)
         assert not any(box.padded(-2).count_contains(drawn) for box in legend)

@@ -58,8 +58,8 @@ class FittedBox(Artist):
         self._shown: OffsetBox | None = None
         self.place = place
         self.set_zorder(4)
-        self.set_in_layout(False)
         ax.add_artist(self)
+        self.set_clip_on(False)  # or the space that it needs is cut off a saved picture
 
     def fit(self) -> Bbox | None:
         """Choose a form, and return its extent in pixels; None if there is no place for any."""
