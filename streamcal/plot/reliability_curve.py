@@ -166,6 +166,16 @@ class MapCurve:
         The number of samples learned; None if the calibrator does not count them.
     band : Band or None
         The interval of each score, if the calibrator predicts one.
+    n_corners : None
+        A staircase is a `ReliabilityCurve`.
+
+    Examples
+    --------
+    >>> from streamcal import PlattCalibrator
+    >>> from streamcal.plot import ReliabilityDisplay
+    >>> (curve,) = ReliabilityDisplay.from_calibrator(PlattCalibrator()).curves
+    >>> type(curve).__name__, curve.n_samples, float(curve.mass.sum())
+    ('MapCurve', 0, 0.0)
     """
 
     x: Array
