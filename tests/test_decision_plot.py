@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.offsetbox import TextArea
 from typer.testing import CliRunner
 
 from streamcal.cli.app import app
@@ -42,7 +43,7 @@ def test_the_curve_and_the_choice_are_drawn():
     np.testing.assert_allclose(y, psi[x])
     assert display.decision.k in x
     assert len(x) < 2_100
-    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    labels = [area.get_text() for area in display.legend_.findobj(TextArea)]
     assert f"k = {display.decision.k:,}: {display.decision.expected:.4f}" in labels
     again = display.plot(ax=Figure().subplots())
     assert again is display

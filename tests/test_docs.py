@@ -88,7 +88,8 @@ def test_pictures_are_drawn_again_the_same(tmp_path):
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}
     assert sum(path.stat().st_size for path in committed.values()) < 1_000_000
     assert set(pictures["PICTURES"]) == {name for name in committed if "study-" not in name}
-    text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+    pages = ("how-it-works.md", "diagnostics.md")
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
     for name in pictures["PICTURES"]:
         assert f"(pictures/{name}.svg)" in text
         drawn = pictures["draw"](name, tmp_path).read_bytes()

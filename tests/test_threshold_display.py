@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.offsetbox import TextArea
 from typer.testing import CliRunner
 
 from streamcal import optimal_thresholds
@@ -27,7 +28,9 @@ def test_densities_and_thresholds_are_drawn(samples):
     np.testing.assert_allclose(shares, np.bincount(labels)[1:] / 300)
     lines = [line.get_xdata()[0] for line in ax.lines]
     assert lines == found.thresholds.tolist()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == list("abcd")
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert [name.split()[0] for name in names] == list("abcd")
+    assert [area.get_text() for area in display.legend_.findobj(TextArea)] == ["thresholds"]
     display.figure_.canvas.draw()
 
 
@@ -35,7 +38,10 @@ def test_many_labels_and_infinite_thresholds():
     thresholds = np.r_[-np.inf, np.zeros(18), np.inf]
     display = ThresholdDisplay.from_predictions([1.0, 1.0], [1, 21], thresholds)
     assert len(display.ax_.lines) == 1
-    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["1", "21"]
+    names = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert names[0] == "1 (50%)"
+    assert names[-1] == "21 (50%)"
+    assert len(names) <= 12
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from streamcal._validation import (
 )
 from streamcal._worker import Worker
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.shape import Shape
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase
 from streamcal.isotonic.staircase import INTERPOLATIONS
@@ -219,6 +220,15 @@ class AnytimeCalibrator(Locked, Calibrator):
             window = self._samples[: self.n_samples]
             self._serve_map(_solve_window(*settings, window, self._staircase))
             return self.staircase()
+
+    def _facts(self) -> dict[str, float]:
+        return {"half-width": self.half_width}
+
+    def _shape(self) -> Shape:
+        stairs = self._staircase
+        if stairs is None:
+            return super()._shape()
+        return Shape.of(stairs, n_samples=self.n_samples, staircase=stairs)
 
     def close(self) -> None:
         """End the background process, if there is one; the next solve starts another."""

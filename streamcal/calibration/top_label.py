@@ -18,6 +18,7 @@ from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
+from streamcal.calibration.shape import Shape
 
 
 class TopLabelCalibrator(Locked, JointCalibrator):
@@ -92,6 +93,20 @@ class TopLabelCalibrator(Locked, JointCalibrator):
             shares = dict.fromkeys(checked, (1.0 - q) / (len(checked) - 1))
         shares[top] = q
         return shares
+
+    def _facts(self) -> dict[str, int]:
+        return {"labels": len(self._calibrators)}
+
+    def _shapes(self) -> dict[ClfTarget, Shape]:
+        """Return the map of each label, for a picture, over its probability as the most probable.
+
+        Without labels it is that of a new calibrator.
+        """
+        with self._mutex:
+            calibrators = dict(self._calibrators)
+        if not calibrators:
+            return {True: self._prototype._shape()}
+        return {label: calibrator._shape() for label, calibrator in calibrators.items()}
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:

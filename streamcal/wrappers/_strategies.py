@@ -81,6 +81,16 @@ class OwningStrategy(Strategy):
         """The calibrators of single labels."""
         return {}
 
+    @property
+    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
+        """What a notebook shows: the calibrators, by label."""
+        return self.calibrators
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the maps of all labels, if such maps are mixed."""
+        return {}
+
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         """Return the strategy for predictions with these labels."""
         return self
@@ -305,6 +315,10 @@ class HedgedJointly(OneVsRest):
         super().__init__(prototype, label_of_column)
         self._joint = JointHedge(prototype)
 
+    @property
+    def weights(self) -> dict[str, float]:
+        return self._joint.weights if self._joint.n_samples else {}
+
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         calibrated = super().predict_one(raw)
         return self._joint.predict_one(raw, calibrated) if len(raw) > 2 else calibrated
@@ -377,6 +391,10 @@ class Joint(OwningStrategy):
     def __init__(self, prototype: JointCalibrator) -> None:
         self._prototype = prototype
         self.reset()
+
+    @property
+    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
+        return {"all labels": self._calibrator}
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         return self._calibrator.predict_one(raw)
