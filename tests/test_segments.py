@@ -49,7 +49,8 @@ def stream(seed: int, n: int, fields: tuple[str, ...] = ("a", "b", "c")) -> Iter
 def columns_of(samples: list[Sample]) -> tuple[dict[str, list[Any]], Any, Any, Any]:
     names = sorted({name for x, *_ in samples for name in x})
     columns = {name: [x.get(name) for x, *_ in samples] for name in names}
-    return columns, *(np.array(part) for part in list(zip(*samples, strict=True))[1:])
+    _, p, y, w = (np.array(part) for part in zip(*samples, strict=True))
+    return columns, p, y, w
 
 
 # Correctness -------------------------------------------------------------------------------------
@@ -338,9 +339,11 @@ def test_bad_samples_change_nothing(arguments: Any, error: Any, message: str) ->
     with pytest.raises(error, match=message):
         calibrator.learn_one(*arguments)
     x, p, y, *w = arguments
+    columns = {"a": [1, x["a"]]} if isinstance(x, dict) else 7
+    # In a batch a label that is NaN is a sample without a label.
+    weights = [1.0, *(w or [-1.0 if y != y else 1.0])]
     with pytest.raises(error):
-        columns = {"a": [1, x["a"]]} if isinstance(x, dict) else 7
-        calibrator.learn_many(columns, [0.5, p], [1, y], [1.0, *(w or [-1.0 if y != y else 1.0])])
+        calibrator.learn_many(columns, [0.5, p], [1, y], weights)
     assert calibrator.to_bytes() == before
 
 

@@ -41,7 +41,7 @@ from streamcal._validation import (
 from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.identity import IdentityCalibrator
-from streamcal.calibration.probability import ProbabilityCalibrator, as_label
+from streamcal.calibration.probability import as_label
 from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
@@ -483,7 +483,9 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     whole = learned == np.floor(learned)
     require(whole.all() and (learned < max(n_samples, 1)).all(), "terms must learn whole samples")
     new = learned[:2] < 0.0
-    require((new == (n_samples == 0)).all() and (learned[2:] >= 0.0).all(), "terms must have learned")
+    require(
+        (new == (n_samples == 0)).all() and (learned[2:] >= 0.0).all(), "terms must have learned"
+    )
     known = learned >= 0.0
     require((np.abs(means) <= _MOST_MEAN).all(), "means must be in range")
     require(
