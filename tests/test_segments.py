@@ -84,8 +84,10 @@ def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> No
         return 2.0 * math.log1p(math.exp(-z)) + float(np.sum(terms**2 / variances)) / 2
 
     found = minimize(minus_log_posterior, np.zeros(5), tol=1e-14).x
+    corrected = 1.0 - calibrator.weights["base"]
     effects = {
-        tuple(each.segment): each.log_odds for each in calibrator.explain_one({"a": 1, "b": 2})
+        tuple(each.segment): each.log_odds / corrected
+        for each in calibrator.explain_one({"a": 1, "b": 2})
     }
     expected = dict(zip([(), ("a",), ("b",), ("a", "b")], found[[0, 2, 3, 4]], strict=True))
     assert effects == pytest.approx(expected, rel=1e-4)
