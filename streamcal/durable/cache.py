@@ -27,7 +27,7 @@ from streamcal.durable.rows import digest_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 
-_PLAIN = {str, int, bool, type(None)}  # a value of these types that equals a key is a key
+_PLAIN = {str, int, float, bool, type(None)}  # a value of these types that equals a key is a key
 _LEVEL = 1  # level of compression: higher ones are slower and gain little
 
 
@@ -106,7 +106,8 @@ class CalibratorCache:
         """Return the calibrator of a key, live from now on; None if it has none."""
         if self.store is not None and self.store.version != self._version:
             self._catch_up()
-        if type(key) not in _PLAIN:
+        kinds = map(type, key) if type(key) is tuple else (type(key),)
+        if not _PLAIN.issuperset(kinds):
             name_of(key)  # or it raises: `Decimal(1)` is no key, though it equals the key 1
         calibrator = self.live.get(key)
         if calibrator is None:
