@@ -115,7 +115,7 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        labels = as_names(fields["labels"], "labels")
+        labels = as_names(fields["labels"], "labels", none=True)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
         check_alike(restored, [self._prototype] * len(labels))
         self._calibrators = dict(zip(labels, restored, strict=True))

@@ -111,6 +111,9 @@ class Store:
     A reader that is not the owner of the file reads without a lock while there is no writer. If one
     comes during a read, the read may raise `StoreError`; the next one sees what was saved.
 
+    While a process has a store open, its other code must not open the file, to copy it for example:
+    on POSIX systems the store would lose its locks when that code closes the file. Use `backup`.
+
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
     and after a fork the child can't use it. Open the file again instead.
 

@@ -298,7 +298,7 @@ class OneVsRest(OwningStrategy):
         return {"calibrated": labels}, {str(i): state for i, state in enumerate(states)}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        labels = as_names(fields["calibrated"], "calibrated")
+        labels = as_names(fields["calibrated"], "calibrated", none=True)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
         check_alike(restored, [self._calibrators.prototype] * len(labels))
         self._calibrators.by_label = dict(zip(labels, restored, strict=True))

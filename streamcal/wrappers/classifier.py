@@ -161,7 +161,9 @@ class CalibratedClassifier(
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
         require(all(isinstance(name, str) for name, _ in pairs), "columns must have names")
-        label_of_column = {name: as_name(unpack(label), "names") for name, label in pairs}
+        label_of_column = {
+            name: as_name(unpack(label), "names", none=True) for name, label in pairs
+        }
         y_name = as_name(fields["y_name"], "y_name", none=True)
         self._strategy.thaw(fields, arrays)
         self._label_of_column.clear()  # in place: the strategy shares this dict
