@@ -85,6 +85,12 @@ def binary_late(learner: Any, i: int) -> None:
     learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], served=ticket)
 
 
+def binary_group(learner: Any, i: int) -> None:
+    tickets = [learner.serve_one(score)[1] for score in SCORES[i : i + 3]]
+    learner.learn_one(SCORES[i], 1.0)
+    learner.learn_group(SCORES[i : i + 3], [float(i % 2)] * 3, WEIGHTS[i], served=tickets)
+
+
 def real(learner: Any, i: int) -> None:
     learner.learn_one(3.0 * SCORES[i], SCORES[i - 1] + SCORES[i], WEIGHTS[i])
 
@@ -203,6 +209,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: HedgedCalibrator(), binary),
         Example(lambda: HedgedCalibrator(), binary_late),
         Example(lambda: HedgedCalibrator((BetaCalibrator(), IsotonicCalibrator())), binary_late),
+        Example(lambda: HedgedCalibrator(), binary_group),
     ],
     "HistogramCalibrator": [
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),
@@ -617,6 +624,7 @@ def use_probability(learner: Any) -> None:
     if isinstance(learner, HedgedCalibrator):
         _, ticket = learner.serve_one(0.4)
         learner.learn_one(0.4, 1.0, served=ticket)
+        learner.learn_group([0.2, 0.4], [0.0, 1.0])
 
 
 def label_of(loss: losses.Loss, i: int) -> float:
