@@ -537,7 +537,9 @@ def _add_calibrators() -> None:
         assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
         return answers, weights
 
-    CASES[package.HedgedCalibrator] = Case(hedge, [*binary, learn_served, learn_group], ask_hedge, cost=6.0)
+    CASES[package.HedgedCalibrator] = Case(
+        hedge, [*binary, learn_served, learn_group], ask_hedge, cost=6.0
+    )
     CASES[package.AnytimeCalibrator] = Case(
         lambda draw: package.AnytimeCalibrator(
             draw.pick([convex_losses(draw), mean_losses(draw)]),

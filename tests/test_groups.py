@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from river import drift, linear_model
 
-from streamcal import HedgedCalibrator, IdentityCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    HedgedCalibrator,
+    IdentityCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    TemperatureCalibrator,
+)
 from streamcal._state import decode, encode
 from streamcal.calibration import Calibrator
 from streamcal.calibration.hedged import DEFAULT_PRIOR, default_calibrators
+from tests.fixed_model import FixedModel
 from tests.oracles_hedged import group_mixtures, log_likelihood
 from tests.test_hedged import Picky, members, scripted
 
@@ -241,3 +250,132 @@ def test_no_row_is_learned_after_one_that_a_calibrator_refuses(refused, learned,
     assert members(hedge) == learned
     assert hedge.n_samples == counts
     assert sum(hedge.weights.values()) == pytest.approx(1.0)
+
+
+# Classifiers -----------------------------------------------------------------------------------
+
+
+class Forecast(FixedModel):
+    """Predicts the probabilities that are its features."""
+
+    def predict_proba_one(self, x: dict[Any, float]) -> dict[Any, float]:
+        return x
+
+
+def matches(sizes: list[int], seed: int = 0) -> list[tuple[list[dict[Any, float]], Any]]:
+    """Probabilities of a fixed model in each minute of a match, and the result."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for m in sizes:
+        p = rng.dirichlet((2.0, 1.0, 1.0))
+        rows = 0.7 * p + 0.3 * rng.dirichlet((9.0, 9.0, 9.0), m)
+        y = ("home", "draw", "away")[rng.choice(3, p=p)]
+        found.append(
+            ([dict(zip(("home", "draw", "away"), row, strict=True)) for row in rows.tolist()], y)
+        )
+    return found
+
+
+def two_labels(match: tuple[list[dict[Any, float]], Any]) -> tuple[list[dict[Any, float]], Any]:
+    rows, y = match
+    return [{False: 1.0 - row["home"], True: row["home"]} for row in rows], y == "home"
+
+
+@pytest.mark.parametrize("late", [0, 2])
+@pytest.mark.parametrize("labels", [2, 3])
+def test_a_classifier_remembers_what_it_served_for_a_group(late, labels):
+    """As a hedge with its tickets; with two labels the hedge is the one of True."""
+    model, explicit = (CalibratedClassifier(Forecast()) for _ in range(2))
+    hedge, waiting = HedgedCalibrator(), deque()
+    for match in matches([3, 30, 12, 1, 20, 5] * 4):
+        rows, y = two_labels(match) if labels == 2 else match
+        kept = [explicit.serve_one(x) for x in rows]
+        answers = [model.predict_proba_one(x) for x in rows]
+        assert answers == [each.calibrated for each in kept]
+        scores = [x[True if labels == 2 else "home"] for x in rows]
+        tickets = [hedge.serve_one(p)[1] for p in scores]
+        waiting.append((rows, y, kept, scores, tickets))
+        if len(waiting) > late:
+            rows, y, kept, scores, tickets = waiting.popleft()
+            model.learn_group(rows, [y] * len(rows))
+            explicit.learn_group(rows, [y] * len(rows), served=kept)
+            hedge.learn_group(scores, [float(y in (True, "home"))] * len(rows), served=tickets)
+    own = model.calibrators[True if labels == 2 else "home"]
+    assert own.to_bytes() == hedge.to_bytes()
+    assert model.to_bytes() == explicit.to_bytes()
+    assert set(model.calibrators) == ({True} if labels == 2 else {"home", "draw", "away"})
+    twin = CalibratedClassifier.from_bytes(model.to_bytes(), classifier=Forecast())
+    assert twin.to_bytes() == model.to_bytes()
+
+
+def test_long_matches_with_three_results_do_no_harm():
+    model, raw, total = CalibratedClassifier(Forecast()), 0.0, 0.0
+    for rows, y in matches([400] * 8, seed=3):
+        raw -= np.mean([math.log(x[y]) for x in rows])
+        total -= np.mean([math.log(model.predict_proba_one(x)[y]) for x in rows])
+        model.learn_group(rows, [y] * len(rows))
+    assert total <= raw - math.log(1.0 - 400**-0.5)
+
+
+@pytest.mark.parametrize("calibrator", [PlattCalibrator(), TemperatureCalibrator()])
+def test_other_calibrators_learn_rows_with_a_share_of_the_weight(calibrator):
+    one, other = (CalibratedClassifier(Forecast(), calibrator) for _ in range(2))
+    for rows, y in matches([3, 30, 12]):
+        one.learn_group(rows, [y] * len(rows), 2.0)
+        for x in rows:
+            other.learn_one(x, y, 2.0 / len(rows))
+    assert one.to_bytes() == other.to_bytes()
+
+
+def test_labels_may_appear_within_a_group():
+    model = CalibratedClassifier(Forecast())
+    rows = [{}, {False: 0.4, True: 0.6}, {False: 0.3, True: 0.5, "draw": 0.2}]
+    for _ in range(3):
+        model.learn_group(rows, [True, True, "draw"])
+    assert {label: each.n_samples for label, each in model.calibrators.items()} == {
+        True: 6,
+        False: 3,
+        "draw": 3,
+    }
+
+
+def test_the_model_learns_each_row_with_the_weight_of_the_group():
+    model = CalibratedClassifier(linear_model.LogisticRegression())
+    alone = linear_model.LogisticRegression()
+    for i in range(30):
+        rows = [{"a": i / 30.0, "b": j / 5.0} for j in range(5)]
+        model.learn_group(rows, [i > 10] * 5, 0.5)
+        for x in rows:
+            alone.learn_one(x, i > 10, 0.5)
+    assert model.classifier.weights == alone.weights
+    assert model.calibrators[True].n_samples == 30
+
+
+def test_a_drift_detector_gets_the_error_of_each_row():
+    detector = drift.ADWIN()
+    model = CalibratedClassifier(Forecast(), drift_detector=detector, on_drift="reset")
+    for i in range(120):
+        x = {False: 0.1, True: 0.9}
+        model.learn_group([x] * 20, [i < 60] * 20)
+    assert model.n_alarms > 0
+    assert model.calibrators[True].n_samples < 120
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([{"a": 1.0}], [True, False]), r"one value per row of `X` \(1\), got 2"),
+        (([{"a": 1.0}], [True], 1.0, []), "got 1 and 0"),
+        (([{"a": 1.0}], [None]), "`y`"),
+        (([{"a": 1.0}], [True], 0.0), "`w`"),
+        (([{"a": 1.0}] * 2, [True] * 2, 1.0, [None, {True: 2.0, False: 0.0}]), "probabilities"),
+    ],
+)
+def test_bad_groups_teach_nothing(arguments, message):
+    model = CalibratedClassifier(linear_model.LogisticRegression())
+    model.learn_group([{"a": 0.5}] * 3, [True] * 3)
+    before, weights = model.to_bytes(), dict(model.classifier.weights)
+    with pytest.raises(ValueError, match=message):
+        model.learn_group(*arguments[:3], served=arguments[3] if len(arguments) > 3 else None)
+    assert model.to_bytes() == before
+    assert dict(model.classifier.weights) == weights

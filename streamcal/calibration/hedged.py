@@ -215,10 +215,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            (n_samples, n_labels, log_odds, weights, mixed, powers, late), states = self._hedge.state(
+            learned, states = self._hedge.state(
                 lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
             )
             n_late, mean_delay = self._n_late, self._mean_delay
+        n_samples, n_labels, log_odds, weights, mixed, powers, late = learned
         fields = {"n_samples": n_samples, "n_labels": n_labels}
         fields |= {"n_late": n_late, "mean_delay": mean_delay}
         arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
@@ -245,7 +246,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
         n_labels = as_int(fields["n_labels"], "n_labels", n_samples)
-        require(bool(n_samples and late) or n_labels == n_samples, "only groups have several labels")
+        is_grouped = n_labels > n_samples
+        require(not is_grouped or bool(n_samples and late), "only groups have several labels")
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
@@ -478,14 +480,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         Examples
         --------
-        Three games of a hundred rows each, where all rows say 0.6:
+        Three games of a hundred rows each, where all rows say 0.6. Three results say little:
 
         >>> hedge, scores = HedgedCalibrator(), [0.6] * 100
         >>> for won in (1, 1, 1):
         ...     tickets = [hedge.serve_one(score)[1] for score in scores]
         ...     hedge.learn_group(scores, [won] * 100, served=tickets)
         >>> hedge.n_samples, round(hedge.predict_one(0.6), 2)
-        (3, 0.0)
+        (3, 0.61)
         """
         vector, labels, _ = self._check_samples(scores, y, None)
         rows, n_rows = vector.tolist(), len(vector)

@@ -326,7 +326,7 @@ class _LateLabels:
                 " hash or may change (a list, an array or a dict); call `serve_one`, and pass its"
                 " result as `served` with the label",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
