@@ -96,9 +96,10 @@ class CalibratedClassifier(
     is used whose label is about as late as usual. If the features do not identify a sample or have
     no hash (a list or an array among them; then a late label raises a `RuntimeWarning` once), or
     the process may end before the label arrives, call `serve_one` instead, and pass its whole
-    result as ``served`` with the label. A sample that is predicted before training only for a
-    comparison is learned with that prediction, as if its label were late; `serve_one` does not
-    remember, so compare ``serve_one(x).calibrated``. A transformer that
+    result as ``served`` with the label. If samples are predicted before training only for a
+    comparison, and are then learned without being predicted again, each is learned with that
+    prediction, as if its label were late; `serve_one` does not remember, so compare
+    ``serve_one(x).calibrated``. A transformer that
     learns, such as a `StandardScaler`, changes the features between prediction and label:
     ``CalibratedClassifier(scaler | model)`` has it inside. Within
     ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
