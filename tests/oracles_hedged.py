@@ -111,7 +111,8 @@ def group_mixtures(
     """
     start = np.array(prior) / math.fsum(prior)
     weights, odds, odds_of_raw = np.tile(start, (len(shares), 1)), np.zeros(len(shares)), 0.0
-    served, sizes = [], []
+    served: list[np.ndarray] = []
+    sizes: list[int] = []
     for given, y in groups:
         answers = np.clip(given, clip, 1.0 - clip)
         others = 1.0 / math.sqrt(np.mean(sizes or [1]))  # the prior of all but the raw score

@@ -41,7 +41,8 @@ def games(sizes: Any, seed: int = 0) -> list[Group]:
 
 def serve(hedge: HedgedCalibrator, groups: list[Group], late: int = 0) -> list[np.ndarray]:
     """Return what is served for each group; its labels come after ``late`` other groups."""
-    served, waiting = [], deque()
+    served: list[np.ndarray] = []
+    waiting: deque[Any] = deque()
     for scores, y in groups:
         answers = [hedge.serve_one(score) for score in scores.tolist()]
         served.append(np.array([answer for answer, _ in answers]))
@@ -286,7 +287,8 @@ def two_labels(match: tuple[list[dict[Any, float]], Any]) -> tuple[list[dict[Any
 def test_a_classifier_remembers_what_it_served_for_a_group(late, labels):
     """As a hedge with its tickets; with two labels the hedge is the one of True."""
     model, explicit = (CalibratedClassifier(Forecast()) for _ in range(2))
-    hedge, waiting = HedgedCalibrator(), deque()
+    hedge = HedgedCalibrator()
+    waiting: deque[Any] = deque()
     for match in matches([3, 30, 12, 1, 20, 5] * 4):
         rows, y = two_labels(match) if labels == 2 else match
         kept = [explicit.serve_one(x) for x in rows]
@@ -311,8 +313,8 @@ def test_a_classifier_remembers_what_it_served_for_a_group(late, labels):
 def test_long_matches_with_three_results_do_no_harm():
     model, raw, total = CalibratedClassifier(Forecast()), 0.0, 0.0
     for rows, y in matches([400] * 8, seed=3):
-        raw -= np.mean([math.log(x[y]) for x in rows])
-        total -= np.mean([math.log(model.predict_proba_one(x)[y]) for x in rows])
+        raw -= sum(math.log(x[y]) for x in rows) / 400
+        total -= sum(math.log(model.predict_proba_one(x)[y]) for x in rows) / 400
         model.learn_group(rows, [y] * len(rows))
     assert total <= raw - math.log(1.0 - 400**-0.5)
 
@@ -327,38 +329,49 @@ def test_other_calibrators_learn_rows_with_a_share_of_the_weight(calibrator):
     assert one.to_bytes() == other.to_bytes()
 
 
+def count(model: CalibratedClassifier, label: Any) -> int:
+    """Return how many samples the hedge of a label has learned."""
+    calibrator = model.calibrators[label]
+    assert isinstance(calibrator, HedgedCalibrator)
+    return calibrator.n_samples
+
+
 def test_labels_may_appear_within_a_group():
     model = CalibratedClassifier(Forecast())
-    rows = [{}, {False: 0.4, True: 0.6}, {False: 0.3, True: 0.5, "draw": 0.2}]
+    rows: list[dict[Any, float]] = [
+        {},
+        {False: 0.4, True: 0.6},
+        {False: 0.3, True: 0.5, "draw": 0.2},
+    ]
     for _ in range(3):
         model.learn_group(rows, [True, True, "draw"])
-    assert {label: each.n_samples for label, each in model.calibrators.items()} == {
-        True: 6,
+    assert {label: count(model, label) for label in model.calibrators} == {
         False: 3,
+        True: 3,
         "draw": 3,
     }
 
 
 def test_the_model_learns_each_row_with_the_weight_of_the_group():
-    model = CalibratedClassifier(linear_model.LogisticRegression())
-    alone = linear_model.LogisticRegression()
+    learner, alone = linear_model.LogisticRegression(), linear_model.LogisticRegression()
+    model = CalibratedClassifier(learner)
     for i in range(30):
         rows = [{"a": i / 30.0, "b": j / 5.0} for j in range(5)]
         model.learn_group(rows, [i > 10] * 5, 0.5)
         for x in rows:
             alone.learn_one(x, i > 10, 0.5)
-    assert model.classifier.weights == alone.weights
-    assert model.calibrators[True].n_samples == 30
+    assert learner.weights == alone.weights
+    assert count(model, True) == 30
 
 
 def test_a_drift_detector_gets_the_error_of_each_row():
     detector = drift.ADWIN()
     model = CalibratedClassifier(Forecast(), drift_detector=detector, on_drift="reset")
     for i in range(120):
-        x = {False: 0.1, True: 0.9}
+        x: dict[Any, float] = {False: 0.1, True: 0.9}
         model.learn_group([x] * 20, [i < 60] * 20)
     assert model.n_alarms > 0
-    assert model.calibrators[True].n_samples < 120
+    assert count(model, True) < 120
 
 
 @pytest.mark.parametrize(
@@ -372,10 +385,11 @@ def test_a_drift_detector_gets_the_error_of_each_row():
     ],
 )
 def test_bad_groups_teach_nothing(arguments, message):
-    model = CalibratedClassifier(linear_model.LogisticRegression())
+    learner = linear_model.LogisticRegression()
+    model = CalibratedClassifier(learner)
     model.learn_group([{"a": 0.5}] * 3, [True] * 3)
-    before, weights = model.to_bytes(), dict(model.classifier.weights)
+    before, weights = model.to_bytes(), dict(learner.weights)
     with pytest.raises(ValueError, match=message):
         model.learn_group(*arguments[:3], served=arguments[3] if len(arguments) > 3 else None)
     assert model.to_bytes() == before
-    assert dict(model.classifier.weights) == weights
+    assert dict(learner.weights) == weights

@@ -223,9 +223,6 @@ class Binary(Strategy):
         calibrated[True], calibrated[False] = p, 1.0 - p
         return calibrated, {} if ticket is None else {True: ticket}
 
-    def learn_group(self, rows: Rows, w: float) -> None:
-        self._calibrators.learn_group(True, rows, w)
-
     def predict_many(self, columns: Columns) -> NDArray[np.float64]:
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is None:
@@ -268,12 +265,11 @@ class OneVsRest(OwningStrategy):
             self._calibrators.learn_one(label, raw, y, w, tickets)
 
     def learn_group(self, rows: Rows, w: float) -> None:
-        binary = [row for row in rows if self.for_labels(row[0]) is self._binary]
-        others = [row for row in rows if self.for_labels(row[0]) is not self._binary]
-        if binary:
-            self._binary.learn_group(binary, w)
-        for label in dict.fromkeys(label for raw, _, _ in others for label in raw):
-            known = [row for row in others if label in row[0]]
+        labels = dict.fromkeys(label for raw, _, _ in rows for label in raw)
+        if self.for_labels(labels) is self._binary:
+            labels = {True: None}
+        for label in labels:
+            known = [row for row in rows if label in row[0]]
             self._calibrators.learn_group(label, known, w)
 
     def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
