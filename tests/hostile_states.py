@@ -124,7 +124,7 @@ def ordinals(learner: Any, i: int) -> None:
 
 def events(join: LabelJoin, i: int) -> None:
     ticket = None if i % 3 else (i, (0.25, 0.5))
-    from streamcal.calibration.hedged import Ticket
+    from streamcal.calibration.tickets import Ticket
 
     join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket and Ticket(*ticket)))
     if i % 2:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
-from streamcal.calibration.hedged import Ticket
 from streamcal.calibration.joint_hedge import JointTicket
+from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _memory, _packed, _waiting
 from streamcal.wrappers._memory import PredictionMemory
 from tests.contract import state

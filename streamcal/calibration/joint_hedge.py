@@ -37,9 +37,10 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import MOST_COUNT, decay_per_sample
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.temperature import TemperatureCalibrator
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.joint import SLOPE_PRIOR, JointMaps, Matrix
 
 Raw = Mapping[ClfTarget, float]

@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.hedged import Ticket
 from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
+from streamcal.calibration.tickets import Ticket
 
 Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
 """A `Prediction` without tickets, as a tuple because it is made for each sample."""

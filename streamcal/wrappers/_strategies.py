@@ -30,9 +30,10 @@ from streamcal._state import (
 )
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
+from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._checks import check_range
 
 Raw = Mapping[ClfTarget, float]
