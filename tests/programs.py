@@ -596,7 +596,11 @@ def _add_joint() -> None:
         place, served = draw.random.randrange(len(labels)), None
         if draw.chance(0.5):
             held.append((vectors, labels[place], hedge.serve_one(*vectors)[1][place]))
-        if held and draw.chance(0.4):
+        if len(held) > 1 and draw.chance(0.2):
+            group = [(*vectors, y, served) for vectors, y, served in held]
+            held.clear()
+            hedge.learn_group(group, max(draw.weight(), 1e-50))
+        elif held and draw.chance(0.4):
             vectors, y, served = held.pop(0)
             hedge.learn_one(*vectors, y, draw.weight(), served)
         else:

@@ -108,6 +108,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample late, this
     hedge loses more than that. On every measured stream it lost less.)
 
+    *Rows that share an outcome*, as those of one game, count as one sample if `learn_group` gets
+    them.
+
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.
