@@ -46,7 +46,7 @@ from streamcal.losses import (
 )
 
 MAGIC = b"streamcal"
-VERSION = 6
+VERSION = 7
 
 DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4

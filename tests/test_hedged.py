@@ -25,8 +25,9 @@ from streamcal import (
 from streamcal._state import decode, encode
 from streamcal._validation import as_probability
 from streamcal.calibration import Calibrator
-from streamcal.calibration.hedged import DEFAULT_PRIOR, Ticket, default_calibrators
+from streamcal.calibration.hedged import DEFAULT_PRIOR, default_calibrators
 from streamcal.calibration.probability import ProbabilityCalibrator
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.expert import Expert
 from tests.contract import calibrator_contract
 from tests.oracles_hedged import late_mixtures, mixtures, sequences, total_loss
