@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
-from streamcal import CalibratedClassifier
+from streamcal import CalibratedClassifier, HedgedCalibrator
 from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _memory, _packed, _waiting
@@ -114,7 +114,7 @@ def test_predictions_change_no_state():
     before = pickle.dumps(model)
     answer = model.predict_proba_one(samples[0][0])
     assert model.predict_proba_one(samples[0][0]) == answer
-    assert len(model._memory) == 1
+    assert len(model._memory) == 2
     assert pickle.dumps(model) == before
     for other in (copy.deepcopy(model), pickle.loads(before), model.clone(), model.clone({}, True)):
         assert len(other._memory) == 0
@@ -305,15 +305,22 @@ def test_the_order_of_features_does_not_matter():
     assert memory.take({"b": 2.0, "a": 1}, no_tickets) is not None
 
 
-def test_asking_twice_in_a_row_is_one_prediction():
+@pytest.mark.parametrize(
+    "asked", [("predict_one", "predict_proba_one"), ("predict_proba_one", "predict_one")]
+)
+def test_the_label_and_the_probabilities_of_a_sample_are_one_prediction(asked):
     model = bayes()
     model.learn_one({"x": 1.0}, True)
-    model.predict_one({"x": 3.0})
-    model.predict_proba_one({"x": 3.0})
-    assert len(model._memory) == 1
-    model.learn_one({"x": 3.0}, False)
-    model.predict_proba_one({"x": 3.0})
-    assert len(model._memory) == 1
+    for _ in range(2):
+        for method in asked:
+            getattr(model, method)({"x": 3.0})
+        assert len(model._memory) == 1
+        model.learn_one({"x": 3.0}, False)
+        assert len(model._memory) == 0
+    for _ in range(3):
+        for method in asked:
+            getattr(model, method)({"x": 3.0})
+    assert len(model._memory) == 3
 
 
 @pytest.mark.parametrize("make", [logistic, bayes])
@@ -332,20 +339,46 @@ def test_a_comparison_before_training_does_no_harm(make):
     assert compared.predict_proba_one(samples[0][0]) == other.predict_proba_one(samples[0][0])
 
 
+class Score(base.Classifier):
+    """Predicts the feature "p" as the probability of True."""
+
+    def learn_one(self, x: dict[str, Any], y: Any) -> None:
+        pass
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return {False: 1.0 - x["p"], True: x["p"]}
+
+
+@pytest.mark.parametrize("n_rows", [2, 20])
+def test_rows_of_equal_features_in_succession_are_different_samples(n_rows):
+    """All rows of an event have the same features and the same label."""
+    rng, hedge = np.random.default_rng(0), HedgedCalibrator()
+    model, waiting = CalibratedClassifier(Score()), deque()
+    for _ in range(600 // n_rows):
+        p = rng.random()
+        y = bool(rng.random() < p)
+        for _ in range(n_rows):
+            answer, ticket = hedge.serve_one(p)
+            x = {"p": p}
+            assert model.predict_proba_one(x)[True] == answer
+            waiting.append((x, y, p, ticket))
+            if len(waiting) > 30:
+                x, y_late, p_late, ticket = waiting.popleft()
+                hedge.learn_one(p_late, y_late, served=ticket)
+                model.learn_one(x, y_late)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60), st.integers(1, 6))
 @settings(deadline=None)
 def test_random_programs_find_a_prediction_of_the_same_features(program, limit):
-    memory, made, last = PredictionMemory(limit), 0, None
+    memory, made = PredictionMemory(limit), 0
     waiting: list[tuple[int, int]] = []  # when, and of which sample
     for is_prediction, sample in program:
         if is_prediction:
             memory.add({"x": sample}, prediction(made), no_tickets)
-            if sample != last:
-                waiting.append((made, sample))
-                made += 1
-            last = sample
+            waiting.append((made, sample))
+            made += 1
             continue
-        last = None
         found = memory.take({"x": sample}, no_tickets)
         same = [when for when, other in waiting if other == sample]
         if found is None:

@@ -19,8 +19,9 @@ class PredictionMemory:
     """Remembers the latest predictions, so that a late label is learned with what was served.
 
     A prediction is found by the features; `WaitingPredictions` chooses among several with the same.
-    If the same features come twice in a row, with no label in between, they are one prediction:
-    ``predict_one`` and ``predict_proba_one`` may be called for one sample.
+    ``predict_one`` and ``predict_proba_one`` may be called for one sample, so if both are called in
+    a row with the same features, this is one prediction. If one of them is called twice, these are
+    two samples.
 
     Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
     and without tickets, until the calibrators are about to change or another prediction is made.
@@ -45,6 +46,7 @@ class PredictionMemory:
         self.limit = limit
         # The features of the latest prediction, and its parts without tickets.
         self._latest: tuple[Any, Parts] | None = None
+        self._asked = ""  # what it was asked for: "label", "probabilities", or "both"
         self._waiting = WaitingPredictions(limit)
         self._late_labels = LateLabels(limit)  # of features that are not remembered
 
@@ -55,18 +57,21 @@ class PredictionMemory:
         """Return how many predictions wait for their labels."""
         return (self._latest is not None) + len(self._waiting)
 
-    def add(self, x: Any, parts: Parts, make_tickets: MakeTickets) -> None:
-        """Remember the prediction for the features ``x``."""
+    def add(
+        self, x: Any, parts: Parts, make_tickets: MakeTickets, asked: str = "probabilities"
+    ) -> None:
+        """Remember the prediction of ``asked``, the label or probabilities, for ``x``."""
         latest = self._latest
         if latest is not None:
-            if is_same(latest[0], x):
+            if self._asked not in (asked, "both") and is_same(latest[0], x):
+                self._asked = "both"
                 return
             self.store_latest(make_tickets)
         kept = snapshot(x)
         if kept is None:
             self._late_labels.add(x)
         else:
-            self._latest = kept, parts
+            self._latest, self._asked = (kept, parts), asked
         if self._waiting.n_stored >= self._waiting.n_checked:
             self._waiting.forget_oldest()
 

@@ -383,12 +383,25 @@ class CalibratedClassifier(
         dict
             Probabilities in [0, 1] that sum to 1; empty while the model has no label.
         """
+        return self._predict_and_remember(x, kwargs, "probabilities")
+
+    def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
+        """Return the most probable label; None while the model has none.
+
+        The prediction is remembered, as that of `predict_proba_one`.
+        """
+        calibrated = self._predict_and_remember(x, kwargs, "label")
+        return max(calibrated, key=calibrated.__getitem__) if calibrated else None
+
+    def _predict_and_remember(
+        self, x: Features, kwargs: dict[str, Any], asked: str
+    ) -> dict[ClfTarget, float]:
         raw = self._predict_raw(x, kwargs)
         calibrated = self._strategy.for_labels(raw).predict_one(raw)
         if self.remember:
             shown = dict(calibrated) if self._monitor else None
             n_alarms = self.n_alarms if self._monitor else 0
-            self._memory.add(x, (dict(raw), shown, n_alarms), self._make_tickets)
+            self._memory.add(x, (dict(raw), shown, n_alarms), self._make_tickets, asked)
         return calibrated
 
     def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
