@@ -10,6 +10,7 @@ Start it with `uvicorn service:app` in this folder.
 import json
 import threading
 import uuid
+from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
@@ -18,9 +19,8 @@ from river import linear_model, preprocessing
 import streamcal
 
 app = FastAPI()
-model = streamcal.CalibratedClassifier(
-    preprocessing.StandardScaler() | linear_model.LogisticRegression()
-)
+pipeline: Any = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+model = streamcal.CalibratedClassifier(pipeline)
 waiting: dict[str, str] = {}
 lock = threading.Lock()
 
@@ -41,10 +41,11 @@ class Label(BaseModel):
 @app.post("/predict")
 def predict(sample: Sample) -> dict[str, str | float]:
     name = uuid.uuid4().hex
+    x: dict[Any, Any] = {**sample.features}
     with lock:
-        served = model.serve_one(sample.features)
-        waiting[name] = json.dumps({"x": sample.features, "served": served.to_dict()})
-    return {"id": name, "probability": served.calibrated.get(True, 0.5)}
+        served = model.serve_one(x)
+        waiting[name] = json.dumps({"x": x, "served": served.to_dict()})
+    return {"id": name, "probability": served.calibrated[True]}
 
 
 @app.post("/labels", status_code=204)

@@ -1,6 +1,7 @@
 """Estimators for scikit-learn: its own checks, its own isotonic regression, and streams."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ def test_frames_in_and_frames_out(library):
     assert np.isfinite(score).all()
 
     part = frame[100:103]
-    answer = model.predict_proba_frame(part)
+    answer: Any = model.predict_proba_frame(part)
     assert type(answer) is frames.DataFrame
     assert np.array_equal(answer.to_numpy(), expected[100:103])
     assert list(answer.columns) == ([0, 1] if library == "pandas" else ["0", "1"])
