@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 
@@ -25,6 +26,8 @@ def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
     >>> like_given(np.array([0.5, 1.0]), [1, 2])
     array([0.5, 1. ])
     """
+    if type(given) is np.ndarray:  # the usual case
+        return values
     result: Any = values
     if isinstance(given, kind := _series_of("pandas")):
         result = kind(values, index=given.index, name=given.name)
