@@ -8,7 +8,7 @@ import random
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +370,41 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
                     )
                 assert store.offset == 3
         assert received == [0]
+
+
+def test_a_generator_function_starts_at_the_offset_of_the_store(tmp_path: Path) -> None:
+    starts: list[int] = []
+
+    def generate(offset: int) -> Iterator[Any]:
+        starts.append(offset)
+        yield from EVENTS[offset:]
+
+    served: list[list[float]] = []
+    for source, name in ((EVENTS, "list.db"), (generate, "function.db")):
+        values: list[float] = []
+        n_batches = iter([False, True])  # the first run stops after one batch
+        with Store(tmp_path / name) as store:
+            for stop in (lambda: next(n_batches), lambda: False):  # noqa: B023
+                run(
+                    source,
+                    PlattCalibrator(),
+                    lambda at, p: values.extend(p.tolist()),  # noqa: B023
+                    store,
+                    batch_size=7,
+                    stop=stop,
+                )
+            assert store.offset == len(EVENTS) == len(values)
+        served.append(values)
+    assert starts == [0, 7]
+    assert served[0] == served[1]
+
+
+def test_a_source_function_must_return_events(tmp_path: Path) -> None:
+    anything: Any = lambda offset: 5  # noqa: E731
+    with Store(tmp_path / "run.db") as store:
+        with pytest.raises(TypeError, match="`source` must return an iterable of events, got int"):
+            run(anything, PlattCalibrator(), lambda at, p: None, store)
+        assert store.offset == len(store) == 0
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """The examples run as a reader would run them, are short, and print what they promise."""
 
+import random
 import re
 import runpy
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 NUMBER = re.compile(r"\d+\.\d+")
@@ -26,6 +28,7 @@ def test_every_example_has_a_test_and_is_short() -> None:
         "ordinal_labels",
         "quantiles",
         "quickstart",
+        "service",
     ]
     for path in EXAMPLES:
         assert len(path.read_text(encoding="utf-8").splitlines()) < 60
@@ -80,3 +83,32 @@ def test_decide_on_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0.5 < expected < 0.7
     assert min(joint, apart) > half + 15
     assert gap < 1.0
+
+
+def test_service() -> None:
+    """Labels come 30 samples late; the service calibrates on what it served, and is asked once."""
+    service = runpy.run_path(str(next(path for path in EXAMPLES if path.stem == "service")))
+    model, waiting = service["model"], service["waiting"]
+    rng = random.Random(1)
+    late: list[tuple[str, bool]] = []
+    with TestClient(service["app"]) as client:
+        for _ in range(200):
+            x = rng.gauss(0.0, 1.0)
+            answer = client.post("/predict", json={"features": {"x": x}})
+            assert answer.status_code == 200
+            assert 0.0 <= answer.json()["probability"] <= 1.0
+            late.append((answer.json()["id"], x > 0.0))
+            if len(late) > 30:
+                name, label = late.pop(0)
+                answer = client.post("/labels", json={"id": name, "label": label})
+                assert answer.status_code == 204
+        answer = client.post("/labels", json={"id": name, "label": label})
+        assert (answer.status_code, "`id` must come" in answer.text) == (404, True)
+        assert client.post("/predict", json={"features": {"x": "much"}}).status_code == 422
+        high, low = (
+            client.post("/predict", json={"features": {"x": x}}).json()["probability"]
+            for x in (1.5, -1.5)
+        )
+    assert len(waiting) == 32
+    assert 20.0 < model.calibrators[True].mean_delay <= 30.0
+    assert low < 0.2 < 0.8 < high

@@ -25,8 +25,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
     {
-        *("_clone", "_extras", "_jax", "_lazy", "_locked", "_log_loss", "_pool", "_routing"),
-        *("_validation", "_worker"),
+        *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
+        *("_routing", "_validation", "_worker"),
     },
     {"losses"},
     {"kernels"},

@@ -1,6 +1,7 @@
 """Estimators for scikit-learn: its own checks, its own isotonic regression, and streams."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -141,6 +143,36 @@ def test_frames_of_pandas_and_copies():
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
     assert not hasattr(clone(model), "estimator_")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_in_and_frames_out(library):
+    frames = pytest.importorskip(library)
+    X, y = samples(300)
+    names = [f"x{i}" for i in range(X.shape[1])]
+    frame = frames.DataFrame(dict(zip(names, X.T, strict=True)))
+    labels = frames.Series(y)
+    model = OnlineCalibratedClassifier(GaussianNB())
+    model.partial_fit(frame, labels, classes=[0, 1]).partial_fit(frame, labels)
+    expected = model.predict_proba(frame)
+    assert type(expected) is np.ndarray  # what the scorers of scikit-learn need
+    score = cross_val_score(model, frame, labels, scoring="neg_log_loss", error_score="raise")
+    assert np.isfinite(score).all()
+
+    part = frame[100:103]
+    answer: Any = model.predict_proba_frame(part)
+    assert type(answer) is frames.DataFrame
+    assert np.array_equal(answer.to_numpy(), expected[100:103])
+    assert list(answer.columns) == ([0, 1] if library == "pandas" else ["0", "1"])
+    if library == "pandas":
+        assert answer.index.tolist() == [100, 101, 102]
+    with pytest.raises(TypeError):
+        model.predict_proba_frame(X)
+
+    isotonic = (
+        StreamingIsotonicRegression().set_output(transform=library).fit(frame[["x0"]], labels)
+    )
+    assert type(isotonic.transform(frame[["x0"]])) is frames.DataFrame
 
 
 @pytest.mark.filterwarnings("ignore:Confidence interval")

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._extras import check_jax
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
@@ -181,13 +182,13 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
-        return self._predict(as_vector(scores, "scores"))
+        return like_given(self._predict(as_vector(scores, "scores")), scores)
 
     def predict_learn_many(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order; see `Calibrator`."""
-        return self._learn_samples(scores, y, w, predict=True)
+        return like_given(self._learn_samples(scores, y, w, predict=True), scores)
 
     def _learns_all(self) -> bool:
         return type(self).predict_learn_many is AnytimeCalibrator.predict_learn_many

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import like_given
 from streamcal._state import Stateful
 from streamcal._validation import as_score, as_vector, as_weights, check_same_length
 from streamcal.calibration.card import card
@@ -63,9 +64,13 @@ class Calibrator(Stateful, Cloned, ABC):
             self.learn_one(*map(float, sample))
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
+        """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
+
+        For a Series of pandas or polars they are a Series with the same index and name.
+        """
         vector = as_vector(scores, "scores")
-        return np.array([self.predict_one(score) for score in vector.tolist()], dtype=np.float64)
+        values = np.array([self.predict_one(score) for score in vector.tolist()], dtype=np.float64)
+        return like_given(values, scores)
 
     def predict_learn_many(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -75,14 +80,15 @@ class Calibrator(Stateful, Cloned, ABC):
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
-            The result of `predict_one` for each score before its label was learned.
+            The result of `predict_one` for each score before its label was learned; a Series if
+            ``scores`` is a Series of pandas or polars.
         """
         samples = self._check_samples(scores, y, w)
         predictions = np.empty(len(samples[0]))
         for i, (score, label, weight) in enumerate(zip(*samples, strict=True)):
             predictions[i] = self.predict_one(float(score))
             self.learn_one(float(score), float(label), float(weight))
-        return predictions
+        return like_given(predictions, scores)
 
     def snapshot(self) -> Snapshot:
         """Return an immutable copy of the current map; see `Snapshot`.

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -490,7 +491,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
-        return self._hedge.predict_many(self._calibrators, as_probabilities(scores, "scores"))
+        probabilities = as_probabilities(scores, "scores")
+        return like_given(self._hedge.predict_many(self._calibrators, probabilities), scores)
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops."""
@@ -505,7 +507,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             if self._delay.mean:
                 for _ in samples[0]:
                     self._delay = self._delay.after(0.0)
-            return self._hedge.run(self._calibrators, *samples, self._delay.mean)
+            values = self._hedge.run(self._calibrators, *samples, self._delay.mean)
+        return like_given(values, scores)
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the

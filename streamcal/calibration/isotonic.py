@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
+from streamcal._frames import like_given
 from streamcal._index_state import check_edges, check_held, check_hulls, read_index
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import (
@@ -268,7 +269,7 @@ class IsotonicCalibrator(Calibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
-        return self._predict(as_vector(scores, "scores"))
+        return like_given(self._predict(as_vector(scores, "scores")), scores)
 
     def _predict(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.interpolation == "centered":
@@ -302,7 +303,7 @@ class IsotonicCalibrator(Calibrator):
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
         if self.interpolation == "centered":
             return super().predict_learn_many(scores, y, w)
-        return self._learn_samples(scores, y, w, predict=True)
+        return like_given(self._learn_samples(scores, y, w, predict=True), scores)
 
     def _learn_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool

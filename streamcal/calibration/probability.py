@@ -9,6 +9,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._frames import like_given
 from streamcal._validation import (
     as_number,
     as_probabilities,
@@ -72,7 +73,8 @@ class CompiledCalibrator(ProbabilityCalibrator):
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
-        return self._kernel.predict_many(as_probabilities(scores, "scores"))
+        values = self._kernel.predict_many(as_probabilities(scores, "scores"))
+        return like_given(values, scores)
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in one compiled loop."""
@@ -82,7 +84,8 @@ class CompiledCalibrator(ProbabilityCalibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        return self._kernel.predict_learn_many(*self._check_samples(scores, y, w))
+        values = self._kernel.predict_learn_many(*self._check_samples(scores, y, w))
+        return like_given(values, scores)
 
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._frames import like_given
 from streamcal._validation import as_score, as_vector
 from streamcal.calibration.card import card
 from streamcal.calibration.shape import Shape
@@ -48,9 +49,9 @@ class Snapshot:
         return float(self._predict(np.array([as_score(score)]))[0])
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the values of scores, shape ``(n_samples,)``."""
+        """Return the values of scores, shape ``(n_samples,)``; a Series for a Series."""
         values: NDArray[np.float64] = self._predict(as_vector(scores, "scores"))
-        return values
+        return like_given(values, scores)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

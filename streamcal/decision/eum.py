@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import like_given
 from streamcal._index_state import MOST_WEIGHT, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
@@ -139,9 +140,12 @@ class EUMThreshold(Stateful, Cloned):
         return reached if self.n_scores else None
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.bool_]:
-        """Return which of ``scores``, shape ``(n_samples,)``, reach the best threshold."""
+        """Return which of ``scores``, shape ``(n_samples,)``, reach the best threshold.
+
+        For a Series of pandas or polars that is a Series with the same index and name.
+        """
         reached: NDArray[np.bool_] = as_vector(scores, "scores") >= self.threshold
-        return reached
+        return like_given(reached, scores)
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Learn that ``score`` was followed by the label ``y`` (0 or 1), with weight ``w``."""

@@ -1,11 +1,15 @@
 """A crash-safe stream loop: read events, predict and learn, give the sink the values, commit.
 
 A *source* has ``read(offset, n)``, which returns at most ``n`` events from ``offset`` on, and the
-same events each time; a list works as well. A *sink* is called with ``(offset, predictions)``.
-States and offset are committed together (`streamcal.durable.store`), after the sink has got the
-predictions. After a crash the loop starts again at the last commit. Nothing is learned twice or
-missed, and the sink gets the predictions after that commit again, under the same offsets. A sink
-that can go back to a commit gets each prediction exactly once:
+same events each time. A list works as well, and so does a generator function of the offset, which
+is called once in a run. A generator is refused: it can't go back to the store's offset, and nobody
+could know how many of its events an earlier run has taken.
+
+A *sink* is called with ``(offset, predictions)``. States and offset are committed together
+(`streamcal.durable.store`), after the sink has got the predictions. After a crash the loop starts
+again at the last commit. Nothing is learned twice or missed, and the sink gets the predictions
+after that commit again, under the same offsets. A sink that can go back to a commit gets each
+prediction exactly once:
 
     sink.commit()        returns a token that is saved with the offset, such as the length of a file
     sink.resume(token)   goes back to the state of that commit; None: to the start
@@ -24,8 +28,9 @@ A `Timeline` of losses is committed with them, for `streamcal watch`.
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +48,9 @@ from streamcal.durable.timeline import TIMELINE, Timeline
 
 _JOIN = "join"  # the name of the join among the states
 _SINK = "sink"  # the name of the sink's token among the notes
+
+
+Row = Event | tuple[Any, ...]
 
 
 class Source(Protocol):
@@ -64,7 +72,7 @@ class Source(Protocol):
     [0.9, 0.6]
     """
 
-    def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
+    def read(self, offset: int, n: int) -> Sequence[Row]:
         """Return at most ``n`` events from ``offset`` on; no event ends the run."""
 
 
@@ -72,7 +80,7 @@ Sink = Callable[[int, NDArray[np.float64]], Any]
 
 
 def run(
-    source: Source | Sequence[Event | tuple[Any, ...]],
+    source: Source | Sequence[Row] | Callable[[int], Iterable[Row]],
     calibrator: Calibrator | KeyedCalibrator,
     sink: Sink,
     store: Store,
@@ -85,8 +93,9 @@ def run(
 
     Parameters
     ----------
-    source : Source or sequence
-        Events (`Event`, or tuples of its first fields), by offset.
+    source : Source, sequence or callable
+        Events (`Event`, or tuples of its first fields), by offset. A callable gets the store's
+        offset and returns an iterable of the events from there on, as a generator function does.
     calibrator : Calibrator or KeyedCalibrator
         A `Calibrator` is the prototype of one calibrator per key and is not changed: it has the
         parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
@@ -270,12 +279,33 @@ def _reader(source: Any) -> Callable[[int, int], Any]:
     if callable(getattr(source, "read", None)):
         read: Callable[[int, int], Any] = source.read
         return read
-    if not hasattr(source, "__getitem__"):
-        raise TypeError(
-            "`source` must have `read(offset, n)` or be a sequence, which can be read again from"
-            f" any offset, got {type(source).__name__}"
-        )
-    return lambda at, n: source[at : at + n]
+    if hasattr(source, "__getitem__"):
+        return lambda at, n: source[at : at + n]
+    if callable(source):
+        return _Forward(source).read
+    raise TypeError(
+        "`source` must have `read(offset, n)`, be a sequence, or be a function that returns the"
+        f" events from an offset on, such as a generator function, got {type(source).__name__}"
+    )
+
+
+class _Forward:
+    """Reads the events that a function returns for the first offset; the run only goes forward."""
+
+    def __init__(self, start: Callable[[int], Iterable[Any]]) -> None:
+        self._start = start
+        self._events: Iterator[Any] | None = None
+
+    def read(self, offset: int, n: int) -> list[Any]:
+        """Return the next ``n`` events."""
+        if self._events is None:
+            events: Any = self._start(offset)
+            if not isinstance(events, Iterable):
+                raise TypeError(
+                    f"`source` must return an iterable of events, got {type(events).__name__}"
+                )
+            self._events = iter(events)
+        return list(islice(self._events, n))
 
 
 def _end_of(source: Any) -> int | None:

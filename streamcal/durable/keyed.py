@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
 from streamcal.calibration.base import Calibrator, predict_learn_known
@@ -199,7 +200,7 @@ class KeyedCalibrator(Locked):
             If an argument is out of range or lengths differ; nothing is learned of any key.
         """
         groups, *samples = self.check(keys, scores, y, w)
-        return self.predict_learn_groups(groups, *samples)
+        return like_given(self.predict_learn_groups(groups, *samples), scores)
 
     def check(
         self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import like_given
 from streamcal._index_state import MOST_WEIGHT, check_held, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._validation import (
@@ -252,14 +253,15 @@ class StreamingThresholds(Stateful, Cloned):
         return 1 + int(np.searchsorted(found.thresholds, number, side="right"))
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.int64]:
-        """Return the labels of scores, shape ``(n_samples,)``.
+        """Return the labels of scores, shape ``(n_samples,)``; a Series for a Series.
 
         Raises
         ------
         ValueError
             If nothing has been learned, or a score is not finite.
         """
-        return 1 + np.searchsorted(self.thresholds, as_vector(scores, "scores"), side="right")
+        vector = as_vector(scores, "scores")
+        return like_given(1 + np.searchsorted(self.thresholds, vector, side="right"), scores)
 
     @property
     def thresholds(self) -> NDArray[np.float64]:

@@ -3,7 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike, NDArray
+from river.utils.dataframe import into_frame, to_native_frame
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
@@ -165,6 +167,29 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             return raw
         columns: Columns = dict(enumerate(raw.T))
         return self._strategy.for_labels(columns).predict_many(columns).T
+
+    def predict_proba_frame(self, X: IntoDataFrame) -> IntoDataFrame:
+        """Return `predict_proba` in a data frame of the same library as ``X``, with its index.
+
+        The columns are the classes; as text in libraries that need it, such as polars.
+        `predict_proba` returns an array for any ``X``, since scikit-learn's scorers need one.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X = pd.DataFrame({"x": range(100)})
+        >>> model = OnlineCalibratedClassifier(GaussianNB()).fit(X, X["x"] > 50)
+        >>> model.predict_proba_frame(X[40:80:15]).round(2)
+            False  True
+        40   0.88  0.12
+        55   0.23  0.77
+        70   0.01  0.99
+        """
+        frame = into_frame(X)
+        probabilities = self.predict_proba(X).T
+        columns = dict(zip(self.classes_.tolist(), probabilities, strict=True))
+        return to_native_frame(columns, like=frame)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class with the highest calibrated probability; shape (n_samples,)."""

@@ -1,5 +1,6 @@
 """A river classifier with calibrated probabilities."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
 from typing import Any
@@ -39,6 +40,7 @@ from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._memory import PredictionMemory
 from streamcal.wrappers._strategies import Raw, Tickets, as_rows, make_strategy
 from streamcal.wrappers.served import Served
+from streamcal.wrappers.snapshot import ClassifierSnapshot
 
 _ON_DRIFT = ("shrink", "reset", "none")
 
@@ -427,6 +429,12 @@ class CalibratedClassifier(
         {'yes': 0.69, 'no': 0.31}
         """
         return self._strategy.for_labels(raw).predict_one(raw)
+
+    def snapshot(self) -> ClassifierSnapshot:
+        """Return an immutable copy of wrapper and model that predicts; see `ClassifierSnapshot`."""
+        twin = copy.deepcopy(self)
+        twin.remember = 0  # no label will come
+        return ClassifierSnapshot(twin)
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""

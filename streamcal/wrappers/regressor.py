@@ -1,5 +1,6 @@
 """A river regressor with recalibrated predictions."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from streamcal.wrappers._checks import (
     check_calibrator,
     check_n_rows,
 )
+from streamcal.wrappers.snapshot import RegressorSnapshot
 
 
 class CalibratedRegressor(
@@ -168,6 +170,10 @@ class CalibratedRegressor(
         5.0
         """
         return self._calibrator.predict_one(raw)
+
+    def snapshot(self) -> RegressorSnapshot:
+        """Return an immutable copy of wrapper and model that predicts; see `RegressorSnapshot`."""
+        return RegressorSnapshot(copy.deepcopy(self))
 
     def learn_many(
         self,
