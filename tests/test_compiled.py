@@ -69,7 +69,8 @@ from streamcal.ordinal import (
     optimal_thresholds,
 )
 from streamcal.ordinal._jobs import sum_prefixes
-from streamcal.ordinal.thresholds import Samples, find_cuts
+from streamcal.ordinal._samples import Samples
+from streamcal.ordinal.thresholds import find_cuts
 from tests import oracles, oracles_convex
 
 RECORDED = Path(__file__).parent / "recorded"
