@@ -765,7 +765,7 @@ def use_wrapper(learner: Any) -> None:
         return
     label: Any = True
     if isinstance(learner, ThresholdClassifier):
-        label = learner._order[0] if learner._order else 1
+        label = learner._order.labels[0] if learner._order else 1
     elif isinstance(learner, DecisionClassifier):
         label = learner.pos_val
     elif isinstance(learner.classifier, naive_bayes.GaussianNB):

@@ -43,7 +43,7 @@ def stream(labels, n, seed=0):
 
 def recorded(classifier):
     _, labels, scores, w = zip(*classifier._samples, strict=True)
-    return np.array(scores), np.array([classifier._ranks[y] for y in labels]), np.array(w)
+    return np.array(scores), np.array([classifier._order.ranks[y] for y in labels]), np.array(w)
 
 
 def check_layer(classifier):
@@ -160,7 +160,7 @@ def wait_for(classifier, seconds=300.0):
     while (found := classifier._rescorer.poll()) is None:
         assert time.monotonic() < end
         assert classifier._rescorer.worker.busy
-    classifier._take_over(found)
+    classifier._serve_resolved(found)
 
 
 def ask(classifier, samples, seconds=300.0):
@@ -187,7 +187,7 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs, monkeypatch):
     asked = classifier._n_samples - 1  # the job was sent before the last sample was learned
     job = list(classifier._samples)[:-1]
     with monkeypatch.context() as patch:  # these come between question and answer
-        patch.setattr(classifier, "_look_for_thresholds", lambda: None)
+        patch.setattr(classifier, "_update_thresholds", lambda: None)
         for x, y in islice(samples, 30):
             classifier.learn_one(x, y)
     wait_for(classifier)
