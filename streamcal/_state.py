@@ -77,7 +77,7 @@ _HOME = {
     "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
     "LabelJoin": "streamcal.durable.labels",
     "MCC": "streamcal.decision.goals",
-    "Metric": "streamcal.decision.goals",
+    "Metric": "streamcal.decision._base",
     "PACuSumRank": "streamcal.ordinal.cusum",
     "PAVStack": "streamcal.isotonic.stack",
     "PRank": "streamcal.ordinal.cusum",

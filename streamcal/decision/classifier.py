@@ -26,7 +26,8 @@ from streamcal._validation import (
     check_label,
     decay_per_sample,
 )
-from streamcal.decision.goals import Metric, as_parameter, get_metric
+from streamcal.decision._base import Metric
+from streamcal.decision.goals import as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
 
 Features = dict[FeatureName, Any]
