@@ -88,6 +88,28 @@ def test_frames_are_decided_jointly(history):
     assert len(model.predict_many(X)) == 20
 
 
+class FrameOracle(Oracle, base.MiniBatchClassifier):
+    """An `Oracle` that also reads frames."""
+
+    def learn_many(self, X, y):
+        """Learn nothing."""
+
+    def predict_proba_many(self, X):
+        return pd.DataFrame({False: 1.0 - X["p"], True: X["p"]})
+
+
+@pytest.mark.parametrize("p", [1.5, -0.1, math.nan])
+def test_a_frame_with_a_wrong_probability_is_refused_as_a_sample_is(p):
+    model = DecisionClassifier(FrameOracle())
+    X = pd.DataFrame({"p": [0.5, p]})
+    with pytest.raises(ValueError, match="probabilities"):
+        model.predict_many(X)
+    with pytest.raises(ValueError, match="probabilities"):
+        model.learn_many(X, pd.Series([True, False]))
+    assert model.counts == (0, 0, 0, 0)
+    assert model.predict_many(pd.DataFrame({"p": [0.9, 1.0 + 1e-12]})).tolist() == [True, True]
+
+
 def test_history_pays_on_a_stream_with_few_positives():
     def cumulative(make, size):
         scores = []

@@ -28,12 +28,11 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
+from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
-from streamcal.wrappers._checks import check_range
 
 Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
@@ -51,7 +50,7 @@ class Strategy(ABC):
 
     def check_probabilities(self, raw: Raw) -> None:
         """Raise unless `learn_one` accepts these probabilities."""
-        check_range(raw)
+        check_probability_range(raw)
 
     @abstractmethod
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
@@ -188,7 +187,7 @@ class Binary(Strategy):
     def check_probabilities(self, raw: Raw) -> None:
         # The probability of False is not learned.
         if not LEAST_PROBABILITY <= raw[True] <= MOST_PROBABILITY:
-            check_range(raw)
+            check_probability_range(raw)
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         calibrator = self._calibrators.by_label.get(True)
