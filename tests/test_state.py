@@ -389,8 +389,10 @@ def test_every_learner_has_a_home() -> None:
                     own.add(thing.__name__)
     abstract = {
         "Calibrator",
+        "CodedMetric",
         "CompiledCalibrator",
         "JointCalibrator",
+        "LinearRanker",
         "ProbabilityCalibrator",
         "RankLearner",
         "Stateful",
