@@ -53,8 +53,10 @@ from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, goals
+from streamcal.decision._base import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
+from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
 from tests.invariants import Structure
 
@@ -285,6 +287,9 @@ def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     return 5.0 * tp - fp
 
 
+BASES = (CodedMetric, LinearRanker, RankLearner)  # of classes that have bytes
+
+
 def classes() -> dict[str, type[Stateful]]:
     """Return the concrete classes of the package that have bytes, by name."""
     found = {}
@@ -295,11 +300,8 @@ def classes() -> dict[str, type[Stateful]]:
             own = isinstance(thing, type) and thing.__module__ == module.name
             if own and issubclass(thing, Stateful) and not thing.__name__.startswith("_"):
                 made = thing._freeze is not Stateful._freeze
-                if (
-                    made
-                    and not getattr(thing, "__abstractmethods__", None)
-                    and thing is not RankLearner
-                ):
+                abstract = getattr(thing, "__abstractmethods__", None) or thing in BASES
+                if made and not abstract:
                     found[thing.__name__] = thing
     return found
 
