@@ -49,6 +49,7 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful
+from streamcal._state.stateful import _HOME
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
@@ -465,11 +466,11 @@ class Mutant:
     def _raw(self, kind: str, fields: Header, parts: Parts) -> bytes:
         """Break the frame of a state, or put it under the name of another class."""
         rng = self.rng
-        listed: Any = [[n, _state._dtype(p), list(p.shape)] for n, p in parts.items()]
+        listed: Any = [[n, _state.format._dtype(p), list(p.shape)] for n, p in parts.items()]
         header: Any = {"kind": kind, "fields": fields, "arrays": listed}
         what = rng.randrange(4)
         if what == 0:
-            header["kind"] = rng.choice([*_state._HOME, "Stateful", "Calibrator", None, 5, "x"])
+            header["kind"] = rng.choice([*_HOME, "Stateful", "Calibrator", None, 5, "x"])
         elif what == 1 and listed:
             rng.choice(listed)[rng.randrange(3)] = rng.choice(
                 [*VALUES, [10**12], [-1], [-1, -8], [2**40, 2**40], [True], [0.5], "<f8", "|u1"]
@@ -521,8 +522,8 @@ def reachable(tree: Any, path: tuple[Any, ...]) -> bool:
 
 
 def write(kind: str, fields: Header, parts: Parts) -> bytes:
-    listed = [[n, _state._dtype(p), list(p.shape)] for n, p in parts.items()]
-    blobs = [np.ascontiguousarray(p, _state._dtype(p)).tobytes() for p in parts.values()]
+    listed = [[n, _state.format._dtype(p), list(p.shape)] for n, p in parts.items()]
+    blobs = [np.ascontiguousarray(p, _state.format._dtype(p)).tobytes() for p in parts.values()]
     return sealed({"kind": kind, "fields": fields, "arrays": listed}, b"".join(blobs))
 
 

@@ -30,7 +30,7 @@ LAYERS = [
     },
     {"losses"},
     {"kernels"},
-    {"_index_state", "_json", "_state"},
+    {"_state"},
     {"isotonic"},
     {"calibration"},
     {"ordinal", "decision", "voting"},

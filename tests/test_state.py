@@ -397,7 +397,7 @@ def test_every_learner_has_a_home() -> None:
         "RankLearner",
         "Stateful",
     }
-    assert own - abstract == set(_state._HOME)
+    assert own - abstract == set(_state.stateful._HOME)
 
 
 def test_a_fresh_process_reads_them() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._index_state import check_edges, check_held, check_hulls, read_index
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
+from streamcal._state.score_index import check_edges, check_held, check_hulls, read_index
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
