@@ -1,5 +1,6 @@
 import dataclasses
 import pickle
+from pathlib import Path
 
 import pytest
 from river import evaluate, metrics, preprocessing
@@ -55,7 +56,7 @@ def test_markdown(rows: list[demo_table.Row]) -> None:
 
 
 def test_for_a_person(
-    tmp_path, capsys: pytest.CaptureFixture[str], rows: list[demo_table.Row]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[demo_table.Row]
 ) -> None:
     folder = tmp_path / "made" / "here"
     assert demo_table.run(folder, limit=150) == rows
