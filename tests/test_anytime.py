@@ -228,7 +228,7 @@ OTHER = [9, 1, 8, 2, 7, 3, 6]
     ],
     ids=str,
 )
-def test_published_numbers(y: Any, loss: Any, expected: Any) -> None:
+def test_it_repeats_published_numbers(y: Any, loss: Any, expected: Any) -> None:
     stairs = anytime_isotonic(range(len(y)), y, loss=loss)
     np.testing.assert_allclose(at_samples(stairs, np.arange(len(y)))[0], expected, atol=1e-7)
 
@@ -539,7 +539,7 @@ GOOD = {"scores": [1, 2], "y": [0.0, 1.0], "loss": "squared"}
     ],
     ids=str,
 )
-def test_bad_input(changes: Any, error: Any, message: str) -> None:
+def test_bad_input_is_refused(changes: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         anytime_isotonic(**{**GOOD, **changes})
 

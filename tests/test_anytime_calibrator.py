@@ -65,7 +65,7 @@ def test_solves_fall_due_as_the_window_grows_and_then_regularly() -> None:
     assert set(np.diff(at[-10:])) == {8}
 
 
-def test_solve_now() -> None:
+def test_solve_serves_a_map_at_once() -> None:
     calibrator = AnytimeCalibrator("absolute", every=1_000)
     with pytest.raises(ValueError, match="`solve` needs at least one learned sample"):
         calibrator.solve()
@@ -112,7 +112,7 @@ def test_tolerance_reaches_the_solver() -> None:
     ],
     ids=str,
 )
-def test_bad_parameters(parameters: Any, error: Any, message: str) -> None:
+def test_bad_parameters_are_refused(parameters: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         AnytimeCalibrator(**{"loss": "huber", **parameters})
 

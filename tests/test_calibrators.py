@@ -352,7 +352,7 @@ def test_joint_calibrators_in_the_wrapper() -> None:
         (TopLabelCalibrator, {"calibrator": IsotonicCalibrator("logistic")}),
     ],
 )
-def test_bad_parameters(kind: Any, parameters: Any) -> None:
+def test_bad_parameters_are_refused(kind: Any, parameters: Any) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(parameters))}`"):
         kind(**parameters)
 

@@ -117,7 +117,7 @@ convex_losses = pytest.mark.parametrize("loss", CONVEX, ids=named)
     ],
     ids=named,
 )
-def test_known_values(loss: Any, z: float, y: Any, value: Any) -> None:
+def test_values_are_those_known(loss: Any, z: float, y: Any, value: Any) -> None:
     assert_allclose(loss(z, y), value, rtol=1e-14)
 
 
@@ -166,7 +166,7 @@ def test_any_finite_label_will_do(loss: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=named)
-def test_arguments_broadcast(loss: Any) -> None:
+def test_values_and_labels_are_broadcast(loss: Any) -> None:
     rng = np.random.default_rng(2)
     y, z = some_labels(loss, rng, 4), some_values(loss, rng, 3)
     table = loss(z[:, None], y)
@@ -253,7 +253,7 @@ def test_derivative_equals_numerical_differences(loss: Any, seed: int) -> None:
     ],
     ids=named,
 )
-def test_known_derivatives(loss: Any, z: Any, y: float, slope: Any) -> None:
+def test_derivatives_are_those_known(loss: Any, z: Any, y: float, slope: Any) -> None:
     assert_allclose(losses.derivative(loss, z, y), slope, rtol=1e-14, atol=1e-300)
 
 
@@ -408,7 +408,7 @@ def test_p_out_of_range(p: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", [Absolute, Pinball])
-def test_unknown_ties(loss: Any) -> None:
+def test_an_unknown_rule_for_ties_is_refused(loss: Any) -> None:
     with pytest.raises(ValueError, match="`ties` must be one of 'lower', 'midpoint', 'upper', got"):
         loss(ties="middle")
 
@@ -485,7 +485,7 @@ def test_a_function_need_not_be_vectorised() -> None:
         (functools.partial(lambda k, z, y: k * (z - y) ** 2, 3.0), {}),
     ],
 )
-def test_good_functions(f: Any, options: Any) -> None:
+def test_functions_that_jax_can_differentiate_are_losses(f: Any, options: Any) -> None:
     if "z_range" in options and "y_range" not in options:
         options = {**options, "y_range": Interval(0, math.inf)}
     loss = from_function(f, **options)
@@ -560,7 +560,7 @@ def test_functions_that_jax_cannot_trace_are_refused(f: Any, check: bool) -> Non
         ),
     ],
 )
-def test_bad_arguments(arguments: Any, message: str) -> None:
+def test_bad_arguments_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         from_function(**arguments)
 

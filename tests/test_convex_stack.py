@@ -113,7 +113,7 @@ any_labels = few_labels | st.floats(-9.0, 9.0).map(lambda y: round(y, 6))
     ],
     ids=str,
 )
-def test_published_numbers(loss: Any, y: Any, expected: Any, many: bool) -> None:
+def test_it_repeats_published_numbers(loss: Any, y: Any, expected: Any, many: bool) -> None:
     found = values_of(loss, np.arange(1, len(y) + 1), y, many=many)
     assert_allclose(found, expected, rtol=1e-14)
 
@@ -184,7 +184,7 @@ def test_push_many_equals_push(loss: Any, problem: Any, cuts: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", [Huber(), Pinball(tau=0.3), Expectile(tau=0.9)], ids=named)
-def test_long_streams(loss: Any) -> None:
+def test_a_long_stream_gives_the_same_one_by_one_and_at_once(loss: Any) -> None:
     """Long enough for rounds in which many runs are pooled at once, and for galloping back."""
     rng = np.random.default_rng(1)
     y = np.concatenate([np.arange(200.0), [-50.0], 100 + rng.normal(scale=30, size=300)])
@@ -270,7 +270,7 @@ def test_bad_samples_change_nothing(sample: Any, error: Any, message: str) -> No
     assert pickle.dumps(stack) == before
 
 
-def test_bad_options() -> None:
+def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="`interpolation` must be one of"):
         PAVStack("huber", interpolation="cubic")
     stack = PAVStack("huber")

@@ -448,7 +448,7 @@ def test_a_table_of_costs_needs_as_many_labels() -> None:
     ],
 )
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
-def test_bad_parameters(learner: Any, options: Any, error: Any, message: str) -> None:
+def test_bad_parameters_are_refused(learner: Any, options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         learner(**options)
 
@@ -661,7 +661,7 @@ def test_probabilities_are_those_of_the_calibrators_made_to_fall() -> None:
         max_size=4,
     )
 )
-def test_falling_sequences(rows: Any) -> None:
+def test_boundaries_are_made_to_fall_as_by_isotonic_regression(rows: Any) -> None:
     out = np.empty((len(rows), 5))
     class_probabilities(np.array(rows), 10.0, out)
     for row, p in zip(rows, out, strict=True):
@@ -706,7 +706,9 @@ class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):
     def _understands(cls: type[ClassifierContract], labels: tuple[Any, ...]) -> bool:
         return labels != (3, 1, 2)  # the contract's stream has them in an order that is none
 
-    def test_probabilities(self, fresh: base.Classifier, kind: str) -> None:
+    def test_probabilities_sum_to_one_and_name_the_label(
+        self, fresh: base.Classifier, kind: str
+    ) -> None:
         """As the contract's, but that the label is decoded: it need not be the most probable."""
         if kind == "str":
             fresh = fresh.clone({"labels": ("cold", "warm", "hot")})
@@ -727,7 +729,7 @@ class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):
 @pytest.mark.parametrize(
     "model", [CuSumRank(), PACuSumRank(), PRank()], ids=lambda m: type(m).__name__
 )
-def test_river_checks(model: Any) -> None:
+def test_it_passes_the_checks_of_river(model: Any) -> None:
     for check in river_checks(model):
         check(model.clone())
 

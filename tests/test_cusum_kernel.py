@@ -151,7 +151,7 @@ def test_budget_of_one() -> None:
         ({"labels": (1,)}, ValueError, "labels"),
     ],
 )
-def test_bad_parameters(options: Any, error: Any, name: str) -> None:
+def test_bad_parameters_are_refused(options: Any, error: Any, name: str) -> None:
     with pytest.raises(error, match=f"`{name}` must"):
         KernelCuSumRank(**options)
 
@@ -206,7 +206,9 @@ class TestContract(
     classifier_contract(KernelCuSumRank(gamma=0.3, budget=50, window=200), bounded=True)
 ):
     _understands = staticmethod(LinearContract._understands)
-    test_probabilities = LinearContract.test_probabilities
+    test_probabilities_sum_to_one_and_name_the_label = (
+        LinearContract.test_probabilities_sum_to_one_and_name_the_label
+    )
 
 
 assert issubclass(TestContract, ClassifierContract)
@@ -217,7 +219,7 @@ assert issubclass(TestContract, ClassifierContract)
     [KernelCuSumRank(), RandomFourierFeatures(n_components=10)],
     ids=lambda m: type(m).__name__,
 )
-def test_river_checks(model: Any) -> None:
+def test_it_passes_the_checks_of_river(model: Any) -> None:
     for check in river_checks(model):
         check(model.clone())
 

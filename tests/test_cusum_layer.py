@@ -55,7 +55,7 @@ def test_subgradient_is_the_perceptron_step() -> None:
         np.testing.assert_allclose(learned, w - slope, atol=1e-6)
 
 
-def test_transformations_agree() -> None:
+def test_jit_and_vmap_change_nothing() -> None:
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(6, 4)), jnp.float32)
     y = jnp.asarray(rng.integers(0, 5, 6))
@@ -87,7 +87,7 @@ def test_settings_of_jax_are_left_alone() -> None:
         (jnp.zeros(3, int), "must be floats"),
     ],
 )
-def test_bad_logits(logits: Any, message: str) -> None:
+def test_bad_logits_are_refused(logits: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"`logits` must.*{message}|{message}"):
         cusum_layer.scores(logits)
 

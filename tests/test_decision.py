@@ -207,7 +207,7 @@ def test_permuting_samples_permutes_labels(order: Any) -> None:
     np.testing.assert_array_equal(maximize(p[order], "f1").labels, labels[order])
 
 
-def test_no_samples() -> None:
+def test_without_samples_the_utility_is_that_of_the_counts() -> None:
     for metric, phi in pairs("present"):
         found = maximize([], metric, counts=(3, 1, 2, 4))
         assert found.labels.shape == (0,)

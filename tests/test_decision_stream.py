@@ -283,7 +283,7 @@ def test_evaluate_asks_the_decision_layer() -> None:
     assert 0.0 < both[1].get() < 1.0
 
 
-def test_river_checks() -> None:
+def test_it_passes_the_checks_of_river() -> None:
     for params in DecisionClassifier._unit_test_params():
         model = DecisionClassifier(**params)
         for check in river_checks(model):

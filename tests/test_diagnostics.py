@@ -139,7 +139,7 @@ def test_limit_of_the_likelihood_ratio_for_distinct_scores() -> None:
     assert np.mean(np.array(drawn) <= chi2(1).ppf(0.95)) > 0.97
 
 
-def test_chernoff_quantiles() -> None:
+def test_quantiles_of_the_law_of_chernoff_are_those_known() -> None:
     # By adaptive quadrature of the density.
     for q, exact in [(0.5, 0.0), (0.9, 0.664235), (0.95, 0.845081), (0.975, 0.998181)]:
         assert chernoff_quantile(q) == pytest.approx(exact, abs=2e-4)
@@ -189,7 +189,7 @@ def test_many_scores_are_grouped(kind: Any, method: Any, monkeypatch: pytest.Mon
         ({"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
     ],
 )
-def test_bad_bands(options: Any, message: str) -> None:
+def test_bad_arguments_of_bands_are_refused(options: Any, message: str) -> None:
     metric = fill(CORP(), Y, P)
     with pytest.raises(ValueError, match=message):
         metric.band(**options)

@@ -160,7 +160,7 @@ def test_detectors_get_every_row_of_a_batch() -> None:
         ({"on_drift": "stop"}, ValueError, "`on_drift` must be one of 'shrink', 'reset', 'none'"),
     ],
 )
-def test_bad_parameters(parameters: Any, error: Any, message: str) -> None:
+def test_bad_parameters_are_refused(parameters: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         CalibratedClassifier(FixedModel(), **parameters)
 

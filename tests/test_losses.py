@@ -84,7 +84,9 @@ def some_values(loss: Any, rng: np.random.Generator, n: int = 20) -> Any:
         (TwoPoint(0.5, 1.5), [0.5, 1.5], [1], "{0.5, 1.5}"),
     ],
 )
-def test_range_members(interval: Any, inside: Any, outside: Any, text: str) -> None:
+def test_a_range_contains_what_lies_in_it(
+    interval: Any, inside: Any, outside: Any, text: str
+) -> None:
     assert interval.contains(inside).all()
     assert not interval.contains(outside).any()
     assert interval.contains_all(np.array(inside, dtype=float))
@@ -234,7 +236,7 @@ def test_values_at_the_ends(loss: Any, z: Any, y: float, value: Any) -> None:
     ],
     ids=str,
 )
-def test_known_values(loss: Any, z: float, y: float, value: Any) -> None:
+def test_values_are_those_known(loss: Any, z: float, y: float, value: Any) -> None:
     assert_allclose(loss(z, y), value, rtol=1e-14)
 
 
@@ -266,7 +268,7 @@ def test_probability_losses_are_those_of_scikit_learn() -> None:
 
 
 @all_losses
-def test_arguments_broadcast(loss: Any) -> None:
+def test_values_and_labels_are_broadcast(loss: Any) -> None:
     rng = np.random.default_rng(3)
     y, z = some_labels(loss, rng, 4), some_values(loss, rng, 3)
     table = loss(z[:, None], y)
@@ -283,7 +285,7 @@ def test_arguments_broadcast(loss: Any) -> None:
 
 @all_losses
 @pytest.mark.parametrize("seed", range(5))
-def test_block_minimiser(loss: Any, seed: int) -> None:
+def test_the_link_of_the_mean_minimises_the_loss_of_a_block(loss: Any, seed: int) -> None:
     """link(mean statistic) minimises the summed loss of random weighted blocks."""
     rng = np.random.default_rng(seed)
     y, w = some_labels(loss, rng, 30), rng.uniform(0.1, 10.0, 30)
@@ -326,7 +328,7 @@ def test_statistic_is_a_gradient_up_to_the_link(loss: Any) -> None:
 
 
 @all_losses
-def test_weights_multiply(loss: Any) -> None:
+def test_weights_multiply_losses(loss: Any) -> None:
     """A weight of k is the sample k times, and common factors change nothing."""
     rng = np.random.default_rng(6)
     y, k = some_labels(loss, rng, 12), rng.integers(1, 5, 12)
@@ -422,7 +424,7 @@ def test_a_name_gives_the_loss_with_its_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Log", "brier", "log "])
-def test_unknown_name(name: str) -> None:
+def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"`loss` must be one of 'squared', .*, got {name!r}$"):
         losses.get(name)
 

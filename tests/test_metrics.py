@@ -449,6 +449,6 @@ def test_names_need_a_positive_label(metric: Any) -> None:
         (lambda: CORP(scoring="spherical"), "`scoring` must be one of 'brier', 'log'"),
     ],
 )
-def test_bad_parameters(make: Any, message: str) -> None:
+def test_bad_parameters_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

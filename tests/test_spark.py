@@ -318,7 +318,7 @@ def arguments(spark: Any) -> dict[Any, Any]:
         ),
     ],
 )
-def test_bad_arguments(arguments: Any, changes: Any, error: Any, message: str) -> None:
+def test_bad_arguments_are_refused(arguments: Any, changes: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         streamcal.spark.calibrate(**arguments | changes)
 
@@ -331,7 +331,7 @@ def test_calibrators_must_become_bytes(arguments: Any) -> None:
 
 
 @needs_java
-def test_bad_frames(spark: Any, arguments: Any) -> None:
+def test_bad_frames_are_refused(spark: Any, arguments: Any) -> None:
     frame = spark.createDataFrame([("a", 0.5, True)], "key string, score double, label boolean")
     with pytest.raises(ValueError, match=r"must be a stream .*, got a batch frame"):
         streamcal.spark.calibrate(**arguments | {"df": frame})

@@ -273,12 +273,12 @@ def test_sums_that_overflow_change_nothing() -> None:
         ({"interpolation": "cubic"}, ValueError, "`interpolation` must be one of"),
     ],
 )
-def test_bad_options(options: Any, error: Any, message: str) -> None:
+def test_bad_options_are_refused(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         PAVStack(**options)
 
 
-def test_bad_query() -> None:
+def test_a_bad_score_is_refused() -> None:
     stack = PAVStack()
     stack.push(1, 1)
     for bad in (math.nan, math.inf):

@@ -85,7 +85,7 @@ def test_oracle_equals_max_min_formula(problem: Any) -> None:
 
 
 @given(problems(losses.Squared()))
-def test_equals_scipy(problem: Any) -> None:
+def test_it_equals_the_regression_of_scipy(problem: Any) -> None:
     x, y, w, _ = (np.array(part) for part in problem)
     order = np.argsort(x, kind="stable")
     x, first = np.unique(x[order], return_index=True)
@@ -162,7 +162,7 @@ def test_fitted_value_of_each_block_minimises_its_loss(problem: Any) -> None:
         ),
     ],
 )
-def test_published_cases(y: Any, w: Any, expected: Any) -> None:
+def test_it_repeats_published_cases(y: Any, w: Any, expected: Any) -> None:
     x = np.arange(len(y))
     assert_allclose(isotonic_fit(x, y, w)(x), expected, rtol=1e-7)
     backwards = isotonic_fit(x[::-1], y[::-1], None if w is None else w[::-1])
@@ -190,7 +190,7 @@ def test_equal_means_are_one_block() -> None:
     assert len(isotonic_fit(np.arange(99), np.full(99, 0.25), np.tile([1, 2, 5], 33))) == 1
 
 
-def test_one_sample() -> None:
+def test_one_sample_is_one_block() -> None:
     stairs = isotonic_fit([2.5], [1], [3], loss="log")
     assert (len(stairs), stairs.lower[0], stairs.upper[0], stairs.centers[0]) == (1, 2.5, 2.5, 2.5)
     assert stairs.weights[0] == 3
@@ -198,7 +198,7 @@ def test_one_sample() -> None:
         assert_array_equal(stairs([-9.0, 2.5, 9.0], interpolation=how), [1, 1, 1])
 
 
-def test_one_score() -> None:
+def test_samples_of_one_score_are_one_block() -> None:
     stairs = isotonic_fit([7] * 4, [0, 1, 1, 1], loss="log")
     assert_array_equal(stairs.values, [0.75])
     assert stairs(7) == 0.75
@@ -310,13 +310,13 @@ def test_centers_of_huge_or_close_scores_stay_in_their_blocks() -> None:
         (([[1, 2]], [[0, 1]]), r"`scores` must be one-dimensional, got shape \(1, 2\)"),
     ],
 )
-def test_bad_values(samples: Any, message: str) -> None:
+def test_bad_values_are_refused(samples: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         isotonic_fit(*samples, loss="log")
 
 
 @pytest.mark.parametrize("samples", [(["a"], [1]), ([1], ["1"]), ([1], [1], [None]), ([1j], [1])])
-def test_bad_types(samples: Any) -> None:
+def test_bad_types_are_refused(samples: Any) -> None:
     with pytest.raises(TypeError, match="must hold real numbers"):
         isotonic_fit(*samples)
 
@@ -329,7 +329,7 @@ def test_bad_types(samples: Any) -> None:
         ({"loss": "brier"}, "`loss` must be one of 'squared', .*, got 'brier'"),
     ],
 )
-def test_bad_options(option: Any, message: str) -> None:
+def test_bad_options_are_refused(option: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         isotonic_fit([1, 2], [0, 1], **option)
     if "loss" not in option:

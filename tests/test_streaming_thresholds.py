@@ -270,7 +270,7 @@ def taught() -> Any:
 
 
 @pytest.mark.parametrize("score", BAD_SCORES)
-def test_bad_score(taught: Any, score: Any) -> None:
+def test_a_bad_score_is_refused(taught: Any, score: Any) -> None:
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
         with pytest.raises(BAD, match="`score`"):
@@ -281,7 +281,7 @@ def test_bad_score(taught: Any, score: Any) -> None:
 
 
 @pytest.mark.parametrize("w", BAD_WEIGHTS)
-def test_bad_weight(taught: Any, w: Any) -> None:
+def test_a_bad_weight_is_refused(taught: Any, w: Any) -> None:
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
         with pytest.raises(BAD, match="`w`"):
@@ -290,7 +290,7 @@ def test_bad_weight(taught: Any, w: Any) -> None:
 
 
 @pytest.mark.parametrize("label", [0, 4, 1.5, math.nan, math.inf, "1", None, np.uint8(0)])
-def test_bad_label(taught: Any, label: Any) -> None:
+def test_a_bad_label_is_refused(taught: Any, label: Any) -> None:
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
         with pytest.raises(BAD, match="`y`"):
@@ -330,12 +330,12 @@ def test_what_was_not_learned_cannot_be_taken_back(taught: Any, sample: Any) -> 
         ({"n_labels": 3, "loss": losses.Squared()}, TypeError, "`loss` must be a name or"),
     ],
 )
-def test_bad_parameters(arguments: Any, error: Any, message: str) -> None:
+def test_bad_parameters_are_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         StreamingThresholds(**arguments)
 
 
-def test_nothing_learned() -> None:
+def test_before_learning_there_are_no_thresholds() -> None:
     stream = StreamingThresholds(3)
     assert stream.predict_one(0.5) is None
     for ask in (lambda: stream.thresholds, stream.result, lambda: stream.predict_many([1.0])):
@@ -358,7 +358,7 @@ def test_copies_are_independent_and_clones_fresh(taught: Any) -> None:
 
 
 @pytest.mark.parametrize("check_base", RIVER_BASE_CHECKS, ids=lambda c: c.__name__)
-def test_river_base(check_base: Any) -> None:
+def test_it_passes_the_basic_checks_of_river(check_base: Any) -> None:
     check_base(StreamingThresholds(3))
 
 

@@ -57,7 +57,7 @@ def test_every_method_is_there(rows: Any, quick: Any) -> None:
                 assert ((stream.name, method.name, delay) in done) != idle
 
 
-def test_nobody_peeks(rows: Any, quick: Any) -> None:
+def test_no_method_knows_a_label_in_advance(rows: Any, quick: Any) -> None:
     """A method that does not know a label in advance rarely beats its true probability.
 
     The ratio of the likelihoods is a martingale: it exceeds e^12 once in e^12 streams (Ville).

@@ -81,7 +81,7 @@ def test_convexity_is_seen_through_rounding() -> None:
         ([["a", "b"], ["c", "d"]], TypeError, "numbers"),
     ],
 )
-def test_bad_costs(costs: Any, error: Any, message: str) -> None:
+def test_bad_costs_are_refused(costs: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=r"`costs`") as caught:
         CostTable(costs)
     assert message in str(caught.value)
@@ -136,7 +136,7 @@ def test_the_greatest_costs_and_weights_have_a_finite_risk() -> None:
 
 
 @pytest.mark.parametrize("under", [-1, np.nan, np.inf, 1e96])
-def test_bad_asymmetry(under: Any) -> None:
+def test_bad_costs_of_asymmetric_errors_are_refused(under: Any) -> None:
     with pytest.raises(ValueError, match=r"`under` must be from 0 to 1e\+95"):
         AsymmetricError(under=under)
     with pytest.raises(ValueError, match="must not both be 0"):

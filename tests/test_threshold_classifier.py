@@ -475,7 +475,7 @@ def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned() ->
 
 
 @pytest.mark.parametrize("y", [None, math.nan, "tiny", 3])
-def test_bad_labels(y: Any) -> None:
+def test_bad_labels_are_refused(y: Any) -> None:
     classifier = model(WORDS)
     classifier.learn_one({"a": 1.0}, "low")
     before = state(classifier)
@@ -492,7 +492,7 @@ def test_labels_without_an_order_must_be_stated() -> None:
 
 
 @pytest.mark.parametrize("w", BAD_WEIGHTS)
-def test_bad_weight(w: Any) -> None:
+def test_a_bad_weight_is_refused(w: Any) -> None:
     classifier = model(WORDS)
     with pytest.raises(BAD, match="`w`"):
         classifier.learn_one({"a": 1.0}, "low", w=w)
@@ -531,7 +531,7 @@ def test_weights_reach_regressor_and_thresholds() -> None:
         ),
     ],
 )
-def test_bad_parameters(arguments: Any, error: Any, message: str) -> None:
+def test_bad_parameters_are_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         ThresholdClassifier(**{"regressor": linear_model.LinearRegression(), **arguments})
 
@@ -565,5 +565,5 @@ def test_memory_is_bounded() -> None:
         for check in river_checks(model())
     ],
 )
-def test_river_checks(background: Any, check: Any) -> None:
+def test_it_passes_the_checks_of_river(background: Any, check: Any) -> None:
     check(model(background=background))

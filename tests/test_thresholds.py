@@ -305,7 +305,7 @@ def test_kinds_of_labels(dtype: Any) -> None:
         (([1, 2], [1, 1], 1), "`n_labels` must be an int from 2 to 32767, got 1"),
     ],
 )
-def test_bad_samples(arguments: Any, message: str) -> None:
+def test_bad_samples_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         optimal_thresholds(*arguments)
 
@@ -328,7 +328,7 @@ def test_bad_samples(arguments: Any, message: str) -> None:
         ({"loss": losses.CostTable([[0, 1], [1, 0]])}, "`n_labels` must be 2"),
     ],
 )
-def test_bad_options(options: Any, message: str) -> None:
+def test_bad_options_are_refused(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         optimal_thresholds([1, 2, 3], [1, 2, 3], **options)
 

@@ -200,6 +200,6 @@ def test_many_classes_have_a_calibrator_each() -> None:
 
 
 @pytest.mark.parametrize("prototype", [MODELS[0], MODELS[3]], ids=["tree", "forest"])
-def test_river_checks(prototype: Any) -> None:
+def test_it_passes_the_checks_of_river(prototype: Any) -> None:
     for check in river_checks(prototype, 100):  # forests are slow
         check(prototype.clone())

@@ -113,7 +113,7 @@ def test_closing_ends_the_process_and_may_be_repeated(worker: Any) -> None:
     assert until(worker.poll) == 0.125
 
 
-def test_lambdas_travel() -> None:
+def test_a_lambda_reaches_the_process() -> None:
     worker = Worker(lambda x: 2 * x)
     until(lambda: worker.submit(21))
     assert until(worker.poll) == 42
