@@ -765,7 +765,7 @@ def test_in_a_pipeline() -> None:
     assert len(model.predict_many(frame)) == 1_000
 
 
-class Nosy:
+class Reentrant:
     """A number that asks a model while the model reads it."""
 
     model: Any = None
@@ -775,7 +775,7 @@ class Nosy:
         return 1.0
 
 
-class NosyLabel(int):
+class ReentrantLabel(int):
     """A label that asks a model while it is compared."""
 
     model: Any = None
@@ -795,12 +795,12 @@ def test_a_call_in_the_middle_of_a_call_raises(kind: Any) -> None:
     for k in range(20):
         model.learn_one({"a": k % 5, "b": 1.0}, k % 3)
     before = state(model)
-    Nosy.model = NosyLabel.model = model
+    Reentrant.model = ReentrantLabel.model = model
     for call in (
-        lambda: model.predict_one({"a": Nosy()}),
-        lambda: model.predict_proba_one({"a": Nosy()}),
-        lambda: model.learn_one({"a": Nosy()}, 1),
-        lambda: model.learn_one({"a": 1.0}, NosyLabel(1)),
+        lambda: model.predict_one({"a": Reentrant()}),
+        lambda: model.predict_proba_one({"a": Reentrant()}),
+        lambda: model.learn_one({"a": Reentrant()}, 1),
+        lambda: model.learn_one({"a": 1.0}, ReentrantLabel(1)),
     ):
         with pytest.raises(RuntimeError, match="inside one of its calls"):
             call()

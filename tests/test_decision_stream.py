@@ -114,9 +114,9 @@ def test_history_pays_on_a_stream_with_few_positives() -> None:
     def cumulative(make: Any, size: Any) -> Any:
         scores = []
         for seed in range(60):
-            judge = metrics.F1()
-            evaluate(rare_stream(seed), make(), judge, batch_size=size)
-            scores.append(judge.get())
+            metric = metrics.F1()
+            evaluate(rare_stream(seed), make(), metric, batch_size=size)
+            scores.append(metric.get())
         return float(np.mean(scores))
 
     joint = cumulative(lambda: DecisionClassifier(Oracle()), 20)
@@ -135,17 +135,20 @@ def test_forgetting_and_expected_counts() -> None:
 
 
 def test_the_claim_gap_tells_of_promises_not_kept() -> None:
-    class Boaster(Oracle):
+    class Overconfident(Oracle):
         def predict_proba_one(self, x: Any) -> dict[Any, Any]:
             p = x["p"] ** 0.5
             return {False: 1.0 - p, True: p}
 
-    honest, boaster = DecisionClassifier(Oracle(), "f1"), DecisionClassifier(Boaster(), "f1")
-    assert honest.claim_gap == 0.0
+    calibrated, overconfident = (
+        DecisionClassifier(Oracle(), "f1"),
+        DecisionClassifier(Overconfident(), "f1"),
+    )
+    assert calibrated.claim_gap == 0.0
     for x, y in rare_stream(4, 2_000):
-        honest.learn_one(x, y)
-        boaster.learn_one(x, y)
-    assert abs(honest.claim_gap) < 0.05 < 0.2 < boaster.claim_gap
+        calibrated.learn_one(x, y)
+        overconfident.learn_one(x, y)
+    assert abs(calibrated.claim_gap) < 0.05 < 0.2 < overconfident.claim_gap
 
 
 def test_a_drift_detector_reads_the_claim_gap() -> None:

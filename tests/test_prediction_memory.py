@@ -83,8 +83,8 @@ def test_late_labels_are_learned_as_with_tickets(make: Any, data: Any, delay: in
     samples = list(itertools.islice(data, 400 if delay > 20 else 100))
     recorder = Recorder()
     evaluate.progressive_val_score(samples, make(), recorder, delay=delay)
-    told = with_tickets(make(), samples, delay)
-    assert recorder.answers == [answer for answer in told if answer]
+    expected = with_tickets(make(), samples, delay)
+    assert recorder.answers == [answer for answer in expected if answer]
 
 
 def test_labels_at_once_are_learned_as_without_memory() -> None:

@@ -232,8 +232,8 @@ def test_copies_of_one_that_waits_go_on_without_it() -> None:
     classifier._rescorer.worker.close()
 
 
-class Told(base.Regressor):
-    """A regressor that is told its score, and after ``n_until`` samples another one."""
+class Scripted(base.Regressor):
+    """A regressor whose score is a feature; after ``n_until`` samples it is another one."""
 
     def __init__(self, factor: float = 1.0, n_until: Any = 10**9) -> None:
         self.factor = factor
@@ -254,8 +254,8 @@ def errors(classifier: Any, scores: Any, ranks: Any) -> tuple[Any, Any]:
         x = {"score": score}
         score_model = classifier._score_model
         if score_model is not None:
-            told = classifier.regressor.predict_one(x)
-            ways.append([abs(score_model._rank(way, told) - rank) for way in range(3)])
+            raw_score = classifier.regressor.predict_one(x)
+            ways.append([abs(score_model._rank(way, raw_score) - rank) for way in range(3)])
             served.append(abs(WORDS.index(classifier.predict_one(x)) - rank))
         classifier.learn_one(x, WORDS[rank])
     return np.array(served, float), np.array(ways, float)
@@ -285,7 +285,7 @@ def test_the_best_way_to_cut_is_served(scene: Any) -> None:
     n = 4_000
     scores, latent = SCENES[scene](rng.uniform(-0.5, 3.5, n), rng.normal(size=n))
     ranks = np.clip(np.round(latent), 0, 3).astype(int)
-    served, ways = errors(ThresholdClassifier(Told(), WORDS, every=500), scores, ranks)
+    served, ways = errors(ThresholdClassifier(Scripted(), WORDS, every=500), scores, ranks)
     rounding, streaming, resolved = ways.mean(axis=0)
     assert served.mean() <= min(rounding, streaming, resolved) + 0.003
     if scene == "on the scale":
@@ -298,7 +298,7 @@ def test_resolved_thresholds_are_served_where_scores_change_their_scale() -> Non
     rng = np.random.default_rng(2)
     z = rng.uniform(-0.5, 3.5, 3_000)
     ranks = np.clip(np.round(z), 0, 3).astype(int)
-    classifier = ThresholdClassifier(Told(5.0, 1_500), WORDS, every=100)
+    classifier = ThresholdClassifier(Scripted(5.0, 1_500), WORDS, every=100)
     served, ways = errors(classifier, z, ranks)
     assert classifier._score_model.way.best == RESOLVED
     assert ways[1_700:, 2].mean() < ways[1_700:, :2].mean(axis=0).min() - 0.05
@@ -312,7 +312,7 @@ def test_resolved_thresholds_are_served_where_scores_change_their_scale() -> Non
 @pytest.mark.parametrize("loss", ["absolute", "zero-one", "squared"])
 def test_which_way_is_served_is_what_its_definition_says(every: int | None, loss: str) -> None:
     rng = np.random.default_rng(3)
-    classifier = ThresholdClassifier(Told(), WORDS, loss=loss, every=every, window=60)
+    classifier = ThresholdClassifier(Scripted(), WORDS, loss=loss, every=every, window=60)
     table = losses.get_task(loss).table(4)
     costs: list[Any] = []
     weights: list[Any] = []
@@ -338,8 +338,8 @@ def test_which_way_is_served_is_what_its_definition_says(every: int | None, loss
 
 
 def test_rounding_is_to_what_the_regressor_learns() -> None:
-    stated = ThresholdClassifier(Told(), labels=(10, 20, 40))  # it learns ranks
-    free = ThresholdClassifier(Told())  # it learns the labels
+    stated = ThresholdClassifier(Scripted(), labels=(10, 20, 40))  # it learns ranks
+    free = ThresholdClassifier(Scripted())  # it learns the labels
     for rank, y in enumerate((10, 20, 40)):
         stated.learn_one({"score": float(rank)}, y)
         free.learn_one({"score": float(y)}, y)
@@ -350,7 +350,7 @@ def test_rounding_is_to_what_the_regressor_learns() -> None:
 
 
 def test_ints_and_floats_are_numbers_alike() -> None:
-    classifier = ThresholdClassifier(Told())
+    classifier = ThresholdClassifier(Scripted())
     for y in (3, 2.5, 2, 3.5):  # star ratings as JSON holds them
         classifier.learn_one({"score": float(y)}, y)
     assert classifier.thresholds.tolist() == [2.25, 2.75, 3.25]
@@ -358,7 +358,7 @@ def test_ints_and_floats_are_numbers_alike() -> None:
 
 @pytest.mark.parametrize("y", [10**400, -(10**400), 1e61, -math.inf], ids=str)
 def test_numbers_beyond_those_of_a_regressor_change_nothing(y: Any) -> None:
-    classifier = ThresholdClassifier(Told())
+    classifier = ThresholdClassifier(Scripted())
     for known in (1, 2, 3):
         classifier.learn_one({"score": float(known)}, known)
     before = classifier.to_bytes()
@@ -370,7 +370,7 @@ def test_numbers_beyond_those_of_a_regressor_change_nothing(y: Any) -> None:
 
 @pytest.mark.parametrize("n_known", [0, 1, 3])
 def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known: int) -> None:
-    class Refuses(Told):
+    class Refuses(Scripted):
         refused: int | None = None
 
         def learn_one(self, x: Any, y: Any) -> None:
@@ -389,7 +389,7 @@ def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known: int) -> N
 
 
 def test_a_new_label_does_not_change_which_way_is_followed() -> None:
-    classifier = ThresholdClassifier(Told(), every=20, window=100)
+    classifier = ThresholdClassifier(Scripted(), every=20, window=100)
     for i in range(60):
         classifier.learn_one({"score": float(i % 2)}, 5 + i % 2)
     assert classifier._score_model.way.best != 0
@@ -430,7 +430,7 @@ def test_a_regressor_that_is_not_finite(answer: Any) -> None:
     assert state(classifier) == before
 
 
-class Forgetful(Broken):
+class FailsOnLearned(Broken):
     """A regressor that raises or is not finite for samples that it has learned."""
 
     def __init__(self, answer: Any) -> None:
@@ -449,7 +449,7 @@ class Forgetful(Broken):
 
 
 def test_old_samples_without_a_finite_score_are_left_out() -> None:
-    classifier = ThresholdClassifier(Forgetful(math.nan), labels=WORDS, every=10)
+    classifier = ThresholdClassifier(FailsOnLearned(math.nan), labels=WORDS, every=10)
     for i in range(25):
         classifier.learn_one({"a": i}, WORDS[i % 4])
     assert classifier._n_samples == 25
@@ -460,7 +460,7 @@ def test_old_samples_without_a_finite_score_are_left_out() -> None:
 
 
 def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned() -> None:
-    regressor = Forgetful(KeyError("a"))
+    regressor = FailsOnLearned(KeyError("a"))
     classifier = ThresholdClassifier(regressor, labels=WORDS, every=10)
     for i in range(10):
         classifier.learn_one({"a": i}, WORDS[i % 4])

@@ -85,7 +85,7 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     Examples
     --------
-    The map to the median of y, which three wild labels do not disturb:
+    The map to the median of y, which three outliers do not change:
 
     >>> calibrator = AnytimeCalibrator("absolute", window=100)
     >>> for i in range(100):
