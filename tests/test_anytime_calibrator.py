@@ -163,7 +163,7 @@ def test_the_background_serves_whole_maps(background: Any) -> None:
     feed(background, lambda: background.staircase().weights.sum() > 190, seed=2)
     assert len(newest) > 1
     assert background.predict_one(0.9) > background.predict_one(0.1)
-    window = background._samples
+    window = background._samples.rows
     np.testing.assert_array_equal(
         background.solve().values,
         anytime_isotonic(*window.T[:2], window.T[2], loss="absolute").values,
