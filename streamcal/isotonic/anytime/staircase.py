@@ -78,7 +78,7 @@ def thaw_blocks(
 ) -> AnytimeStaircase:
     """Return the staircase in a state; raise unless its values are in an interval."""
     lower = array_of(arrays, "lower", None)
-    blocks = {
+    blocks: dict[str, Any] = {
         name: array_of(arrays, name, len(lower), finite=name not in _MAYBE_INFINITE)
         for name in _BLOCKS
     }
