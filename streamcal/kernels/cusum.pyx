@@ -55,7 +55,7 @@ LEAST_SCALE, MOST_COUNT = 2.0**-10, 2.0**50
 cdef double least_scale = LEAST_SCALE, most_count = MOST_COUNT
 cdef int GRID = -30  # margins are multiples of 2**GRID of the largest number they come from
 cdef double LEAST_SQUARES = 1e-120  # of a sample that a passive-aggressive step can be scaled to
-cdef double MOST_SCORE = 1e300  # greater margins are equal
+cdef double MOST_SCORE = 1e300  # beyond it margins are not distinguished
 cdef Py_ssize_t FIRST_ROWS = 8, FIRST_RING = 16
 
 cpdef enum:

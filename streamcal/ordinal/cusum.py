@@ -53,8 +53,8 @@ def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) 
     Notes
     -----
     It holds for steps without margin re-scaling, shrinkage or weights, and for a passive-aggressive
-    learner whose ``delta`` is δ. Samples that are orthogonal to all before them, each of the rank
-    farthest from the one predicted, attain it.
+    learner with the parameter δ. It is attained by samples that are orthogonal to all before them,
+    each of the rank farthest from the one predicted.
 
     References
     ----------
