@@ -15,7 +15,7 @@ ASV_RUN = $(ASV) run --config asv_bench/asv.conf.json -E existing:$(CURDIR)/$(BI
 .PHONY: help demo test test-long asv bench bench-quick bench-compare docs pictures readme-table clean
 
 help:
-	@echo "make demo                         calibrate real streams: a table and a picture in demo/"
+	@echo "make demo                         calibrate real streams: a table, a picture and scores in demo/"
 	@echo "make test                         every gate: style, types, wheel, benchmarks once, tests"
 	@echo "make test-long                    the tests as on other processors; each extra installed alone"
 	@echo "make bench [BENCH=regex]          the benchmarks in full"

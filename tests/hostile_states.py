@@ -56,6 +56,7 @@ from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, goals
 from streamcal.decision._base import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
+from streamcal.durable.timeline import Timeline
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
@@ -126,6 +127,13 @@ def events(join: LabelJoin, i: int) -> None:
     join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket and Ticket(*ticket)))
     if i % 2:
         join.add(Event(math.nan, y=1.0, id=i - 1))
+
+
+def moments(timeline: Timeline, i: int) -> None:
+    start, scores = max(timeline.periods().ends, default=0.0), np.array(SCORES[i : i + 100])
+    timeline.add(start + 1.0 + np.arange(100), scores, scores**2, scores > 0.5, now=float(i))
+    timeline.remember(("k", i), int(start), 0.5, horizon=1_000)
+    timeline.updated, timeline.end = float(i), 100 * i
 
 
 def nothing(learner: Any, i: int) -> None:
@@ -265,6 +273,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: TopLabelCalibrator(), raws),
         Example(lambda: TopLabelCalibrator(IsotonicCalibrator(window=50)), raws),
     ],
+    "Timeline": [Example(Timeline, moments)],
     "Tversky": [Example(lambda: goals.Tversky(0.3, 0.7), nothing)],
     "VennAbersCalibrator": [
         Example(lambda: VennAbersCalibrator(), binary),
@@ -591,6 +600,13 @@ def use(learner: Any) -> None:
             learner.add(Event(0.5, id=i))
             learner.add(Event(math.nan, y=1.0, id=i - 3))
             learner.add(Event(math.nan, y=1.0, id=("k", i)))
+    elif isinstance(learner, Timeline):
+        n = learner.periods().n.sum()
+        for i in range(30):
+            moments(learner, i)
+            learner.recall(("k", i // 2))
+        assert learner.periods().n.sum() == n + 3_000
+        assert len(learner.recent) == 2_000
     else:
         use_wrapper(learner)
 

@@ -1212,6 +1212,7 @@ def _add_stores() -> None:
     from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.durable.labels import Event, LabelJoin
     from streamcal.durable.store import Store
+    from streamcal.durable.timeline import Timeline
 
     def name(draw: Draw) -> Any:
         return draw.pick(["a", "b", "", 1, True, 2.5, ("a", 1), None])
@@ -1227,6 +1228,24 @@ def _add_stores() -> None:
         return join.n_waiting, join.n_joined, join.n_expired, join.n_duplicates
 
     CASES[LabelJoin] = Case(lambda draw: LabelJoin(draw.size()), [add], ask_join)
+
+    def add_samples(draw: Draw, timeline: Any, held: list[Any]) -> None:
+        start, n = max(timeline.periods().ends, default=0.0), draw.size()
+        raw, calibrated, y = np.array([[draw.probability() for _ in range(n)] for _ in range(3)])
+        timeline.add(start + 1.0 + np.arange(n), raw, calibrated, y > 0.5, now=start)
+
+    def serve_late(draw: Draw, timeline: Any, held: list[Any]) -> None:
+        start = int(max(timeline.periods().ends, default=0.0))
+        timeline.remember(name(draw) or 0, start, draw.probability(), horizon=draw.size())
+        value = timeline.recall(name(draw) or 0)
+        assert math.isnan(value) or 0.0 <= value <= 1.0
+
+    def ask_timeline(timeline: Any) -> Any:
+        periods = timeline.periods()
+        assert len(timeline.recent) <= periods.n.sum()
+        return *(part.tolist() for part in periods), timeline.recent.tolist()
+
+    CASES[Timeline] = Case(lambda draw: Timeline(), [add_samples, serve_late], ask_timeline)
 
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)

@@ -1,6 +1,8 @@
 """The command line: what a user types, the output, and the messages of errors."""
 
+import contextlib
 import csv
+import datetime
 import inspect
 import io
 import json
@@ -19,14 +21,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import typer
-from river import metrics
+from river import metrics, stream
 from typer.testing import CliRunner
 
 import streamcal
 from streamcal import cli, losses, tables
 from streamcal.calibration import IsotonicCalibrator
 from streamcal.cli import calibrate as calibrating
-from streamcal.cli import main
+from streamcal.cli import calibrate_loop, main
 from streamcal.cli.app import app
 from streamcal.cli.console import progress
 from streamcal.cli.demo import demo
@@ -225,6 +227,124 @@ def test_labels_may_be_words(tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["hedge", "isotonic"])
+@pytest.mark.parametrize("delay", [0, 1, 2, 13, "d"])
+def test_a_label_is_learned_as_late_as_in_river(tmp_path, sample, name, delay):
+    scores, labels = sample
+    delays = [i % 9 for i in range(60)]
+    rows = [f"{p},{y},{d}" for p, y, d in zip(*sample, delays, strict=True)]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["p,y,d", *rows, ""]))
+    if delay != "d":
+        delays = [delay] * 60
+    start = datetime.datetime(2000, 1, 1)  # an integer delay of river's needs no moment
+    days = [start + datetime.timedelta(i) for i in range(60)]
+    known = {day: datetime.timedelta(d) for day, d in zip(days, delays, strict=True)}
+    dated = zip(scores, labels, days, strict=True)
+    samples = [({"p": p, "day": day}, y) for p, y, day in dated]
+    questions = stream.simulate_qa(samples, "day", lambda x, _: known[x["day"]])
+    calibrator, answers, tickets = CALIBRATORS[name](), [], {}
+    for at, x, y in ((q[0], q[1], q[2]) for q in questions):
+        if y is None:
+            if name == "hedge":
+                value, tickets[at] = calibrator.serve_one(x["p"])
+            else:
+                value = calibrator.predict_one(x["p"])
+            answers.append(value)
+        else:
+            served = {"served": tickets[at]} if name == "hedge" else {}
+            calibrator.learn_one(x["p"], y, **served)
+    result = calibrate(path, "--delay", delay, "--batch-size", 7, calibrator=name)
+    assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
+
+
+def test_a_delay_has_one_queue_for_all_keys(scores_csv, sample):
+    result = calibrate(scores_csv, "--key", "city", "--delay", 6)
+    scores, labels = map(np.array, sample)
+    values = np.empty(60)
+    for k in range(3):  # every third row has the same key: 6 rows are 2 of its own
+        calibrator, mine = IsotonicCalibrator(), []
+        for i in range(20):
+            if i >= 2:
+                calibrator.learn_one(scores[k::3][i - 2], labels[k::3][i - 2])
+            mine.append(calibrator.predict_one(scores[k::3][i]))
+        values[k::3] = mine
+    assert column(result.stdout, "calibrated") == values.tolist()
+
+
+@pytest.mark.parametrize("delay", ["-1", "0.5", "x", ""])
+def test_a_delay_is_a_number_of_rows(tmp_path, delay):
+    path = tmp_path / "in.csv"
+    path.write_text(f"p,y,d\n.5,1,2\n.4,0,{delay}\n")
+    result = calibrate(path, "--delay", "d", status=1)
+    assert "row 2: `d` must be a whole number of rows, got" in result.stderr
+    assert "has no column `e`" in calibrate(path, "--delay", "e", status=1).stderr
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_several_tables_are_calibrated_as_one(scores_csv, sample, tmp_path, ending):
+    table, parts = pa.csv.read_csv(scores_csv), []
+    for i, rows in enumerate([table.slice(0, 25), table.slice(25, 0), table.slice(25)]):
+        parts.append(tmp_path / f"{i}.{ending}")
+        if ending == "csv":
+            pa.csv.write_csv(rows, parts[-1])
+        elif ending == "parquet":
+            pq.write_table(rows, parts[-1])
+        elif len(rows):
+            parts[-1].write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+        else:
+            parts.pop()
+    out = tmp_path / f"out.{ending}"
+    calibrate(*parts, "--out", out, "--batch-size", 7)
+    if ending == "csv":
+        values = column(out, "calibrated")
+    elif ending == "parquet":
+        values = pq.read_table(out)["calibrated"].to_pylist()
+    else:
+        values = [json.loads(line)["calibrated"] for line in out.read_text().splitlines()]
+    assert values == expected(*sample)
+
+
+def test_an_error_names_its_table_and_the_row_there(tmp_path):
+    (tmp_path / "a.csv").write_text("p,y\n.5,1\n.4,0\n")
+    (tmp_path / "b.csv").write_text("p,y\n.5,1\nx,0\n")
+    (tmp_path / "c.csv").write_text("y,p\n1,.5\n")
+    out = tmp_path / "out.csv"
+    message = calibrate(tmp_path / "a.csv", tmp_path / "b.csv", "--out", out, status=1).stderr
+    assert message.startswith(f"streamcal: {tmp_path / 'b.csv'}: row 2: `p` must be")
+    assert "3 rows, is in" in message
+    message = calibrate(tmp_path / "a.csv", tmp_path / "c.csv", "--out", out, status=1).stderr
+    assert f"{tmp_path / 'c.csv'}: has other columns than {tmp_path / 'a.csv'}" in message
+    message = calibrate(tmp_path / "a.csv", tmp_path / "d.csv", status=2).stderr
+    assert message == f"streamcal: there is no file {tmp_path / 'd.csv'}\n"
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_semicolons_and_tabs_separate_cells_too(tmp_path, mark):
+    path = tmp_path / "in.csv"
+    path.write_text(f"p{mark}y{mark}t\n.5{mark}1{mark}a,b\n.4{mark}0{mark}\n")
+    out = tmp_path / "out.csv"
+    calibrate(path, "--out", out)
+    assert out.read_text() == (
+        f'p{mark}y{mark}t{mark}calibrated\n".5"{mark}"1"{mark}"a,b"{mark}0.5\n'
+        f'".4"{mark}"0"{mark}{mark}{expected([0.5, 0.4], [1, 0])[1]}\n'
+    )
+    path.write_text(f"p{mark}y\n.5{mark}1{mark}2\n")
+    assert "row 1 must have 2 fields, got 3" in calibrate(path, status=1).stderr
+
+
+def test_rounding_errors_of_probabilities_are_clipped_as_in_the_library(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n1.0000000000000002,1\n-1e-17,0\n")
+    hedge = streamcal.HedgedCalibrator()
+    values = hedge.predict_learn_many([1.0 + 2e-16, -1e-17], [1, 0]).tolist()
+    result = calibrate(path, calibrator="hedge")
+    assert column(result.stdout, "calibrated") == values
+    assert "log loss     0.0000 -> " in result.stderr
+    path.write_text("p,y\n1.00001,1\n")
+    assert "must be a probability in [0, 1]" in calibrate(path, calibrator="hedge", status=1).stderr
+
+
 # --- calibrate: formats
 
 
@@ -353,6 +473,65 @@ def test_summary_of_margins_and_of_other_losses(tmp_path):
     assert "->" not in calibrate(path).stderr
 
 
+def test_quiet_is_silent_unless_there_is_an_error(scores_csv, tmp_path):
+    out, picture = tmp_path / "out.csv", tmp_path / "r.png"
+    assert calibrate(scores_csv, "--quiet", "--out", out, "--plot", picture).stderr == ""
+    assert run("plot", out, "--prob=p", "--label=y", "-o", picture, "-q").stderr == ""
+    assert run("decide", out, "--prob=p", "--label=y", "-q").stderr == ""
+    assert run("thresholds", out, "--score=p", "--label=id", "-q", status=1).stderr != ""
+    assert "no column `z`" in calibrate(scores_csv, "--quiet", "--key", "z", status=1).stderr
+    both = calibrate(scores_csv, "--quiet", "--json", status=2).stderr
+    assert both == "streamcal: --quiet prints no summary, so it can't be used with --json\n"
+
+
+def test_the_summary_as_json(tmp_path):
+    path, out, picture = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "r.png"
+    path.write_text("p,y,n,k\n0.5,1,1,a\n0.25,0,3,b\n0.9,,1,a\nx,1,1,a\n")
+    more = ("--weight", "n", "--key", "k", "--on-error", "skip", "--plot", picture)
+    text = calibrate(path, *more, "--out", out).stderr
+    (line,) = calibrate(path, *more, "--out", out, "--json").stderr.splitlines()
+    told = json.loads(line)
+    losses = {name: told.pop(name) for name in ("log_loss", "brier_score")}
+    assert told == {
+        "rows": 3,
+        "unlabelled": 1,
+        "keys": 2,
+        "skipped": {"`p` is not a finite number": 1},
+        "picture": str(picture),
+        "drawn": 2,
+    }
+    for name, loss in losses.items():
+        spelled = name.replace("_", " ").replace("brier", "Brier")
+        assert f"  {spelled:<12} {loss['before']:.4f} -> {loss['after']:.4f}" in text
+
+
+def test_the_json_of_other_commands(scores_csv, tmp_path):
+    line = run("decide", scores_csv, "--prob=p", "--label=y", "--json").stderr
+    assert {"rows", "ones", "threshold", "metric", "expected", "bound", "skipped"} | {
+        "reached",
+        "labelled",
+    } == set(json.loads(line))
+    path = tmp_path / "in.csv"
+    path.write_text("s,stars\n.1,1\n.2,3\n.3,3\n")
+    result = run("thresholds", path, "--score=s", "--label=stars", "--json")
+    told = json.loads(result.stderr)
+    assert [str(value) for value in told["thresholds"]] == result.stdout.split()
+    assert told["absolute_loss"] == 0.0
+    assert json.loads(calibrate("-", "--json", input="p,y\n5,1\n").stderr)["log_loss"] == {
+        "before": None,
+        "after": pytest.approx(0.0),
+    }
+
+
+def test_a_failure_after_the_summary_keeps_its_json(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("p,y\n0.5,\n")
+    options = ("--plot", tmp_path / "r.png", "--out", tmp_path / "o.csv", "--json")
+    told, error = calibrate(path, *options, status=1).stderr.splitlines()
+    assert json.loads(told)["rows"] == 1
+    assert "no row has a label" in error
+
+
 def test_plot_draws_before_and_after(scores_csv, tmp_path):
     picture = tmp_path / "reliability.png"
     result = calibrate(scores_csv, "--out", tmp_path / "out.csv", "--plot", picture)
@@ -369,7 +548,7 @@ def test_plot_draws_raw_scores_only_if_they_are_probabilities(tmp_path, monkeypa
     drawn = []
     monkeypatch.setattr(calibrating, "draw_reliability", lambda *arguments: drawn.append(arguments))
     calibrate(path, "--plot", tmp_path / "r.png")
-    ((_, labels, values, seen),) = drawn
+    ((_, labels, values, seen, _),) = drawn
     assert list(values) == curves
     assert labels.tolist() == [1.0, 0.0]
     assert seen == 2
@@ -400,23 +579,47 @@ def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
     assert abs(counts - 100).max() < 40
 
 
+def test_rows_on_standard_output_have_no_progress_bar_between_them(scores_csv, tmp_path):
+    shown = []
+
+    @contextlib.contextmanager
+    def note(*_, hidden):
+        shown.append(not hidden)
+        yield lambda: None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibrate_loop, "progress", note)
+        calibrate(scores_csv)
+        calibrate(scores_csv, "--out", tmp_path / "a.csv")
+        calibrate(scores_csv, "--out", tmp_path / "b.csv", "--quiet")
+    assert shown == [False, True, False]
+
+
 def test_progress_is_shown_to_a_person_only(scores_csv, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    for stream, shown in [(Terminal(), True), (io.StringIO(), False)]:
-        monkeypatch.setattr(sys, "stderr", stream)
-        with tables.open_table(scores_csv, []) as source, progress(source, "calibrating") as show:
+    for stderr, hidden, shown in [
+        (Terminal(), False, True),
+        (Terminal(), True, False),
+        (io.StringIO(), False, False),
+    ]:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with (
+            tables.open_table(scores_csv, []) as source,
+            progress(source, "calibrating", hidden=hidden) as show,
+        ):
             list(source)
             show()
-        assert ("calibrating" in stream.getvalue()) is shown
+        assert ("calibrating" in stderr.getvalue()) is shown
 
 
 # --- calibrate: bad input
 
 
 GOOD = ["p,y,n,t", "0.2,0,1,a", "0.7,1,1,b"]
+LOG_LABEL = "`y` must be in [0, 1] for the log loss, or false or true"
 
 
 @pytest.mark.parametrize(
@@ -427,9 +630,9 @@ GOOD = ["p,y,n,t", "0.2,0,1,a", "0.7,1,1,b"]
         ("-inf,1,1,c", "`p` must be a finite number, got '-inf'", "`p` is not a finite number"),
         (",1,1,c", "`p` must be a finite number, got nothing", "`p` is not a finite number"),
         ("true,1,1,c", "`p` must be a finite number, got 'true'", "`p` is not a finite number"),
-        ("1,2,1,c", "`y` must be in [0, 1] for the log loss, got '2'", "`y` is not in [0, 1]"),
-        ("1,yes,1,c", "`y` must be in [0, 1] for the log loss, got 'yes'", "`y` is not in [0, 1]"),
-        ("1,NaN,1,c", "`y` must be in [0, 1] for the log loss, got 'NaN'", "`y` is not in [0, 1]"),
+        ("1,2,1,c", f"{LOG_LABEL}, got '2'", "`y` is not in [0, 1]"),
+        ("1,yes,1,c", f"{LOG_LABEL}, got 'yes'", "`y` is not in [0, 1]"),
+        ("1,NaN,1,c", f"{LOG_LABEL}, got 'NaN'", "`y` is not in [0, 1]"),
         ("1,1,0,c", "`n` must be a positive finite number, got '0'", "`n` is not a positive"),
         ("1,1,-2,c", "`n` must be a positive finite number, got '-2'", "`n` is not a positive"),
         ("1,1,inf,c", "`n` must be a positive finite number, got 'inf'", "`n` is not a positive"),
@@ -479,7 +682,10 @@ def test_skipped_rows_are_counted_by_reason(tmp_path):
     assert "2 rows calibrated, 1 of them without a label\n4 rows skipped\n" in result.stderr
     assert "  2 where `p` is not a finite number, first row 1: " in result.stderr
     assert "  1 where wrong number of fields, first row 4" in result.stderr
-    assert "  1 where `y` is not in [0, 1] for the log loss, first row 6" in result.stderr
+    assert (
+        "  1 where `y` is not in [0, 1] for the log loss, or false or true, first row 6"
+        in result.stderr
+    )
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
@@ -545,10 +751,24 @@ def test_a_table_may_be_replaced_by_its_own_output(scores_csv, sample):
     assert column(scores_csv, "calibrated") == expected(*sample)
 
 
-def test_disk_errors_are_one_line(scores_csv, tmp_path):
-    result = calibrate(scores_csv, "--out", tmp_path / "none" / "out.csv", status=1)
+@pytest.mark.parametrize("command", [["calibrate", "--score"], ["decide", "--prob"]], ids=str)
+def test_a_missing_folder_is_named(scores_csv, tmp_path, command):
+    name, option = command
+    more = [option, "p", "--label", "y", "--out", tmp_path / "none" / "out.csv"]
+    result = run(name, scores_csv, *more, status=2)
+    assert result.stderr == f"streamcal: there is no folder {tmp_path / 'none'} for out.csv\n"
+
+
+def test_disk_errors_are_one_line(scores_csv, tmp_path, monkeypatch):
+    full = tmp_path / "out.csv.partial"
+
+    def open_full(*_):
+        raise OSError(28, "No space left on device", str(full))
+
+    monkeypatch.setattr(tables.Output, "_create", open_full)
+    result = calibrate(scores_csv, "--out", tmp_path / "out.csv", status=1)
     (line,) = result.stderr.splitlines()
-    assert line.endswith("out.csv.partial: No such file or directory")
+    assert line == f"streamcal: {full}: No space left on device"
 
 
 def test_interrupted(scores_csv, tmp_path, monkeypatch):
@@ -598,6 +818,39 @@ def test_version_and_help():
         assert (name or "--" + option.replace("_", "-")) in text
     assert "streamcal calibrate scores.csv --score p --label y --out calibrated.csv" in text
     assert all(command in run("--help").stdout for command in ("calibrate", "plot", "demo"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell):
+    words = {"bash": "streamcal cal", "zsh": "streamcal cal", "fish": "streamcal cal"}[shell]
+    given = {
+        "_STREAMCAL_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    command = [sys.executable, "-m", "streamcal.cli"]
+    environment = os.environ | given | {"PYTHONPATH": str(Path(streamcal.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "calibrate" in done.stdout
+    assert "decide" not in done.stdout
+
+
+def test_a_missing_file_is_found_before_anything_heavy_is_imported():
+    code = (
+        "import sys\n"
+        "from streamcal.cli.app import app\n"
+        "for command in (['calibrate', 'no.csv', '--score', 'p', '--label', 'y'],\n"
+        "                ['plot', 'no.csv', '--prob', 'p', '--label', 'y'],\n"
+        "                ['decide', 'no.csv', '--prob', 'p'],\n"
+        "                ['thresholds', 'no.csv', '--score', 's', '--label', 'y']):\n"
+        "    app(command, standalone_mode=False)\n"
+        "print([name for name in ('pyarrow', 'river', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert done.stderr == "streamcal: there is no file no.csv\n" * 4
 
 
 def test_a_missing_extra_is_named(monkeypatch, capsys):
@@ -699,7 +952,7 @@ def test_plot_leaves_out_what_has_no_label(tmp_path):
     [
         ("1.5,1", "`p` must be a probability in [0, 1], got '1.5'"),
         (",1", "`p` must be a probability in [0, 1], got nothing"),
-        ("0.5,0.5", "`y` must be 0 or 1, got '0.5'"),
+        ("0.5,0.5", "`y` must be 0 or 1, or false or true, got '0.5'"),
         ("0.5", "must have 2 fields, got 1"),
     ],
 )

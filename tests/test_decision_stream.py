@@ -28,7 +28,7 @@ from streamcal.decision import (
 )
 from tests import named
 from tests import oracles_decision as oracle
-from tests.contract import river_checks
+from tests.contract import river_checks, state
 
 
 class Oracle(base.Classifier):
@@ -305,6 +305,55 @@ def test_clone_pickle_and_calibrated_models() -> None:
     assert model.clone().metric == get_metric("f2")
 
 
+@pytest.mark.parametrize("delay", [0, 40])
+def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
+    def calibrated() -> CalibratedClassifier:
+        model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        return CalibratedClassifier(model)
+
+    inner, alone = calibrated(), calibrated()
+    model = DecisionClassifier(inner, "f1")
+    samples = list(datasets.Phishing().take(200))
+    for t, (x, _) in enumerate(samples):
+        model.predict_one(x)
+        alone.predict_one(x)
+        if t >= delay:
+            model.learn_one(*samples[t - delay])
+            alone.learn_one(*samples[t - delay])
+    assert state(inner) == state(alone)
+    assert len(inner._memory) == delay
+
+
+def test_what_a_calibrated_model_served_is_passed_on_to_it():
+    inner, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
+    model, samples = DecisionClassifier(inner, "f1"), rare_stream(1)
+    served = [alone.serve_one(x) for x, _ in samples]
+    for (x, y), late in zip(samples, served, strict=True):
+        model.learn_one(x, y, served=late)
+        alone.learn_one(x, y, served=late)
+    assert state(inner) == state(alone)
+    assert sum(model.counts) == len(samples)
+    with pytest.raises(TypeError, match=r"`served` must be a mapping .* got 0\.5"):
+        model.learn_one(x, y, served=0.5)
+
+
+def test_a_calibrated_model_learns_late_batches_as_without_decisions():
+    model, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
+    decisions, samples = DecisionClassifier(model, "f1"), rare_stream(0)
+    for start in range(0, 200, 20):
+        xs, _ = zip(*samples[start : start + 20], strict=True)
+        decisions.decide_many(xs)
+        for x in xs:
+            alone.predict_proba_one(x)
+        if start:
+            xs, ys = zip(*samples[start - 20 : start], strict=True)
+            decisions.learn_batch(xs, ys)
+            for x, y in zip(xs, ys, strict=True):
+                alone.learn_one(x, y)
+    assert state(model) == state(alone)
+    assert len(model._memory) == 20
+
+
 # ------------------------------------------------------------------------------ EUM
 
 METRICS = [
@@ -384,7 +433,7 @@ def test_a_half_life_weighs_the_past_down() -> None:
 
 def test_thresholds_are_pure_and_can_be_pickled() -> None:
     eum = EUMThreshold("f1", window=30)
-    assert (eum.threshold, eum.predict_one(0.3)) == (math.inf, False)
+    assert (eum.threshold, eum.predict_one(0.3)) == (math.inf, None)
     rng = np.random.default_rng(7)
     scores = rng.random(100)
     eum.learn_many(scores, scores > rng.random(100))

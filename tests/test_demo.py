@@ -1,3 +1,4 @@
+import csv
 import dataclasses
 import pickle
 from pathlib import Path
@@ -5,7 +6,7 @@ from pathlib import Path
 import pytest
 from river import evaluate, metrics, preprocessing
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
+from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
 from streamcal.cli import demo_table
 
 
@@ -44,6 +45,7 @@ def test_rows_are_what_river_measures(rows: list[demo_table.Row], at: int) -> No
         "raw": measure(model.clone()),
         "Platt": measure(CalibratedClassifier(model.clone(), PlattCalibrator())),
         "isotonic": measure(CalibratedClassifier(model.clone(), IsotonicCalibrator())),
+        "default": measure(CalibratedClassifier(model.clone(), HedgedCalibrator())),
     }
     assert rows[at].log_loss == pytest.approx(measured, abs=1e-9)
 
@@ -51,7 +53,7 @@ def test_rows_are_what_river_measures(rows: list[demo_table.Row], at: int) -> No
 def test_markdown(rows: list[demo_table.Row]) -> None:
     lines = demo_table.table_markdown(rows).splitlines()
     assert len(lines) == 2 + len(rows)
-    assert {line.count("|") for line in lines} == {9}
+    assert {line.count("|") for line in lines} == {11}
     assert all(line.count("**") >= 4 for line in lines[2:])  # the best of each score
 
 
@@ -60,8 +62,15 @@ def test_for_a_person(
 ) -> None:
     folder = tmp_path / "made" / "here"
     assert demo_table.run(folder, limit=150) == rows
-    printed = capsys.readouterr().out
+    printed, said = capsys.readouterr()
     assert "Shuttle" in printed
+    assert "…" not in printed  # it fits into 80 columns
+    assert " 2 of 12: GaussianNB learns Phishing" in said
+    with open(folder / "scores.csv", newline="") as file:
+        scores = [(float(row["p"]), float(row["y"])) for row in csv.DictReader(file)]
+    assert len(scores) == 149
+    brier = sum((p - y) ** 2 for p, y in scores) / len(scores)
+    assert brier == pytest.approx(rows[1].brier["raw"])
     assert f"{rows[0].log_loss['raw']:.3f}" in printed
     assert str(folder / "reliability.png") in printed
     assert (folder / "reliability.png").read_bytes().startswith(b"\x89PNG")

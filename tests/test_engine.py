@@ -31,6 +31,7 @@ from streamcal.durable.keys import name_of
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
+from streamcal.durable.timeline import TIMELINE, Timeline
 
 NAN = math.nan
 RNG = np.random.default_rng(3)
@@ -141,8 +142,16 @@ def make(calibrator: Calibrator, keyed: bool, store: Store) -> Calibrator | Keye
 
 
 def contents(path: Path) -> tuple[int, dict[str, bytes]]:
+    """The offset and the states; of the timeline all but the times and the end of the source."""
     with Store(path, read_only=True) as store:
-        return store.offset, {key: store.get_bytes(key) for key in store.keys()}  # noqa: SIM118
+        states = {key: store.get_bytes(key) for key in store.keys()}  # noqa: SIM118
+        if TIMELINE in states:
+            timeline = Timeline.from_bytes(states[TIMELINE])
+            timeline.updated = timeline.end = None
+            for period in [*timeline._closed, timeline._open]:
+                period[1] = 0.0
+            states[TIMELINE] = timeline.to_bytes()
+        return store.offset, states
 
 
 def undisturbed(path: Path, calibrator: Calibrator, keyed: bool, join: LabelJoin | None) -> File:
@@ -421,9 +430,9 @@ def test_a_key_without_its_state_is_not_taken_for_a_new_one(tmp_path: Path, name
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.execute("DELETE FROM states WHERE key = ?", (name,))
         for calibrators in (PlattCalibrator(), keyed):
-            with pytest.raises(StoreError, match=r"not those of the last save \(2 of 3\)"):
+            with pytest.raises(StoreError, match=r"not those of the last save \(3 of 4\)"):
                 run(events * 2, calibrators, pytest.fail, store, join=join)
-        with pytest.raises(StoreError, match=r"not those of the last save \(2 of 3\)"):
+        with pytest.raises(StoreError, match=r"not those of the last save \(3 of 4\)"):
             KeyedCalibrator(PlattCalibrator(), store=store)
         assert store.offset == 3
 

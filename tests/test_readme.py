@@ -20,6 +20,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from streamcal.cli import demo_table
 from streamcal.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,13 +127,15 @@ def test_check_prose():
 def run_shell(code: str, folder: Path) -> None:
     """Run the lines of a block that call `streamcal`, in this process; the others are the reader's.
 
-    Not those that take minutes or never end: these have their own tests.
+    The demo runs over the beginnings of its streams. What never ends has its own tests.
     """
     lines = [line.removeprefix("$ ") for line in code.replace("\\\n", " ").splitlines()]
     for line in lines:
+        if line.startswith("streamcal demo"):
+            demo_table.run(folder / "demo", limit=150)
         if not re.match(r"streamcal (?!demo|watch)", line):
             continue
-        done = CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=False)
+        done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:], catch_exceptions=False)
         assert done.exit_code == 0, (line, done.output)
         for option in re.findall(r"--(?:out|report) (\S+)", line):
             assert (folder / option).stat().st_size > 0, option

@@ -20,21 +20,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from river import dummy, linear_model, metrics
+from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
-from streamcal import CalibratedClassifier, IsotonicCalibrator, PlattCalibrator
+from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal._log_loss import log_losses
 from streamcal.calibration.base import Calibrator
 from streamcal.cli.app import app
-from streamcal.cli.report import open_subject
+from streamcal.cli.subjects import Given, open_subject
 from streamcal.decision import DecisionClassifier, EUMThreshold
+from streamcal.durable.engine import run as run_stream
 from streamcal.durable.keys import name_of
+from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
-from streamcal.metrics import CORP
+from streamcal.durable.timeline import Timeline
+from streamcal.metrics import CORP, ECE
 from streamcal.ordinal import StreamingThresholds
-from streamcal.report import learner_sections, page, watch
+from streamcal.report import learner_sections, page, run_sections, watch
 from streamcal.report.content import Report, Section, Table, thin
+from streamcal.report.key_sections import Keys, of_keys
+from streamcal.report.prometheus import exposition
 from streamcal.report.store_sections import of_store
-from streamcal.report.table_sections import Scored, of_table
+from streamcal.report.table_sections import (
+    Scored,
+    area_under_curve,
+    expected_calibration_error,
+    metrics_of_table,
+    miscalibration,
+    of_table,
+)
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
 
@@ -125,6 +139,56 @@ def test_scores_are_those_of_the_metric():
             assert rows[name, column] == pytest.approx(expected, abs=1e-12)
 
 
+def test_errors_and_areas_are_those_of_the_metrics():
+    data = scored()
+    data = data._replace(raw=data.raw.round(1))  # with ties, and at edges of bins
+    rows = {row[:2]: row[2] for row in of_table(data, "raw", "new")[0].tables[0].rows}
+    for column, p in (("raw", data.raw), ("new", data.calibrated)):
+        metric = ECE()
+        for y, q in zip(data.labels == 1.0, p, strict=True):
+            metric.update(bool(y), float(q))
+        assert rows["ECE", column] == pytest.approx(metric.get(), abs=1e-12)
+        assert rows["AUC", column] == pytest.approx(roc_auc_score(data.labels, p))
+    assert math.isnan(area_under_curve(data.raw, np.ones(1000)))
+
+
+def test_keys_are_the_worst_first():
+    data = scored(3000)
+    places = np.arange(3000) % 3
+    worse = np.where(places == 1, 0.2 + 0.6 * data.labels, data.calibrated)  # a good key
+    worse = np.where(places == 2, 0.9 - 0.8 * data.labels, worse)  # a bad one
+    data = data._replace(calibrated=worse)
+    part = of_keys(data, Keys(["same", "good", "bad", "unseen"], places))
+    (table,) = part.tables
+    assert table.sortable
+    assert [row[0] for row in table.rows] == ["bad", "same", "good"]
+    for name, n, ones, before, after, saved, mcb, ece in table.rows:
+        at = places == ["same", "good", "bad"].index(str(name))
+        y, p = data.labels[at], worse[at]
+        losses = log_losses(y, data.raw[at]), log_losses(y, p)
+        assert (n, ones) == (at.sum(), y.mean())
+        assert (before, after) == pytest.approx([loss.mean() for loss in losses])
+        assert saved == pytest.approx((losses[0] - losses[1]).sum())
+        assert mcb == pytest.approx(miscalibration(p, y))
+        assert ece == pytest.approx(expected_calibration_error(p, y))
+    assert "3 keys" in part.text
+    assert "raises the log loss of 1 of them" in part.text
+    raw = of_keys(data._replace(raw=5 * data.raw), Keys(["same", "good", "bad"], places))
+    assert [row[0] for row in raw.tables[0].rows] == ["bad", "same", "good"]
+    assert math.isnan(raw.tables[0].rows[0][5])
+
+
+def test_of_many_keys_the_worst_are_shown():
+    data = scored(3000)
+    names = [f"{'k' * 200} {i}" for i in range(1000)]
+    part = of_keys(data, Keys(names, np.arange(3000) % 1000), max_keys=7)
+    assert len(part.tables[0].rows) == 7
+    assert "1,000 keys, the worst first; the 7 worst are shown" in part.text
+    saved = [row[5] for row in part.tables[0].rows]
+    assert saved == sorted(saved)
+    assert all(len(row[0]) <= 100 for row in part.tables[0].rows)
+
+
 def test_windows_are_those_of_the_metric():
     data = scored(1000)
     over_time = of_table(data, "raw", "new")[2]
@@ -178,7 +242,7 @@ def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
 
 def test_weights_of_many_hedges_have_a_mean():
     tables = learner_sections._weights({"a": Hedge(), "b": Hedge()}).tables
-    assert tables[0].rows == ((HOSTILE, 2, 0.75), ("a", 0, 0.25))
+    assert tables[0].rows == (("a", 0, 0.25), (HOSTILE, 2, 0.75))
     assert len(tables[1].rows) == 4
     assert len(learner_sections._weights({"a": Hedge()}).tables) == 1
 
@@ -219,7 +283,7 @@ def test_each_kind_of_learner_is_shown(kinds_db):
         states = {k: store.get(k) for k in ("staircase", "utility", "ordinal")}
     assert list(found) == ["states", "hedge", "maps", "ordinal", "decisions-made"]
     weights = found["hedge"].tables[0].rows
-    assert weights == (("hedge", HOSTILE, 0.75), ("hedge", "a", 0.25))
+    assert weights == (("hedge", "a", 0.25), ("hedge", HOSTILE, 0.75))
 
     (chart,) = found["maps"].charts
     assert set(chart.choices) == {"staircase", "platt", "hedge"}
@@ -250,7 +314,7 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
         store.save(states, 1)
         assert store.sizes() == {key: len(store.get_bytes(key)) for key in states}
         part = of_store(store, max_states=3)[0]
-    assert [row[0] for row in part.tables[0].rows] == ["s19", "s18", "s17"]
+    assert [row[0] for row in part.tables[0].rows] == ["s17", "s18", "s19"]
     assert "the 3 largest of 20" in part.text
 
 
@@ -288,6 +352,197 @@ def test_a_classifier_shows_its_calibrators(tmp_path):
     names = [row[0] for row in found["maps"].tables[0].rows]
     assert names[0].startswith("many: label")
     assert len(names) <= 12
+
+
+# --- a run
+
+
+def late_events(n):
+    """Scores, and labels 40 events later; the calibrated value is the score squared."""
+    scores, labels = samples(n)
+    events = []
+    for i in range(n):
+        events.append(Event(scores[i], id=i))
+        if i >= 40:
+            events.append(Event(math.nan, labels[i - 40], id=i - 40))
+    return events
+
+
+class Feed:
+    """A source that has more events than it gives out now."""
+
+    def __init__(self, events):
+        self.events = events
+
+    def read(self, offset, n):
+        return self.events[offset : offset + n]
+
+    def end(self):
+        return len(self.events) + 7
+
+
+@pytest.fixture
+def late_db(tmp_path):
+    """A store of a run with late labels."""
+    path = tmp_path / "late.db"
+    with Store(path) as store:
+        feed = Feed(late_events(4000))
+        run_stream(feed, PlattCalibrator(), lambda *_: None, store, join=LabelJoin(1000))
+    return path
+
+
+def test_a_run_shows_what_a_person_on_call_wants(late_db):
+    report = open_subject(late_db, Given()).report()
+    found = {section.id: section for section in report.sections}
+    assert list(found) == [
+        *("status", "run-over-time", "reliability-before-after", "scores", "states", "maps")
+    ]
+    counts: dict[Any, Any] = dict(found["status"].tables[0].rows)
+    assert counts == {
+        "events learned": 7960,
+        "events of the source that are not learned yet": 7,
+        "labels in the log loss": 3960,
+        "scores and labels that wait for each other": 40,
+        "pairs joined": 3960,
+        "dropped after the horizon": 0,
+        "dropped as duplicates": 0,
+    }
+    with Store(late_db, read_only=True) as store:
+        timeline = store.get("timeline")
+    periods = timeline.periods()
+    raw, calibrated = found["run-over-time"].charts[0].series
+    assert raw.columns["y"].tolist() == (periods.raw / periods.n).tolist()
+    assert calibrated.columns["y"].tolist() == (periods.calibrated / periods.n).tolist()
+    scores = {row[:2]: row[2] for row in found["scores"].tables[0].rows}
+    recent = timeline.recent
+    assert scores["log loss", "calibrated"] == pytest.approx(
+        log_losses(recent[:, 2], recent[:, 1]).mean()
+    )
+    assert report.updated == timeline.updated
+    assert report.verdict[0].startswith("Calibration lowers the log loss")
+    assert report.verdict[-1].startswith("Of the last 2,000 labelled events: calibrated ")
+    assert report.facts[0][0] == "Calibrator"
+    assert report.facts[0][1].startswith("PlattCalibrator(")
+    assert "timeline" not in [row[0] for row in found["states"].tables[0].rows]
+
+
+def run_of(tmp_path, raw, calibrated, y):
+    """A run whose timeline has these samples."""
+    timeline = Timeline()
+    timeline.add(1.0 + np.arange(len(y)), raw, calibrated, y, now=0.0)
+    with Store(tmp_path / "alarm.db") as store:
+        store.save({"timeline": timeline}, len(y))
+        return run_sections.Run(store)
+
+
+def test_alarms(tmp_path):
+    p, y = samples(5000)
+    good, bad = p**2, np.sqrt(p)
+    for values, expected in ((good, [False, False]), (bad, [True, True])):
+        shown = run_of(tmp_path, p, values, y)
+        assert [alarm.is_on for alarm in run_sections.alarms_of(shown)] == expected
+        alarms = [s for s in run_sections.verdict_of_run(shown) if s.startswith("Alarm: ")]
+        assert len(alarms) == sum(expected)
+    # Long ago calibration was worse, and the alarm is over.
+    values = np.concatenate([bad, good, good])
+    again = run_of(tmp_path, np.tile(p, 3), values, np.tile(y, 3))
+    assert [alarm.is_on for alarm in run_sections.alarms_of(again)] == [False, False]
+    unknown = run_of(tmp_path, 5 * p[:9], 5 * p[:9], y[:9])
+    assert [alarm.is_on for alarm in run_sections.alarms_of(unknown)] == [None, None]
+    assert run_sections.verdict_of_run(unknown) == ()
+    page.render(Report("unknown", "here", tuple(run_sections.of_run(unknown))))
+
+
+def test_periods_of_different_times_are_shown_by_time(browser, tmp_path):
+    timeline, (p, y) = Timeline(), samples(5000)
+    for i in range(0, 5000, 250):
+        part = slice(i, i + 250)
+        timeline.add(i + 1.0 + np.arange(250), p[part], p[part] ** 2, y[part], now=1.7e9 + 36.0 * i)
+    timeline.updated = 1.7e9 + 36.0 * 5000
+    with Store(tmp_path / "days.db") as store:
+        store.save({"timeline": timeline}, 5000)
+        (chart,) = run_sections.of_run(run_sections.Run(store))[1].charts
+    assert chart.x == "time"
+    assert chart.series[0].columns["x"].tolist() == (1000.0 * timeline.periods().times).tolist()
+    out = tmp_path / "days.html"
+    run("report", store.path, "--out", out)
+    assert "2023-11-17 00:13:20 UTC" in out.read_text()
+    with opened(browser, out.as_uri()) as tab:
+        assert tab.evaluate(DRAWN)["loss-of-run:0"][0]
+        axis = "Bokeh.documents[0].roots()[0].below[0].type"
+        assert tab.evaluate(f"() => {axis}") == "DatetimeAxis"
+
+
+def test_a_user_may_have_states_of_these_names(tmp_path):
+    with Store(tmp_path / "own.db") as store:
+        store.save({"timeline": PlattCalibrator(), "join": PlattCalibrator()}, 3)
+    report = open_subject(tmp_path / "own.db", Given()).report()
+    assert report.verdict == ()
+    assert report.updated is None
+
+
+def test_rows_keep_their_places_while_a_run_goes_on(tmp_path):
+    rng = np.random.default_rng(0)
+    orders = set()
+    with Store(tmp_path / "run.db") as store:
+        events: list[Any] = []
+        for _ in range(6):
+            key = rng.choice(["a", "b", "c"])
+            events += [
+                (p, y, 1.0, key) for p, y in zip(*samples(700, seed=len(events)), strict=True)
+            ]
+            if len(events) == 700:
+                events += [(0.5, 1.0, 1.0, key) for key in "abc"]
+            run_stream(events, HedgedCalibrator(), lambda *_: None, store)
+            report = open_subject(store.path, Given()).report()
+            names = [
+                tuple(row[:2] if table.id == "weights" else row[0] for row in table.rows)
+                for part in report.sections
+                for table in part.tables
+                if table.id in ("sizes", "weights", "mean-weights", "alarms", "status-numbers")
+            ]
+            orders.add(tuple(names))
+    assert len(orders) == 1
+
+
+def test_metrics_for_prometheus(late_db, table):
+    parser = pytest.importorskip("prometheus_client.parser")
+    report = open_subject(late_db, Given()).report()
+    with serving(lambda: report) as server:
+        status, text = fetch_page(server, "/metrics")
+        assert status == 200
+        assert fetch_page(server, "/metrics", host="evil.example")[0] == 421
+    families = {f.name: f for f in parser.text_string_to_metric_families(text)}
+    values = {(s.name, *s.labels.values()): s.value for f in families.values() for s in f.samples}
+    with Store(late_db, read_only=True) as store:
+        timeline = store.get("timeline")
+    periods = timeline.periods()
+    assert values == {
+        ("streamcal_events_total",): 7960,
+        ("streamcal_lag_events",): 7,
+        ("streamcal_waiting",): 40,
+        ("streamcal_joined_total",): 3960,
+        ("streamcal_expired_total",): 0,
+        ("streamcal_duplicates_total",): 0,
+        ("streamcal_labels_total",): 3960,
+        ("streamcal_log_loss_sum_total", "score"): periods.raw.sum(),
+        ("streamcal_log_loss_sum_total", "calibrated"): periods.calibrated.sum(),
+        ("streamcal_alarm", "loss"): 0,
+        ("streamcal_alarm", "calibration"): 0,
+        ("streamcal_last_update_seconds",): timeline.updated,
+    }
+    assert families["streamcal_events"].type == "counter"
+    assert families["streamcal_waiting"].type == "gauge"
+    assert all(f.documentation for f in families.values())
+
+    hostile = 'p"\\\n{}'
+    data = scored(50)
+    text = exposition(metrics_of_table(data, hostile, "new"))
+    (sums,) = [f for f in parser.text_string_to_metric_families(text) if "log_loss" in f.name]
+    assert {s.labels["column"]: s.value for s in sums.samples} == {
+        hostile: pytest.approx(log_losses(data.labels, data.raw).sum()),
+        "new": pytest.approx(log_losses(data.labels, data.calibrated).sum()),
+    }
 
 
 # --- the file
@@ -329,7 +584,7 @@ def test_the_page_stands_alone_and_escapes(run_db):
 
 def test_no_two_elements_share_an_id(run_db, kinds_db):
     for store in (run_db, kinds_db):
-        build = open_subject(store, None, None, "", None, "stop").report
+        build = open_subject(store, Given()).report
         ids = re.findall(r'\sid="([^"]*)"', page.render(build(), live=True).partition("<script")[0])
         assert len(ids) == len(set(ids)) > 8
         assert set(page.update(build())["html"]) < set(ids)
@@ -366,7 +621,19 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
         (["missing.db"], 2, "there is no file"),
         (["scores.csv"], 2, "needs --score and --label"),
         (["scores.csv", "--score", "p", "--label", "y", "--out", "no/r.html"], 2, "no folder no"),
-        (["scores.csv", "--score", "p", "--label", "y"], 1, "no column `calibrated`"),
+        (
+            ["scores.csv", "--score", "p", "--label", "y"],
+            1,
+            "no column `calibrated`: run `streamcal calibrate scores.csv --score p --label y --out",
+        ),
+        (["scores.csv", "--score", "p", "--label", "y", "--prob", "no"], 1, "its columns are"),
+        ([*OF_TABLE, "--key", "no"], 1, "has no column `no`"),
+        (["run.db", "--score", "p"], 2, "--score does not apply to a store: run.db knows"),
+        (["run.db", "--prob", "calibrated"], 2, "--prob does not apply to a store"),
+        (["run.db", "--key", "key"], 2, "--key does not apply to a store"),
+        (["run.db", "--format", "csv"], 2, "--format does not apply to a store"),
+        (["run.db", "--on-error", "skip"], 2, "--on-error does not apply to a store"),
+        (["watch", "run.db", "--label", "y"], 2, "--label does not apply to a store"),
         (["scores.csv", "--score", "p", "--label", "y", "--prob", "y"], 0, ""),
         (["scores.csv", "--score", "p", "--label", "key", "--prob", "p"], 1, "must be 0 or 1"),
         (["scores.csv", "--score", "y", "--label", "y", "--prob", "big"], 1, "a probability"),
@@ -389,6 +656,7 @@ def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, messag
     database = sqlite3.connect("bad.db")
     database.execute("CREATE TABLE a (b)")
     database.close()
+    Store("run.db").close()
     table.with_name("none.csv").touch()
     table.with_name("nan.csv").write_text("p,y\nnan,1\n")
     table.with_name("folder").mkdir()
@@ -584,7 +852,7 @@ DRAWN = """() => Object.fromEntries(Bokeh.documents.flatMap((d) => d.roots()[0].
 def test_a_browser_shows_the_numbers(browser, run_db):
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)
-    build = open_subject(run_db, None, None, "", None, "stop").report
+    build = open_subject(run_db, Given()).report
     expected = build()
     with opened(browser, out.as_uri()) as tab:
         drawn = tab.evaluate(DRAWN)
@@ -637,6 +905,76 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(browser, kinds_db, width, s
         assert tab.evaluate(CONTRAST) > 4.5
         pdf = tab.pdf(format="A4")
         assert pdf.startswith(b"%PDF")
+
+
+FRAME = """() => Bokeh.index.roots.filter((view) => view.model.name === "square").map(
+    (view) => [view.frame.bbox.width, view.frame.bbox.height])"""
+CUT = """() => [...document.querySelectorAll("th, td, p, h1, h2, dd, figure, .legend")].filter(
+    (part) => part.checkVisibility() && part.getBoundingClientRect().width > 0
+        && part.getBoundingClientRect().right > document.documentElement.clientWidth
+  ).map((part) => part.textContent)"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_cut_and_squares_are_square(browser, table, late_db, width):
+    calibrated, out = table.with_name("c.csv"), table.with_suffix(".html")
+    options = ["--score", "p", "--label", "y", "--key", "key"]
+    run("calibrate", table, *options, "--out", calibrated)
+    for subject in ([calibrated, *options], [late_db]):
+        run("report", *subject, "--out", out)
+        with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+            tab.wait_for_function(
+                f"() => {{const all = ({FRAME})(); return all.length === 1 &&"
+                " Math.abs(all[0][0] - all[0][1]) <= 2}"
+            )
+            assert tab.evaluate(FRAME)[0][0] > 200
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
+            assert tab.evaluate(CUT) == []
+
+
+def test_a_table_of_keys_is_sorted_by_a_click(browser, table):
+    out = table.with_suffix(".html")
+    header, *lines = table.read_text().splitlines()
+    rows = [f"{line.rsplit(',', 1)[0]},{'bca'[i % 7 % 3]}" for i, line in enumerate(lines)]
+    table.write_text("\n".join([header, *rows, ""]))
+    run(
+        "report", table, "--score", "p", "--label", "y", "--prob", "p", "--key", "key", "--out", out
+    )
+    with opened(browser, out.as_uri()) as tab:
+
+        def column(place):
+            return tab.locator(f"#key-scores td:nth-child({place})").all_inner_texts()
+
+        assert len(set(column(2))) > 1
+        tab.click("#key-scores th:nth-child(2) button")
+        assert [int(n) for n in column(2)] == sorted((int(n) for n in column(2)), reverse=True)
+        assert tab.get_attribute("#key-scores th:nth-child(2)", "aria-sort") == "descending"
+        tab.focus("#key-scores th:nth-child(2) button")
+        tab.keyboard.press("Enter")
+        assert [int(n) for n in column(2)] == sorted(int(n) for n in column(2))
+        for n, order in enumerate((["c", "b", "a"], ["a", "b", "c"])):
+            tab.click("#key-scores th:nth-child(1) button")
+            assert column(1) == order, n
+        assert tab.get_attribute("#key-scores th:nth-child(2)", "aria-sort") is None
+
+
+def test_a_page_of_a_run_keeps_up_and_keeps_its_order(browser, tmp_path):
+    path, events = tmp_path / "live.db", [*zip(*samples(3_000), strict=True)]
+    with Store(path) as store:
+        run_stream(events[:1_000], HedgedCalibrator(), lambda *_: None, store)
+        subject = open_subject(path, Given())
+        with serving(subject.report, clock=float) as server, opened(browser, server.url) as tab:
+            tab.wait_for_selector("#updated:has-text(' ago)')")
+            tab.evaluate("window.same = true")
+            tab.click("#weights th:nth-child(3) button")
+            run_stream(events, HedgedCalibrator(), lambda *_: None, store)
+            tab.wait_for_selector("#status-numbers td[data-value='3000']")
+            weights = tab.eval_on_selector_all(
+                "#weights td.bar", "all => all.map((td) => Number(td.dataset.value))"
+            )
+            assert weights == sorted(weights, reverse=True)  # as the reader has chosen
+            assert tab.evaluate("window.same")  # nothing was loaded again
+            assert tab.locator("#verdict p").all_inner_texts() == [*subject.report().verdict]
 
 
 CHANGES = """async (before) => {

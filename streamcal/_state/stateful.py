@@ -68,6 +68,7 @@ _HOME = {
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
+    "Timeline": "streamcal.durable.timeline",
     "Tversky": "streamcal.decision.goals",
     "VennAbersCalibrator": "streamcal.calibration.venn_abers",
 }

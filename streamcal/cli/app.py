@@ -10,7 +10,6 @@ from streamcal.cli import calibrate, decide, demo, plot, report, thresholds, wat
 app = typer.Typer(
     name="streamcal",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},

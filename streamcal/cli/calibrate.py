@@ -1,8 +1,7 @@
 """``streamcal calibrate``: a column of calibrated values, computed row by row.
 
-`calibrate` is the command. It opens the files and starts a `_Calibration`, the loop. The loop takes
-rows from a `RowReader`, predicts and learns them with a `KeyedCalibrator`, adds them to the
-`Totals` of the summary, and saves a `Checkpoint` from time to time.
+`calibrate` is the command: it checks options and opens files. `streamcal.cli.calibrate_loop` has
+the loop over the rows.
 """
 
 from dataclasses import asdict, dataclass
@@ -10,48 +9,42 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-
 from streamcal._validation import check_choice
-from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
-from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.calibrate_loop import Columns, Loop
+from streamcal.cli.console import data_errors, usage_errors
+from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
 from streamcal.cli.options import (
     CALIBRATOR,
     FILES,
     FormatOption,
+    JsonOption,
     LabelOption,
     NewColumnOption,
     OnError,
     OnErrorOption,
     OutTableOption,
-    TableArgument,
+    QuietOption,
+    TablesArgument,
     WeightOption,
     column_option,
     picture_option,
     setting,
 )
-from streamcal.cli.plot import draw_reliability
-from streamcal.cli.rows import (
-    RowReader,
-    group_rows,
-    key_checksums,
-    loss_label_column,
-    probability_column,
-    score_column,
-    weight_column,
-)
+from streamcal.cli.plot import draw_reliability, read_sample
+from streamcal.cli.rows import RowReader, binary_label_column, score_column
 from streamcal.cli.sample import UniformSample
-from streamcal.cli.summary import Totals, print_skipped
+from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
     from streamcal.calibration import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.tables import Chunk, Output, Reader, Writer
+    from streamcal.tables import Output
 
 EXAMPLES = (
     "streamcal calibrate scores.csv --score p --label y --out calibrated.csv",
     "streamcal calibrate s.csv --score p --label y --out c.csv --plot c.png",
     "streamcal calibrate s.parquet --score p --label y --key campaign --out c.parquet",
+    "streamcal calibrate mon.csv tue.csv --score p --label y --out c.csv --store run.db",
     "zcat s.csv.gz | streamcal calibrate - --score p --label y | gzip > c.csv.gz",
 )
 
@@ -83,8 +76,15 @@ _TAKES = {
     Method.histogram: ("half_life",),
 }
 _METHOD = (
-    "What maps scores to probabilities. The hedge mixes Platt scaling and isotonic maps of several "
-    "windows by their likelihood so far; isotonic takes any scores, all others probabilities."
+    "What maps scores to probabilities. hedge: a mixture of Platt scaling and isotonic maps of "
+    "several windows, by their likelihood so far. isotonic: the exact isotonic regression of all "
+    "samples, for any scores. platt: a logistic curve (two parameters, online Newton steps). beta: "
+    "beta calibration (three parameters). histogram: the mean label of each bin. All but isotonic "
+    "take probabilities."
+)
+_DELAY = (
+    "The label of a row is known this many rows later: a number, or the name of a column of "
+    "numbers. Default: before the next row."
 )
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 _LOSS = (
@@ -113,13 +113,14 @@ _BATCH_SIZE = "The greatest number of rows in memory. The result does not depend
 
 
 def calibrate(
-    table: TableArgument,
+    table: TablesArgument,
     score: Annotated[str, column_option("The model's score or probability, before calibration.")],
     label: LabelOption,
     weight: WeightOption = None,
     key: Annotated[
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
+    delay: Annotated[str | None, column_option(_DELAY, metavar="N|COLUMN")] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
     loss: Annotated[str | None, setting(CALIBRATOR, _LOSS, metavar="NAME")] = None,
@@ -136,69 +137,62 @@ def calibrate(
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
     batch_size: Annotated[int, setting(FILES, _BATCH_SIZE, min=1, metavar="N")] = 65_536,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Add a column of calibrated values to a table.
 
-    Rows are processed in the order of the file. The calibrated value of a row is computed before
-    its label is learned, so the output is what an online system would have served. All other
-    columns stay unchanged. A row without a label gets a value, but nothing is learned from it.
+    Rows are processed in the order of the file; several files are read in order, as if they were
+    one. The calibrated value of a row is computed before its label is learned, so the output is
+    what an online system would have served. All other columns stay unchanged. A row without a label
+    gets a value, but nothing is learned from it.
 
     The output is called NAME.partial until it is complete.
 
     With --store no row is lost or learned twice if the process is killed. SIGINT and SIGTERM end it
     after the current rows; after a crash the same command completes the same output.
     """
+    with usage_errors():
+        check_exists(*table)
+        summary = Summary(quiet=quiet, as_json=json)
     from streamcal import tables
 
-    columns = _Columns(score, label, weight, key, new_column)
+    columns = Columns(score, label, weight, key, _parse_delay(delay), new_column)
     settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
-        check_exists(table)
-        kind = tables.format_of(table, out, given=file_format)
+        kind = tables.format_of(*table, out, given=file_format)
         settings.make_calibrator()
         output = tables.Output(out)
-        check_distinct(table, output=output, picture=plot, store=store)
+        check_distinct(*table, output=output, picture=plot, store=store)
+        check_folder(out)
         if plot is not None:
             _check_plot(plot, settings.found_loss)
         if store is not None:
-            _check_resumable(out, kind, plot)
+            _check_resumable(out)
     totals = settings.new_totals()
-    sample = None if plot is None else UniformSample(3)
-    with data_errors(table):
-        checkpoint = _open_checkpoint(store, table, output, columns, settings, on_error, totals)
+    sample = None if plot is None or store is not None else UniformSample(3)
+    source = tables.Series(
+        table, columns.names, new_column=new_column, format=kind, batch_size=batch_size
+    )
+    with data_errors(lambda: source.path):
+        checkpoint = _open_checkpoint(store, table, output, columns, settings, on_error, kind)
     output = checkpoint.output
-    with data_errors(table, output, lambda: totals.n_written), checkpoint:
-        run = _Calibration(columns, settings, on_error, totals, sample, checkpoint)
-        with (
-            tables.open_table(
-                table, columns.names, new_column=new_column, format=kind, batch_size=batch_size
-            ) as source,
-            output,
-        ):
-            run.run(source, output)
+    with data_errors(lambda: source.path, output, lambda: totals.n_written), summary, checkpoint:
+        needed = columns.requirements(totals, any_score=calibrator is Method.isotonic)
+        reader = RowReader(needed, on_error)
+        loop = Loop(columns, settings.make_calibrator, reader, totals, sample, checkpoint)
+        with source, output:
+            hidden = quiet or tables.is_standard(out)
+            loop.run(source, source.writer(output), hidden=hidden)
         if line := checkpoint.nothing_to_do():
-            say(line)
-            return
-        run.print_summary()
-        if plot is not None and sample is not None:
-            _draw_before_and_after(plot, totals, sample, score, new_column)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The columns that are read, and the one that is written."""
-
-    score: str
-    label: str
-    weight: str | None
-    key: str | None
-    new_column: str
-
-    @property
-    def names(self) -> list[str]:
-        """The columns that are read."""
-        read = (self.score, self.label, self.weight, self.key)
-        return [name for name in read if name is not None]
+            summary.add(line, rows=totals.n_written, finished_before=True)
+        else:
+            loop.summarize(summary)
+        if plot is not None:
+            _check_labels(plot, totals)
+            if sample is None:
+                sample = _sample_of_output(out, kind, columns)
+            _draw_before_and_after(plot, totals, sample, columns, summary)
 
 
 @dataclass(frozen=True)
@@ -248,6 +242,13 @@ class _Settings:
         return Totals(losses.get_mean(self.found_loss))
 
 
+def _parse_delay(delay: str | None) -> int | str | None:
+    """Return a number of rows, the name of a column, or None if each label is known at once."""
+    if delay is None or not delay.isdecimal():
+        return delay
+    return int(delay) if int(delay) > 1 else None
+
+
 def _check_plot(path: Path, loss: str) -> None:
     """Raise ``ValueError`` unless the picture of --plot can be drawn."""
     check_drawable(path)
@@ -255,134 +256,56 @@ def _check_plot(path: Path, loss: str) -> None:
         raise ValueError("--plot draws probabilities: it needs the log or squared loss")
 
 
-def _check_resumable(out: Path, kind: str, plot: Path | None) -> None:
+def _check_resumable(out: Path) -> None:
     """Raise ``ValueError`` unless a run with --store can write this."""
     from streamcal.tables import is_standard
 
     if is_standard(out) or not (out.is_file() or not out.exists()):
         raise ValueError("--store needs --out FILE: a pipe can't be truncated")
-    if kind == "parquet":
-        raise ValueError("--store needs CSV or NDJSON: a Parquet file has its index at the end")
-    if plot is not None:
-        raise ValueError(
-            "--store can't be used with --plot: draw the picture with `streamcal plot` at the end"
-        )
 
 
 def _open_checkpoint(
     store: Path | None,
-    table: Path,
+    tables: list[Path],
     output: "Output",
-    columns: _Columns,
+    columns: Columns,
     settings: _Settings,
     on_error: OnError,
-    totals: Totals,
+    kind: str,
 ) -> "Checkpoint | NoCheckpoint":
-    """Return the checkpoint of the run, and restore the totals."""
+    """Return the checkpoint of the run."""
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.durable.errors import StoreError
 
     if store is None:
         return NoCheckpoint(output)
     # These names are kept in the store: a field that is renamed needs its old name here.
     given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
     options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    checkpoint = Checkpoint(store, table, output.path, options)
-    try:
-        totals.restore(checkpoint.sums, checkpoint.row)
-    except ValueError as error:
-        checkpoint.store.close()
-        raise StoreError(f"{store} is damaged: its note `sums` {error}") from None
-    return checkpoint
+    return Checkpoint(store, tables, output.path, options, resumable=kind != "parquet")
 
 
-class _Calibration:
-    """The loop over the rows of a table."""
-
-    def __init__(
-        self,
-        columns: _Columns,
-        settings: _Settings,
-        on_error: OnError,
-        totals: Totals,
-        sample: UniformSample | None,
-        checkpoint: "Checkpoint | NoCheckpoint",
-    ) -> None:
-        from streamcal.durable.keyed import KeyedCalibrator
-
-        read = [
-            score_column(columns.score)
-            if settings.calibrator is Method.isotonic
-            else probability_column(columns.score, ", or --calibrator isotonic must be used"),
-            loss_label_column(columns.label, totals.loss),
-            weight_column(columns.weight),
-        ]
-        self.key = columns.key
-        self.reader = RowReader(read, on_error)
-        self.calibrators = KeyedCalibrator(settings.make_calibrator, store=checkpoint.store)
-        self.totals = totals
-        self.sample = sample
-        self.checkpoint = checkpoint
-        self.row = checkpoint.row
-        self.n_unlabelled = 0
-
-    def run(self, source: "Reader", output: "Output") -> None:
-        """Read, calibrate and write all rows."""
-        with source.writer(output) as writer, progress(source, "calibrating") as show:
-            for chunk in source:
-                self._calibrate(chunk, writer)
-                self._save(last=self.reader.fault is not None)
-                self.reader.raise_fault()
-                show()
-        self._save(last=True, complete=True)
-
-    def _calibrate(self, chunk: "Chunk", writer: "Writer") -> None:
-        """Predict, learn and write those rows of a chunk that are not learned yet."""
-        rows = self.reader.read(chunk)
-        groups = group_rows(rows, self.key)
-        self.n_unlabelled += int(np.isnan(rows.values[1]).sum())
-        checksums = [] if self.key is None else [key_checksums(groups, len(rows.numbers))]
-        new = self.checkpoint.rows_to_learn(rows.numbers, *rows.values, *checksums)
-        if not new.all():
-            rows = rows.select(new)
-            groups = group_rows(rows, self.key)
-        scores, labels, weights = rows.values
-        values = self.calibrators.predict_learn_groups(groups, scores, labels, weights)
-        writer.write(chunk, values, rows.keep)
-        if len(values):
-            self.row = int(rows.numbers[-1])
-        self.totals.n_written += len(values)
-        scored = np.column_stack([scores, values, labels, weights])[~np.isnan(labels)]
-        self.totals.add(scored)
-        if self.sample is not None:
-            self.sample.add(scored[:, :3])
-
-    def _save(self, **when: bool) -> None:
-        self.checkpoint.save_if_due(self.row, self.calibrators, self.totals.as_json(), **when)
-
-    def print_summary(self) -> None:
-        """Print how many rows were calibrated, and the mean losses before and after."""
-        parts = [f"{count_rows(self.totals.n_written)} calibrated"]
-        if self.n_unlabelled:
-            parts.append(f"{self.n_unlabelled:,} of them without a label")
-        if self.key is not None:
-            parts.append(f"{len(self.calibrators):,} keys")
-        say(", ".join(parts))
-        print_skipped(self.reader)
-        for line in self.totals.lines():
-            say(line)
+def _sample_of_output(out: Path, kind: str, columns: Columns) -> UniformSample:
+    """Return a sample of raw scores, calibrated values and labels of a complete output."""
+    needed = [score_column(columns.score), score_column(columns.new_column)]
+    reader = RowReader([*needed, binary_label_column(columns.label)], OnError.stop)
+    return read_sample(out, kind, reader)
 
 
-def _draw_before_and_after(
-    path: Path, totals: Totals, sample: UniformSample, score: str, new_column: str
-) -> None:
-    """Draw calibrated values, and raw scores if they are probabilities."""
+def _check_labels(picture: Path, totals: Totals) -> None:
+    """Raise `TableError` unless a reliability diagram can show the labels."""
     from streamcal.tables import TableError
 
     if not totals.n_labelled:
-        raise TableError(f"no row has a label, so there is no {path}")
+        raise TableError(f"no row has a label, so there is no {picture}")
     if not totals.binary:
-        raise TableError(f"some labels are neither 0 nor 1, so there is no {path}")
+        raise TableError(f"some labels are neither 0 nor 1, so there is no {picture}")
+
+
+def _draw_before_and_after(
+    path: Path, totals: Totals, sample: UniformSample, columns: Columns, summary: Summary
+) -> None:
+    """Draw calibrated values, and raw scores if they are probabilities."""
     raw, calibrated, labels = sample.rows().T
-    curves = {score: raw} if totals.probabilities else {}
-    draw_reliability(path, labels, {**curves, new_column: calibrated}, sample.n_rows)
+    curves = {columns.score: raw.clip(0.0, 1.0)} if totals.probabilities else {}
+    curves[columns.new_column] = calibrated
+    draw_reliability(path, labels, curves, sample.n_rows, summary)

@@ -13,13 +13,17 @@ keys are kept, and compared before the first new row is learned.
 
 A table may have grown between two runs. If its output was finished and is unchanged, it is copied
 to ``NAME.partial``, and the run continues there; if it has changed, the run is refused. When a run
-is finished, a run over another table may follow, which continues with what is learned.
+is finished, a run over another table may follow, which continues with what is learned. Several
+tables count as one; more of them may be added at the end, as rows may be.
+
+The footer of a Parquet file holds what all its rows are. So such a run commits only when it is
+complete, and after a crash it begins again, with the calibrators that it began with.
 """
 
 import os
 import signal
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -28,7 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.console import Stopped
+from streamcal.cli.late_labels import LateLabels, waiting_after
 from streamcal.cli.resumable_output import ResumableOutput, check_free
+from streamcal.cli.summary import Totals
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keyed import KeyedCalibrator
 from streamcal.durable.pace import Pace
@@ -51,8 +57,15 @@ class NoCheckpoint:
         """Return that all rows are to be learned."""
         return np.ones(len(rows), np.bool_)
 
+    def restore(self, totals: Totals, late: LateLabels) -> None:
+        """Do nothing."""
+
     def save_if_due(
-        self, row: int, keyed: KeyedCalibrator, sums: Mapping[str, Any], **when: bool
+        self,
+        row: int,
+        keyed: KeyedCalibrator,
+        progress: Callable[[], Mapping[str, Any]],
+        **when: bool,
     ) -> None:
         """Do nothing."""
 
@@ -76,10 +89,14 @@ class Checkpoint:
     ----------
     path : Path
         The store.
-    table, out : Path
-        What is read and what is written; ``out`` must be a file.
+    tables : sequence of Path
+        What is read, in order.
+    out : Path
+        What is written; it must be a file.
     options : mapping of str to JSON
         All options that affect the result, by name. They must not change between runs.
+    resumable : bool
+        Whether an incomplete output can be continued. If not, everything is committed at the end.
 
     Attributes
     ----------
@@ -88,8 +105,6 @@ class Checkpoint:
         The output, which continues at this row.
     row : int
         The number of the last row that is learned; 0 at the start.
-    sums : dict
-        The sums given to `save_if_due` at that row.
 
     Raises
     ------
@@ -98,20 +113,32 @@ class Checkpoint:
         other options, or if the output is not as the store describes it. No file is changed.
     """
 
-    def __init__(self, path: Path, table: Path, out: Path, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tables: Sequence[Path],
+        out: Path,
+        options: Mapping[str, Any],
+        *,
+        resumable: bool = True,
+    ) -> None:
+        names = [str(path if is_standard(path) else os.path.realpath(path)) for path in tables]
         new_run: dict[str, Any] = {
-            "table": str(table if is_standard(table) else os.path.realpath(table)),
+            "table": names[0],
+            "more_tables": names[1:],
             "out": os.path.realpath(out),
             "options": dict(options),
             "row": 0,
             "checksums": [],
             "sums": {},
+            "waiting": [],
             "complete": False,
             "finished": False,
         }
         self._new_run = new_run
+        self._resumable = resumable
         self.row = 0
-        self.sums: dict[str, Any] = {}
+        self._before: Mapping[str, Any] = new_run  # the notes from which it continues
         self._was_finished = False
         self._checksums = RowChecksums()
         self._learned: list[int] = []  # the checksums of the rows to skip, until compared
@@ -121,15 +148,17 @@ class Checkpoint:
             check_free(Path(f"{new_run['out']}.partial"), path)  # before a store is made
         self.store = Store(path)
         try:
-            self.output = ResumableOutput(Path(new_run["out"]), self.store, new_run)
-            self._restore()
+            self.output = ResumableOutput(
+                Path(new_run["out"]), self.store, new_run, resumable=resumable
+            )
+            self._start()
         except BaseException:
             self.store.close()
             raise
 
     # Starting ------------------------------------------------------------------------------------
 
-    def _restore(self) -> None:
+    def _start(self) -> None:
         """Find out whether this run begins or continues, and at which row."""
         path, notes = self.store.path, self.store.notes
         if not notes and not len(self.store):
@@ -141,25 +170,60 @@ class Checkpoint:
         self.store.keys()  # or it raises: a state is missing, or is not of the last commit
         self._check_offset(notes)
         self._check_options(notes)
-        same_table, same_out = (notes[name] == self._new_run[name] for name in ("table", "out"))
+        same_table, same_out = self._continues(notes), notes["out"] == self._new_run["out"]
         if _is_empty(notes) and not (same_table and same_out):
             self.output.check_free()
+            self._keep_waiting(notes)
         elif not same_table:
             self._end_previous(notes)
             self.output.check_free()
+            self._keep_waiting(notes)
         elif not same_out:
             out = self._new_run["out"]
             raise StoreError(f"{path} belongs to the output {notes['out']}, not to {out}")
         else:
             self._was_finished = self.output.restore(notes)
-            self.row, self.sums, self._learned = notes["row"], notes["sums"], notes["checksums"]
+            self.row, self._before, self._learned = notes["row"], notes, notes["checksums"]
+
+    def _continues(self, notes: Mapping[str, Any]) -> bool:
+        """Return whether this run is over the tables of the store, and perhaps more; or raise."""
+        before, now = tables_of(notes), tables_of(self._new_run)
+        if len(now) < len(before) and before[: len(now)] == now:
+            raise StoreError(
+                f"{self.store.path} has learned {', '.join(before)}: give all of them, or others"
+            )
+        return now[: len(before)] == before
+
+    def _keep_waiting(self, notes: Mapping[str, Any]) -> None:
+        """Let the rows of the run before, whose labels are not known yet, wait in this run."""
+        try:
+            self._new_run["waiting"] = waiting_after(notes.get("waiting", []), notes["row"])
+        except (TypeError, ValueError):
+            raise _damaged(self.store, "waiting", notes["waiting"]) from None
+
+    def restore(self, totals: Totals, late: LateLabels) -> None:
+        """Restore what `save_if_due` was given at the row from which the run continues.
+
+        Raises
+        ------
+        StoreError
+            If the store has something else.
+        """
+        try:
+            totals.restore(self._before["sums"], self.row)
+        except ValueError as error:
+            raise StoreError(f"{self.store.path} is damaged: its note `sums` {error}") from None
+        try:
+            late.restore(self._before.get("waiting", []))
+        except ValueError:
+            raise _damaged(self.store, "waiting", self._before["waiting"]) from None
 
     def _check_offset(self, notes: Mapping[str, Any]) -> None:
         """Raise if anything but a run over a table has written to the store."""
         if notes["row"] != self.store.offset:
             raise StoreError(
                 f"{self.store.path} is at offset {self.store.offset:,}, but the run over"
-                f" {notes['table']} has left it at row {notes['row']:,}: something else has"
+                f" {_names(notes)} has left it at row {notes['row']:,}: something else has"
                 " written to it"
             )
 
@@ -179,16 +243,16 @@ class Checkpoint:
         if notes["finished"]:
             if notes.get("copying") and os.path.lexists(partial):
                 raise StoreError(
-                    f"{path} has started to add new rows of {notes['table']} in"
+                    f"{path} has started to add new rows of {_names(notes)} in"
                     f" {partial}: finish that first, or remove the file"
                 )
         elif not notes.get("complete"):
             raise StoreError(
-                f"{path} is at row {notes['row']:,} of {notes['table']}: finish that first"
+                f"{path} is at row {notes['row']:,} of {_names(notes)}: finish that first"
             )
         elif os.path.lexists(partial):
             # A process was killed before it could give the complete output its name.
-            output = ResumableOutput(Path(notes["out"]), self.store, notes)
+            output = ResumableOutput(Path(notes["out"]), self.store, notes, resumable=True)
             output.restore(notes)
             with output:
                 output.sync()
@@ -202,14 +266,15 @@ class Checkpoint:
         """Return a message if there was nothing to do, else None."""
         if not self._is_finished:
             return None
-        table, out = self._new_run["table"], self._new_run["out"]
+        out = self._new_run["out"]
         notes = dict(self.store.notes)
         if notes.get("copying") and not os.path.lexists(f"{out}.partial"):
             # The unfinished copy was removed. A later file of this name is not that copy.
             del notes["copying"]
             self.store.save({}, notes=notes)
         line = (
-            f"{self.store.path} is at the end of {table} (row {self.row:,}): there is nothing to do"
+            f"{self.store.path}: the run over {_names(notes)} is finished, at row {self.row:,}:"
+            " there is nothing to do"
         )
         if not os.path.lexists(out):
             return f"{line}; {out}, which was written then, is gone"
@@ -237,9 +302,12 @@ class Checkpoint:
     def _compare(self) -> None:
         """Raise unless the skipped rows are those that were learned."""
         if self._learned and self._checksums.sums != self._learned:
+            reason = "a table may grow between runs, not change"
+            if "-" in tables_of(self._new_run):
+                reason = "a pipe must give all rows again, also those that are learned"
             raise StoreError(
                 f"{self.store.path} has learned {self.row:,} rows, but those at the beginning of"
-                " this table are others: a table may grow between runs, not change"
+                f" this table are others: {reason}"
             )
         self._learned = []
 
@@ -247,20 +315,21 @@ class Checkpoint:
         self,
         row: int,
         keyed: KeyedCalibrator,
-        sums: Mapping[str, Any],
+        progress: Callable[[], Mapping[str, Any]],
         *,
         last: bool = False,
         complete: bool = False,
     ) -> None:
         """Commit what is learned up to a row, if a commit is due or this is the ``last`` row.
 
+        ``progress`` returns what `restore` needs, in addition to the calibrators.
         The output up to this row is on the disk before. If the output is ``complete``, it gets its
         name next.
 
         Raises
         ------
         Stopped
-            If a signal has arrived; everything is committed then.
+            If a signal has arrived. Everything is committed then, if the run can be continued.
         OSError, StoreError
             If it can't be written; the store is as after the last commit.
         """
@@ -269,22 +338,29 @@ class Checkpoint:
         skipping = bool(self._learned) or self._is_finished
         if not (last or self.output.is_compared):
             skipping = True  # the partial file may still turn out to be somebody else's
+        if not (complete or self._resumable):
+            skipping = True
         if not skipping and (last or self._signal or self._pace.is_due()):
             with self._pace:
-                self._save(row, keyed, sums, complete)
+                self._save(row, keyed, progress, complete)
         if self._signal and not complete:
-            raise Stopped(self._signal, row)
+            how = "continues from there" if self._resumable else "begins again"
+            raise Stopped(self._signal, f"stopped after row {row:,}; the same command {how}")
 
     def _save(
-        self, row: int, keyed: KeyedCalibrator, sums: Mapping[str, Any], complete: bool
+        self,
+        row: int,
+        keyed: KeyedCalibrator,
+        progress: Callable[[], Mapping[str, Any]],
+        complete: bool,
     ) -> None:
         self.output.sync()
         notes = {
             **self._new_run,
             **self.output.notes(),
+            **progress(),
             "row": row,
             "checksums": self._checksums.sums,
-            "sums": dict(sums),
             "complete": complete,
         }
         self.store.save(keyed.states(), row, notes=notes)
@@ -338,7 +414,20 @@ def check_notes(store: Store) -> None:
         if name not in notes and name not in _NEWER_NOTES:
             raise StoreError(f"{store.path} is damaged: its note `{name}` is missing")
         if name in notes and not is_valid(notes[name]):
-            raise StoreError(f"{store.path} is damaged: its note `{name}` is {notes[name]!r}")
+            raise _damaged(store, name, notes[name])
+
+
+def _damaged(store: Store, name: str, value: Any) -> StoreError:
+    return StoreError(f"{store.path} is damaged: its note `{name}` is {value!r}")
+
+
+def tables_of(notes: Mapping[str, Any]) -> list[str]:
+    """Return the names of the tables of a run, from its notes."""
+    return [notes["table"], *notes.get("more_tables", [])]
+
+
+def _names(notes: Mapping[str, Any]) -> str:
+    return ", ".join(tables_of(notes))
 
 
 def _given(name: str, value: Any) -> str:
@@ -351,13 +440,17 @@ def _is_count(value: Any) -> bool:
 
 # What the store keeps of a run.
 _NOTES: dict[str, Callable[[Any], bool]] = {
-    "table": lambda value: isinstance(value, str),
+    "table": lambda value: isinstance(value, str),  # the first
+    "more_tables": lambda value: (
+        isinstance(value, list) and all(isinstance(name, str) for name in value)
+    ),
     "out": lambda value: isinstance(value, str),
     "options": lambda value: isinstance(value, dict),
     "row": _is_count,  # the last row that is learned
     # of the numbers and keys of the rows learned
     "checksums": lambda value: isinstance(value, list) and all(map(_is_count, value)),
     "sums": lambda value: isinstance(value, dict),
+    "waiting": lambda value: isinstance(value, list),  # rows whose labels are not known yet
     "finished": lambda value: isinstance(value, bool),  # whether the output has its name
     "length": _is_count,  # of the output
     "digest": lambda value: isinstance(value, str),  # of the output
@@ -365,7 +458,10 @@ _NOTES: dict[str, Callable[[Any], bool]] = {
     "complete": lambda value: isinstance(value, bool),  # whether all rows are written
     "copying": lambda value: isinstance(value, bool),  # whether a finished output is being copied
 }
-_NEWER_NOTES = ("digest", "replaces", "complete", "copying")  # older stores lack them
+_NEWER_NOTES = (
+    *("digest", "replaces", "complete", "copying"),
+    *("more_tables", "waiting"),
+)  # older stores lack them
 
 
 def _is_empty(notes: Mapping[str, Any]) -> bool:

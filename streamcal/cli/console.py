@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from streamcal.tables import Output, Reader
+    from streamcal.tables import Output, Reader, Series
 
 
 class Stopped(Exception):  # noqa: N818  (not an error)
-    """A signal has ended the run; everything up to ``row`` is committed."""
+    """A signal has ended the run; the message says how it continues."""
 
-    def __init__(self, signal_number: int, row: int) -> None:
-        super().__init__(f"stopped after row {row:,}; the same command continues from there")
+    def __init__(self, signal_number: int, message: str) -> None:
+        super().__init__(message)
         self.status = 128 + signal_number
 
 
@@ -68,19 +68,23 @@ def usage_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def data_errors(
-    table: Path, output: "Output | None" = None, n_written: Callable[[], int] = int
+    table: Path | Callable[[], Path],
+    output: "Output | None" = None,
+    n_written: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Turn an error in data or on disk, or an interrupt, into one line and status 1 (or 130).
 
-    The line also has the name of an incomplete output, and its number of rows.
+    The line also has the name of an incomplete output, and its number of rows. If there are several
+    tables, ``table`` returns the one that is read.
     """
     from streamcal.durable.errors import StoreError
     from streamcal.tables import TableError, is_standard
 
-    name = "standard input" if is_standard(table) else str(table)
     try:
         yield
     except TableError as error:
+        path = table() if callable(table) else table
+        name = "standard input" if is_standard(path) else str(path)
         raise failure(f"{name}: {error}{_incomplete(output, n_written)}", 1) from None
     except StoreError as error:
         raise failure(f"{error}{_incomplete(output, n_written)}", 1) from None
@@ -110,9 +114,11 @@ def _incomplete(output: "Output | None", n_written: Callable[[], int]) -> str:
 
 
 @contextlib.contextmanager
-def progress(source: "Reader", doing: str) -> Iterator[Callable[[], None]]:
+def progress(
+    source: "Reader | Series", doing: str, *, hidden: bool = False
+) -> Iterator[Callable[[], None]]:
     """Show a progress bar on a terminal; yields the function that updates it."""
-    if not sys.stderr.isatty():
+    if hidden or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console
@@ -135,4 +141,4 @@ def progress(source: "Reader", doing: str) -> Iterator[Callable[[], None]]:
         transient=True,
     ) as bar:
         task = bar.add_task(doing, total=source.size)
-        yield lambda: bar.update(task, completed=source.position)
+        yield lambda: bar.update(task, completed=source.position, total=source.size)

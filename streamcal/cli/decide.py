@@ -8,21 +8,23 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from streamcal.cli.console import count_rows, data_errors, say, usage_errors
-from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.console import count_rows, data_errors, usage_errors
+from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
 from streamcal.cli.options import (
     FormatOption,
+    JsonOption,
     NewColumnOption,
     OnError,
     OnErrorOption,
     OutTableOption,
+    QuietOption,
     TableFileArgument,
     column_option,
     picture_option,
 )
 from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, Rows, binary_label_column, probability_column
-from streamcal.cli.summary import print_skipped
+from streamcal.cli.summary import Summary
 
 if TYPE_CHECKING:
     from streamcal.decision import Decision, Metric
@@ -55,6 +57,8 @@ def decide(
     ] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Add a column of decisions, 0 or 1, with the best expected metric over the whole table.
 
@@ -63,16 +67,20 @@ def decide(
     likeliest rows 1.
     """
     from streamcal import tables
-    from streamcal.decision import get_metric, maximize
 
     with usage_errors():
         if tables.is_standard(table):
             raise ValueError("the table is read twice, so it can't be standard input")
         check_exists(table)
+        summary = Summary(quiet=quiet, as_json=json)
+    from streamcal.decision import get_metric, maximize
+
+    with usage_errors():
         kind = tables.format_of(table, out, given=file_format)
         goal = get_metric(metric)
         output = tables.Output(out)
         check_distinct(table, output=output, picture=plot)
+        check_folder(out)
         if plot is not None:
             check_drawable(plot)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
@@ -82,17 +90,17 @@ def decide(
     def open_table() -> "Reader":
         return tables.open_table(table, reader.names, new_column=new_column, format=kind)
 
-    with data_errors(table, output, lambda: second.n_written):
+    with data_errors(table, output, lambda: second.n_written), summary:
         with open_table() as source:
             values = _read_columns(reader.iterate(source), len(columns))
         decision = maximize(values[0], goal)
         with open_table() as source, output:
             second.write(source, output, decision.labels)
-        _print_decision(reader, decision, metric)
+        _add_decision(summary, reader, decision, metric)
         if label is not None:
-            _print_reached(goal, metric, decision.labels, values[1])
+            _add_reached(summary, goal, metric, decision.labels, values[1])
         if plot is not None:
-            _draw(plot, values[0], metric)
+            _draw(plot, values[0], metric, summary)
 
 
 class _DecisionWriter:
@@ -119,30 +127,47 @@ def _read_columns(parts: Iterator[Rows], n_columns: int) -> list[Vector]:
     return [np.concatenate(column) for column in zip(*values, strict=True)]
 
 
-def _print_decision(reader: RowReader, decision: "Decision", metric: str) -> None:
+def _add_decision(summary: Summary, reader: RowReader, decision: "Decision", metric: str) -> None:
     if decision.threshold is None:
         where = "of rows with equal probability the first"
     else:
         where = f"from {decision.threshold:.6g} up"
-    n_rows = count_rows(len(decision.labels))
-    say(f"{n_rows} decided, {decision.k:,} of them 1 ({where})")
-    print_skipped(reader)
-    say(f"  expected {metric} {decision.expected:.6f} (± {decision.bound:.0e})")
+    n_rows = len(decision.labels)
+    summary.add(
+        f"{count_rows(n_rows)} decided, {decision.k:,} of them 1 ({where})",
+        rows=n_rows,
+        ones=int(decision.k),
+        threshold=decision.threshold,
+    )
+    summary.add_skipped(reader)
+    summary.add(
+        f"  expected {metric} {decision.expected:.6f} (± {decision.bound:.0e})",
+        metric=metric,
+        expected=decision.expected,
+        bound=decision.bound,
+    )
 
 
-def _print_reached(goal: "Metric", metric: str, chosen: NDArray[np.bool_], y: Vector) -> None:
-    """Print the metric of the decisions whose label is known."""
+def _add_reached(
+    summary: Summary, goal: "Metric", metric: str, chosen: NDArray[np.bool_], y: Vector
+) -> None:
+    """Add the metric of the decisions whose label is known."""
     known = ~np.isnan(y)
     chosen, hits = chosen[known], y[known] == 1.0
     tables = (chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits)
     reached = goal(*(int(cell.sum()) for cell in tables))
-    say(f"  reached {metric} {reached:.6f}, {count_rows(int(known.sum()))} with a label")
+    n_known = int(known.sum())
+    summary.add(
+        f"  reached {metric} {reached:.6f}, {count_rows(n_known)} with a label",
+        reached=reached,
+        labelled=n_known,
+    )
 
 
-def _draw(path: Path, p: Vector, metric: str) -> None:
+def _draw(path: Path, p: Vector, metric: str, summary: Summary) -> None:
     """Draw the curve of the expected metric."""
     from streamcal.plot import UtilityCurveDisplay
 
     with picture(path, 6.4, 4.0) as ax:
         UtilityCurveDisplay.from_probabilities(p, metric, ax=ax)
-    say(f"{path}: drawn from {count_rows(len(p))}")
+    summary.add(f"{path}: drawn from {count_rows(len(p))}", picture=str(path), drawn=len(p))

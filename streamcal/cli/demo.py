@@ -1,4 +1,4 @@
-"""``streamcal demo``: the table of `streamcal.cli.demo_table`, and a picture."""
+"""``streamcal demo``: the table of `streamcal.cli.demo_table`, a picture, and scores to try."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,16 +7,19 @@ import typer
 
 from streamcal.cli.console import data_errors
 
-EXAMPLES = ("streamcal demo --out pictures",)
+EXAMPLES = ("streamcal demo",)
 
 
 def demo(
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FOLDER", file_okay=False, help="Where pictures go."),
-    ] = Path("."),
+        typer.Option("--out", "-o", metavar="FOLDER", file_okay=False, help="Where the files go."),
+    ] = Path("demo"),
 ) -> None:
-    """Calibrate river models on the streams that ship with river: a table and a picture."""
+    """Calibrate river models on the streams that ship with river.
+
+    Prints a table, and writes reliability.png and scores.csv, a table for `streamcal calibrate`.
+    """
     from streamcal.cli import demo_table
     from streamcal.tables import standard_output
 

@@ -1,12 +1,11 @@
-"""River models on the streams that ship with river: raw, with Platt and with isotonic calibration.
+"""River models on the streams that ship with river: their own probabilities, and calibrated ones.
 
-Each model runs over each stream once, prequentially: each sample is predicted, then learned. Both
+Each model runs over each stream once, prequentially: each sample is predicted, then learned. All
 calibrators get the same predictions in the same order, as from a `streamcal.CalibratedClassifier`,
 so a row compares only calibrators. There is no randomness and no download.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,8 @@ from river.datasets.base import Dataset
 
 from streamcal._log_loss import RULE, log_losses
 from streamcal._validation import check_count
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 
@@ -31,8 +32,16 @@ MODELS: dict[str, type[base.Classifier]] = {
     "HoeffdingTree": tree.HoeffdingTreeClassifier,
     "PAClassifier": linear_model.PAClassifier,
 }
-CALIBRATIONS = ("raw", "Platt", "isotonic")
+CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
+    "Platt": PlattCalibrator,
+    "isotonic": IsotonicCalibrator,
+    "default": HedgedCalibrator,
+}
+CALIBRATIONS = ("raw", *CALIBRATORS)
 PICTURE = "reliability.png"
+SCORES = "scores.csv"
+SCORED = ("Phishing", "GaussianNB")
+"""The stream and the model of the scores that are written."""
 
 Vector = NDArray[np.float64]
 
@@ -71,8 +80,9 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     Parameters
     ----------
     out_dir : path, optional
-        Folder for the reliability diagrams, ``reliability.png``; created if it does not exist. The
-        table is then printed too. Needs the ``cli`` extra.
+        Folder for the reliability diagrams, ``reliability.png``, and for probabilities and labels
+        of one model, ``scores.csv``; created if it does not exist. The table is then printed too,
+        and on standard error what is computed. Needs the ``cli`` extra.
     limit : int, optional
         Use only the first ``limit`` samples of each stream.
 
@@ -87,7 +97,7 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     >>> row.stream, row.model, row.n_samples
     ('Phishing', 'GaussianNB', 499)
     >>> {calibration: round(loss, 3) for calibration, loss in row.log_loss.items()}
-    {'raw': 0.828, 'Platt': 0.459, 'isotonic': 0.443}
+    {'raw': 0.828, 'Platt': 0.459, 'isotonic': 0.443, 'default': 0.44}
     """
     check_count(limit, "limit", optional=True)
     if out_dir is None:
@@ -97,11 +107,16 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
 
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = list(_run_all(limit, Console(stderr=True)))
+    said = Console(stderr=True, highlight=False)
+    runs = list(_run_all(limit, said.print))
     rows = [each.row for each in runs]
+    said.print("drawing reliability diagrams")
+    picture = draw(runs, folder / PICTURE)
+    scores = write_scores(runs, folder / SCORES)
     console = Console()
     console.print(table(rows))
-    console.print(f"Reliability diagrams: {draw(runs, folder / PICTURE)}", soft_wrap=True)
+    console.print(f"Reliability diagrams: {picture}", soft_wrap=True)
+    console.print(f"Scores of {SCORED[1]} on {SCORED[0]}: {scores}", soft_wrap=True)
     return rows
 
 
@@ -110,46 +125,47 @@ def table_markdown(rows: Iterable[Row]) -> str:
 
     Examples
     --------
-    >>> scores = {"raw": 0.3, "Platt": 0.25, "isotonic": 0.2}
+    >>> scores = {"raw": 0.3, "Platt": 0.25, "isotonic": 0.22, "default": 0.2}
     >>> print(table_markdown([Row("Phishing", "PAClassifier", 1250, scores, scores)]))
-    | stream | model | log loss raw | Platt | isotonic | Brier raw | Platt | isotonic |
-    |:--|:--|--:|--:|--:|--:|--:|--:|
-    | Phishing | PAClassifier | 0.300 | 0.250 | **0.200** | 0.3000 | 0.2500 | **0.2000** |
+    | stream | model | log loss raw | Platt | isotonic | default | Brier raw | Platt | isotonic | \
+default |
+    |:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|
+    | Phishing | PAClassifier | 0.300 | 0.250 | 0.220 | **0.200** | 0.3000 | 0.2500 | 0.2200 | \
+**0.2000** |
     <BLANKLINE>
     """
+    names = " | ".join(CALIBRATIONS)
     lines = [
-        "| stream | model | log loss raw | Platt | isotonic | Brier raw | Platt | isotonic |",
-        "|:--|:--|--:|--:|--:|--:|--:|--:|",
+        f"| stream | model | log loss {names} | Brier {names} |",
+        f"|:--|:--|{'--:|' * 2 * len(CALIBRATIONS)}",
     ]
     lines += [f"| {' | '.join(_cells(row, '**', '**'))} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def table(rows: Iterable[Row]) -> "Table":
-    """Return the table for a terminal, the best of each score in bold."""
-    from rich.box import SIMPLE
+    """Return the table for a terminal of 80 columns, the best of each score in bold."""
     from rich.table import Table
 
     made = Table(
         title="Prequential scores, lower is better",
         caption=f"In the log loss, {RULE}.",
-        box=SIMPLE,
+        box=None,
         collapse_padding=True,
         pad_edge=False,
-        show_edge=False,
     )
-    made.add_column("\n\nstream")
-    made.add_column("\n\nmodel")
-    for score in ("log\nloss", "\nBrier"):
+    made.add_column("\nmodel", no_wrap=True)
+    for score in ("log loss", "Brier"):
         for calibration in CALIBRATIONS:
-            over = score if calibration == CALIBRATIONS[0] else "\n"
+            over = score if calibration == CALIBRATIONS[2] else ""
             made.add_column(f"{over}\n{calibration}", justify="right", no_wrap=True)
     stream = None
     for row in rows:
-        if stream not in (None, row.stream):
-            made.add_section()
-        stream = row.stream
-        made.add_row(*_cells(row, "[bold]", "[/bold]"))
+        name, *cells = _cells(row, "[bold]", "[/bold]")
+        if name != stream:
+            made.add_row(f"\n[italic]{name}[/italic]")
+        stream = name
+        made.add_row(*cells)
     return made
 
 
@@ -184,18 +200,27 @@ def draw(runs: list[_StreamRun], path: Path) -> Path:
 
 
 def _improvement(row: Row) -> float:
-    return row.log_loss["raw"] - row.log_loss["isotonic"]
+    return row.log_loss["raw"] - row.log_loss["default"]
 
 
-def _run_all(limit: int | None, console: Any = None) -> Iterator[_StreamRun]:
+def write_scores(runs: Iterable[_StreamRun], path: Path) -> Path:
+    """Write the probabilities and labels of one model: what `streamcal calibrate` reads."""
+    (each,) = (each for each in runs if (each.row.stream, each.row.model) == SCORED)
+    rows = zip(each.served["raw"].tolist(), each.y.tolist(), strict=True)
+    path.write_text("".join(["p,y\n", *(f"{p},{y:.0f}\n" for p, y in rows)]))
+    return path
+
+
+def _run_all(
+    limit: int | None, say: Callable[[str], None] = lambda line: None
+) -> Iterator[_StreamRun]:
+    """Run all models over all streams; ``say`` gets a line before each."""
+    number, n_runs = 0, len(STREAMS) * len(MODELS)
     for stream in STREAMS:
         for name in MODELS:
-            waiting: AbstractContextManager[object] = nullcontext()
-            if console is not None:  # a spinner, on terminals only
-                waiting = console.status(f"{stream.__name__}, {name} …")
-            with waiting:
-                done = _run_one(stream(), name, limit)
-            yield done
+            number += 1
+            say(f"{number:>2} of {n_runs}: {name} learns {stream.__name__}")
+            yield _run_one(stream(), name, limit)
 
 
 def _run_one(stream: Dataset, model: str, limit: int | None) -> _StreamRun:
@@ -203,9 +228,9 @@ def _run_one(stream: Dataset, model: str, limit: int | None) -> _StreamRun:
     pipeline = preprocessing.StandardScaler() | MODELS[model]()
     y, raw, learned, single = _predict_stream(samples, pipeline)
     served = {"raw": raw}
-    for name, calibrator in (("Platt", PlattCalibrator()), ("isotonic", IsotonicCalibrator())):
+    for name, make in CALIBRATORS.items():
         served[name] = raw.copy()
-        served[name][learned] = calibrator.predict_learn_many(raw[learned], y[learned])
+        served[name][learned] = make().predict_learn_many(raw[learned], y[learned])
         served[name][single] = raw[single]
     row = Row(
         type(stream).__name__,

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 _DRAWABLE = (".png", ".pdf", ".svg")
 
 
-def check_exists(table: Path) -> None:
-    """Raise ``ValueError`` unless there is a file of this name."""
+def check_exists(*tables: Path) -> None:
+    """Raise ``ValueError`` unless there are files of these names."""
     from streamcal.tables import is_standard
 
-    if not is_standard(table) and (table.is_dir() or not table.exists()):
-        raise ValueError(f"there is no file {table}")
+    for table in tables:
+        if not is_standard(table) and (table.is_dir() or not table.exists()):
+            raise ValueError(f"there is no file {table}")
 
 
 def check_drawable(path: Path) -> None:
@@ -33,23 +34,20 @@ def check_folder(path: Path) -> None:
 
 
 def check_distinct(
-    table: Path,
-    *,
+    *tables: Path,
     output: "Output | None" = None,
     picture: Path | None = None,
     store: Path | None = None,
 ) -> None:
     """Raise ``ValueError`` if one file would be written in the place of another.
 
-    The output may replace the table itself, unless there is a store: such a run may have to read
+    The output may replace a table itself, unless there is a store: such a run may have to read
     the table again.
     """
     from streamcal.durable.files import files_of_store
     from streamcal.tables import is_standard
 
-    files: dict[str, list[Path]] = {}
-    if not is_standard(table):
-        files["the table"] = [table]
+    files = {"the table": [table for table in tables if not is_standard(table)]}
     if store is not None:
         files["--store"] = files_of_store(store)
     if picture is not None:

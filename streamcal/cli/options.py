@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 COLUMNS, CALIBRATOR, THRESHOLDS, FILES = "Columns", "Calibrator", "Thresholds", "Files"
+MESSAGES = "Messages"
 """The panels of the help."""
 
 
@@ -25,10 +26,12 @@ class OnError(StrEnum):
     skip = "skip"
 
 
-def column_option(help: str, *names: str, show_default: bool = False) -> Any:
+def column_option(
+    help: str, *names: str, show_default: bool = False, metavar: str = "COLUMN"
+) -> Any:
     """Return an option that names a column of the table."""
     return typer.Option(
-        *names, metavar="COLUMN", help=help, show_default=show_default, rich_help_panel=COLUMNS
+        *names, metavar=metavar, help=help, show_default=show_default, rich_help_panel=COLUMNS
     )
 
 
@@ -54,6 +57,14 @@ TableArgument = Annotated[
     typer.Argument(
         metavar="TABLE",
         help="CSV, NDJSON or Parquet file, or `-` for standard input.",
+        show_default=False,
+    ),
+]
+TablesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, NDJSON or Parquet files, or `-` for standard input.",
         show_default=False,
     ),
 ]
@@ -97,6 +108,24 @@ OnErrorOption = Annotated[
     ),
 ]
 
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print no summary and no progress bar, only errors.",
+        rich_help_panel=MESSAGES,
+    ),
+]
+JsonOption = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print the summary as one line of JSON, on standard error.",
+        rich_help_panel=MESSAGES,
+    ),
+]
+
 # Of `report` and `watch`, which read a store as well as a table.
 SourceArgument = Annotated[
     Path,
@@ -118,10 +147,14 @@ KnownLabelOption = Annotated[
     ),
 ]
 KnownProbOption = Annotated[
-    str,
+    str | None,
     column_option(
-        "The calibrated probability of the label 1. Not needed for a store.",
+        "The calibrated probability of the label 1; `calibrated` if it is not given. Not needed for"
+        " a store.",
         "--prob",
-        show_default=True,
     ),
+]
+KnownKeyOption = Annotated[
+    str | None,
+    column_option("Show scores for each value of this column. Not needed for a store.", "--key"),
 ]

@@ -6,13 +6,15 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.cli.console import count_rows, data_errors, progress, say, usage_errors
+from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
 from streamcal.cli.options import (
     BinaryLabelOption,
     FormatOption,
+    JsonOption,
     OnError,
     OnErrorOption,
+    QuietOption,
     TableArgument,
     column_option,
     out_option,
@@ -20,7 +22,7 @@ from streamcal.cli.options import (
 from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, binary_label_column, probability_column
 from streamcal.cli.sample import UniformSample
-from streamcal.cli.summary import print_skipped
+from streamcal.cli.summary import Summary
 
 EXAMPLES = (
     "streamcal plot scores.csv --prob p --label y",
@@ -39,40 +41,57 @@ def plot(
     ),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Draw the reliability diagram of one or more columns of probabilities.
 
     All rows have weight 1; rows without a label are left out. If there are more than a million
     rows, a uniform sample of them is drawn.
     """
-    from streamcal import tables
-
     names = list(dict.fromkeys(prob))
     with usage_errors():
         check_exists(table)
+        summary = Summary(quiet=quiet, as_json=json)
+    from streamcal import tables
+
+    with usage_errors():
         kind = tables.format_of(table, given=file_format)
         check_drawable(out)
         check_distinct(table, picture=out)
     reader = RowReader([*map(probability_column, names), binary_label_column(label)], on_error)
-    sample = UniformSample(len(names) + 1)
-    with data_errors(table):
-        with (
-            tables.open_table(table, reader.names, format=kind) as source,
-            progress(source, "reading") as show,
-        ):
-            for rows in reader.iterate(source):
-                known = ~np.isnan(rows.values[-1])
-                sample.add(np.column_stack(rows.values)[known])
-                show()
+    with data_errors(table), summary:
+        sample = read_sample(table, kind, reader, hidden=quiet)
         if not sample.n_rows:
             raise tables.TableError("has no labelled rows: there is nothing to draw")
-        print_skipped(reader)
+        summary.add_skipped(reader)
         *curves, labels = sample.rows().T
-        draw_reliability(out, labels, dict(zip(names, curves, strict=True)), sample.n_rows)
+        named = dict(zip(names, curves, strict=True))
+        draw_reliability(out, labels, named, sample.n_rows, summary)
+
+
+def read_sample(table: Path, kind: str, reader: RowReader, *, hidden: bool = True) -> UniformSample:
+    """Return a sample of the labelled rows of a table; the label is the last column."""
+    from streamcal import tables
+
+    sample = UniformSample(len(reader.columns))
+    with (
+        tables.open_table(table, reader.names, format=kind) as source,
+        progress(source, "reading", hidden=hidden) as show,
+    ):
+        for rows in reader.iterate(source):
+            known = ~np.isnan(rows.values[-1])
+            sample.add(np.column_stack(rows.values)[known])
+            show()
+    return sample
 
 
 def draw_reliability(
-    path: Path, labels: NDArray[np.float64], curves: dict[str, NDArray[np.float64]], n_rows: int
+    path: Path,
+    labels: NDArray[np.float64],
+    curves: dict[str, NDArray[np.float64]],
+    n_rows: int,
+    summary: Summary,
 ) -> None:
     """Draw a reliability diagram with one curve for each column; all rows have weight 1.
 
@@ -91,4 +110,4 @@ def draw_reliability(
     drawn = count_rows(n_rows)
     if n_rows > len(labels):
         drawn = f"a uniform sample of {len(labels):,} of {drawn}"
-    say(f"{path}: drawn from {drawn}")
+    summary.add(f"{path}: drawn from {drawn}", picture=str(path), drawn=len(labels))

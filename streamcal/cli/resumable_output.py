@@ -38,6 +38,9 @@ class ResumableOutput(Output):
     store : Store
     new_run : mapping
         The notes of a run that begins.
+    resumable : bool
+        Whether the run can continue an incomplete output. If not, it is removed after an error,
+        since nothing of it is committed.
 
     Attributes
     ----------
@@ -45,13 +48,16 @@ class ResumableOutput(Output):
         Whether this process has written to it.
     """
 
-    def __init__(self, path: Path, store: Store, new_run: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path, store: Store, new_run: Mapping[str, Any], *, resumable: bool
+    ) -> None:
         super().__init__(path)
         self._target = path
         self._partial = self.partial = path.with_name(path.name + ".partial")
         self.opened = False
         self._store = store
         self._new_run = new_run
+        self._resumable = resumable
         self._hash = _new_hash()
         self._finished: str | None = None  # the digest of an output that has its name already
         self._replaces: str | None = None  # the digest of the file that was there before
@@ -135,6 +141,9 @@ class ResumableOutput(Output):
             self._leftover.close()  # it stays as it is
         if self.begun:
             super().__exit__(kind, error, trace)
+        if self.begun and not (self._resumable or self._store.notes.get("complete")):
+            self._partial.unlink(missing_ok=True)
+            self.begun = False
 
     # Opening -------------------------------------------------------------------------------------
 

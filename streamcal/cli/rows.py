@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import LARGEST, SMALLEST
+from streamcal._validation import LARGEST, LEAST_PROBABILITY, MOST_PROBABILITY, SMALLEST
 from streamcal.cli.options import OnError
 
 if TYPE_CHECKING:
@@ -50,11 +50,14 @@ class Column:
         All numbers must meet them.
     is_label : bool
         Whether a cell may be empty (the number is NaN then) or hold true or false.
+    is_probability : bool
+        Whether numbers outside [0, 1], which are rounding errors, are clipped.
     """
 
     name: str | None
     requirements: tuple[Requirement, ...]
     is_label: bool = False
+    is_probability: bool = False
 
     def read(self, chunk: "Chunk") -> tuple[Vector, list["_Check"]]:
         """Return the numbers of all rows of a chunk, and which of them meet the requirements."""
@@ -71,7 +74,7 @@ class Column:
                 _Check(self.name, text, is_met(values) | (empty & self.is_label))
                 for text, is_met in self.requirements
             ]
-        return values, checks
+        return values.clip(0.0, 1.0) if self.is_probability else values, checks
 
 
 class _Check(NamedTuple):
@@ -88,9 +91,12 @@ def score_column(name: str) -> Column:
 
 
 def probability_column(name: str, otherwise: str = "") -> Column:
-    """Return a column of probabilities; ``otherwise`` continues the messages."""
-    what = f"a probability in [0, 1]{otherwise}"
-    return Column(name, (Requirement(what, lambda p: (p >= 0.0) & (p <= 1.0)),))
+    """Return a column of probabilities, clipped; ``otherwise`` continues the messages."""
+    requirement = Requirement(
+        f"a probability in [0, 1]{otherwise}",
+        lambda p: (p >= LEAST_PROBABILITY) & (p <= MOST_PROBABILITY),
+    )
+    return Column(name, (requirement,), is_probability=True)
 
 
 def weight_column(name: str | None) -> Column:
@@ -104,9 +110,17 @@ def weight_column(name: str | None) -> Column:
     return Column(name, requirements)
 
 
+def delay_column(name: str) -> Column:
+    """Return a column of delays, in rows."""
+    requirement = Requirement(
+        "a whole number of rows", lambda d: (d >= 0.0) & (d < 2.0**53) & (d == np.floor(d))
+    )
+    return Column(name, (requirement,))
+
+
 def binary_label_column(name: str) -> Column:
     """Return a column of labels 0 and 1."""
-    requirement = Requirement("0 or 1", lambda y: np.isin(y, (0.0, 1.0)))
+    requirement = Requirement("0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)))
     return Column(name, (requirement,), is_label=True)
 
 
@@ -121,8 +135,9 @@ def ordinal_label_column(name: str, n_labels: int | None) -> Column:
 
 def loss_label_column(name: str, loss: "MeanLoss") -> Column:
     """Return a column of labels that a loss is defined for, and that can be summed."""
+    words = ", or false or true" if loss.y_range.contains(np.array([0.0, 1.0])).all() else ""
     requirements = (
-        Requirement(f"in {loss.y_range} for the {loss.name} loss", loss.y_range.contains),
+        Requirement(f"in {loss.y_range} for the {loss.name} loss{words}", loss.y_range.contains),
         Requirement(
             f"small enough for the {loss.name} loss (its statistic at most {LARGEST:g})",
             lambda y: np.abs(loss.statistic(y)) <= LARGEST,

@@ -1,7 +1,9 @@
 """The summary of a command: skipped rows, and mean losses before and after."""
 
+import json
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +16,63 @@ if TYPE_CHECKING:
     from streamcal.losses import MeanLoss
 
 
+class Summary:
+    """The summary of a command on standard error: text, one line of JSON, or nothing.
+
+    A context manager: the line of JSON is printed when the block ends, if there is anything in it.
+
+    Raises
+    ------
+    ValueError
+        If both are asked for, nothing and JSON.
+    """
+
+    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+        if quiet and as_json:
+            raise ValueError("--quiet prints no summary, so it can't be used with --json")
+        self.quiet = quiet
+        self._as_json = as_json
+        self._values: dict[str, Any] = {}
+
+    def add(self, *lines: str, **values: Any) -> None:
+        """Add lines of text, which are printed now, and what the JSON has in their place."""
+        self._values |= values
+        if not self.quiet and not self._as_json:
+            for line in lines:
+                say(line)
+
+    def add_skipped(self, reader: "RowReader") -> None:
+        """Add how many rows were skipped, by reason."""
+        self.add(*_skipped_lines(reader), skipped=dict(reader.skipped))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._as_json and self._values:
+            say(json.dumps(_plain(self._values), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: infinite numbers as the words "inf" and "-inf"."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
 def print_skipped(reader: "RowReader") -> None:
     """Print how many rows were skipped, and for each reason the first of them."""
+    for line in _skipped_lines(reader):
+        say(line)
+
+
+def _skipped_lines(reader: "RowReader") -> Iterator[str]:
     if reader.skipped:
-        say(f"{count_rows(reader.skipped.total())} skipped")
+        yield f"{count_rows(reader.skipped.total())} skipped"
     for reason, count in reader.skipped.most_common():
-        say(f"  {count:,} where {reason}, first {reader.examples[reason]}")
+        yield f"  {count:,} where {reason}, first {reader.examples[reason]}"
 
 
 class Totals:
@@ -63,20 +116,31 @@ class Totals:
             if not self.binary and (k or self._in_range):
                 self._loss_sums[k] += np.sum(w * self.loss(z, y))
 
-    def lines(self) -> Iterator[str]:
-        """Yield a line for each mean loss that is defined for these labels."""
+    def add_to(self, summary: Summary) -> None:
+        """Add each mean loss that is defined for these labels, before and after."""
         if not self.n_labelled:
             return
         if self.binary:
-            yield f"{self._line('log loss', self._log_sums, self.probabilities)}  ({RULE})"
-            yield self._line("Brier score", self._brier_sums, self.probabilities)
+            self._add_mean(summary, "log loss", self._log_sums, self.probabilities, f"  ({RULE})")
+            self._add_mean(summary, "Brier score", self._brier_sums, self.probabilities)
         else:
-            yield self._line(f"{self.loss.name} loss", self._loss_sums, self._in_range)
+            self._add_mean(summary, f"{self.loss.name} loss", self._loss_sums, self._in_range)
 
-    def _line(self, name: str, sums: NDArray[np.float64], comparable: bool) -> str:
+    def _add_mean(
+        self,
+        summary: Summary,
+        name: str,
+        sums: NDArray[np.float64],
+        comparable: bool,
+        remark: str = "",
+    ) -> None:
         raw, calibrated = (sums / self._weight).tolist()
         before = f"{raw:.4f}" if comparable else "(raw scores out of range)"
-        return f"  {name:<12} {before} -> {calibrated:.4f}"
+        means = {"before": raw if comparable else None, "after": calibrated}
+        summary.add(
+            f"  {name:<12} {before} -> {calibrated:.4f}{remark}",
+            **{name.lower().replace(" ", "_"): means},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return all counts and sums."""

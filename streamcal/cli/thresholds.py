@@ -8,13 +8,15 @@ import typer
 from numpy.typing import NDArray
 
 from streamcal._validation import check_choice
-from streamcal.cli.console import count_rows, data_errors, name_option, progress, say, usage_errors
+from streamcal.cli.console import count_rows, data_errors, name_option, progress, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
 from streamcal.cli.options import (
     THRESHOLDS,
     FormatOption,
+    JsonOption,
     OnError,
     OnErrorOption,
+    QuietOption,
     TableArgument,
     WeightOption,
     column_option,
@@ -23,7 +25,7 @@ from streamcal.cli.options import (
 )
 from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, ordinal_label_column, score_column, weight_column
-from streamcal.cli.summary import print_skipped
+from streamcal.cli.summary import Summary
 
 if TYPE_CHECKING:
     from streamcal.ordinal import Thresholds
@@ -61,17 +63,21 @@ def thresholds(
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Find the thresholds that cut a score into ordinal labels at the least loss.
 
     Prints K - 1 thresholds for K labels, one in each line. A score gets the label 1 plus the number
     of thresholds that are not above it. Their loss is printed on standard error.
     """
+    with usage_errors():
+        check_exists(table)
+        summary = Summary(quiet=quiet, as_json=json)
     from streamcal import tables
     from streamcal.ordinal import optimal_thresholds
 
     with usage_errors():
-        check_exists(table)
         kind = tables.format_of(table, given=file_format)
         if plot is not None:
             check_drawable(plot)
@@ -80,9 +86,9 @@ def thresholds(
         optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
     columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]
     reader = RowReader(columns, on_error)
-    with data_errors(table):
+    with data_errors(table), summary:
         tables.standard_output()  # raises now if it is closed, not after all the work
-        scores, labels, weights = _read(table, kind, reader)
+        scores, labels, weights = _read(table, kind, reader, quiet)
         found = _find(
             scores,
             labels,
@@ -95,20 +101,22 @@ def thresholds(
         )
         for threshold in found.thresholds.tolist():
             typer.echo(threshold)
-        print_skipped(reader)
-        _print_loss(found, len(scores), loss, balanced, weights.sum())
+        summary.add_skipped(reader)
+        _add_loss(summary, found, len(scores), loss, balanced, float(weights.sum()))
         if plot is not None:
             _draw(plot, scores, labels, weights, found)
+            n_rows = count_rows(len(scores))
+            summary.add(f"{plot}: drawn from {n_rows}", picture=str(plot), drawn=len(scores))
 
 
-def _read(table: Path, kind: str, reader: RowReader) -> tuple[Vector, Vector, Vector]:
+def _read(table: Path, kind: str, reader: RowReader, quiet: bool) -> tuple[Vector, Vector, Vector]:
     """Return scores, labels and weights of the labelled rows."""
     from streamcal import tables
 
     parts = [np.empty((3, 0))]
     with (
         tables.open_table(table, reader.names, format=kind) as source,
-        progress(source, "reading") as show,
+        progress(source, "reading", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
             known = ~np.isnan(rows.values[1])
@@ -134,14 +142,24 @@ def _find(*samples: Any, **settings: Any) -> "Thresholds":
         close_jobs()
 
 
-def _print_loss(found: "Thresholds", n_rows: int, loss: str, balanced: bool, weight: float) -> None:
+def _add_loss(
+    summary: Summary, found: "Thresholds", n_rows: int, loss: str, balanced: bool, weight: float
+) -> None:
     certified = "" if found.certified else ", sorted afterwards and not certain to be optimal"
-    say(f"{count_rows(n_rows)}, {found.n_labels} labels, by {found.method}{certified}")
+    summary.add(
+        f"{count_rows(n_rows)}, {found.n_labels} labels, by {found.method}{certified}",
+        rows=n_rows,
+        thresholds=found.thresholds.tolist(),
+        method=found.method,
+        certified=bool(found.certified),
+    )
     if loss == "quadratic-kappa":
-        say(f"  quadratic weighted kappa {1.0 - found.risk:.4f}")
+        kappa = 1.0 - float(found.risk)
+        summary.add(f"  quadratic weighted kappa {kappa:.4f}", quadratic_kappa=kappa)
     else:
         name = f"mean {loss} loss" + (", macro-averaged" if balanced else "")
-        say(f"  {name} {found.risk / weight:.4f}")
+        mean = float(found.risk) / weight
+        summary.add(f"  {name} {mean:.4f}", **{f"{loss.replace('-', '_')}_loss": mean})
 
 
 def _draw(path: Path, scores: Vector, labels: Vector, weights: Vector, found: "Thresholds") -> None:
@@ -149,4 +167,3 @@ def _draw(path: Path, scores: Vector, labels: Vector, weights: Vector, found: "T
 
     with picture(path, 6.4, 4.0) as ax:
         ThresholdDisplay.from_predictions(scores, labels, found, w=weights, ax=ax)
-    say(f"{path}: drawn from {count_rows(len(scores))}")

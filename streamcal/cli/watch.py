@@ -9,6 +9,7 @@ from streamcal.cli.console import data_errors, failure, say, usage_errors
 from streamcal.cli.options import (
     FILES,
     FormatOption,
+    KnownKeyOption,
     KnownLabelOption,
     KnownProbOption,
     KnownScoreOption,
@@ -16,7 +17,7 @@ from streamcal.cli.options import (
     OnErrorOption,
     SourceArgument,
 )
-from streamcal.cli.report import open_subject
+from streamcal.cli.subjects import Given, open_subject
 
 EXAMPLES = (
     "streamcal watch run.db --port 8080",
@@ -28,7 +29,8 @@ def watch(
     source: SourceArgument,
     score: KnownScoreOption = None,
     label: KnownLabelOption = None,
-    prob: KnownProbOption = "calibrated",
+    prob: KnownProbOption = None,
+    key: KnownKeyOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -41,14 +43,14 @@ def watch(
     """Serve the page of `streamcal report` on this machine while a stream runs; Ctrl-C ends it.
 
     The page changes when the store or the table does; both are only read. No other machine can see
-    the page.
+    the page. Prometheus finds the numbers under /metrics.
     """
     from streamcal.tables import is_standard
 
     with usage_errors():
         if is_standard(source):
             raise ValueError("standard input can't be watched: it can be read only once")
-        subject = open_subject(source, score, label, prob, file_format, on_error)
+        subject = open_subject(source, Given(score, label, prob, key, file_format, on_error))
     with data_errors(source):
         from streamcal.report.watch import HOST, Server, Source
 

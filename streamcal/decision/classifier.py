@@ -183,7 +183,7 @@ class DecisionClassifier(
         x: Features,
         y: ClfTarget,
         *,
-        served: Mapping[ClfTarget, float] | None = None,
+        served: Any = None,
         decided: ClfTarget | None = None,
         **kwargs: Any,
     ) -> None:
@@ -195,8 +195,9 @@ class DecisionClassifier(
             The features.
         y : bool, int or str
             The label.
-        served : mapping from label to probability, optional
-            The probabilities when the sample was served; by default they are computed again.
+        served : mapping from label to probability, or Served, optional
+            The probabilities when the sample was served; by default they are computed again. A
+            result of `CalibratedClassifier.serve_one` is passed on to that classifier.
         decided : bool, int or str, optional
             The decision that was served; by default it is made again from the counts so far.
         **kwargs
@@ -204,7 +205,9 @@ class DecisionClassifier(
             decision counts once, for any weight.
         """
         self._check_label(y)
-        raw = self.classifier.predict_proba_one(x) if served is None else served
+        raw = self._predict_again(x) if served is None else _probabilities_in(served)
+        if raw is not served and served is not None:
+            kwargs["served"] = served
         if raw:
             p = np.array([self._p_positive(raw)])
             if decided is None:
@@ -216,12 +219,20 @@ class DecisionClassifier(
         self._call("learn_one", x, y, **kwargs)
         self._note_label(y)
 
+    def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
+        """Return the probabilities of a sample whose label has come.
+
+        They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
+        """
+        serve = getattr(self.classifier, "serve_one", None)
+        return self.classifier.predict_proba_one(x) if serve is None else serve(x).calibrated
+
     def learn_batch(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
         """Count the joint decision for samples against their labels, then learn each sample."""
         samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
         for _, y in samples:
             self._check_label(y)
-        raws = [(self.classifier.predict_proba_one(x), y) for x, y in samples]
+        raws = [(self._predict_again(x), y) for x, y in samples]
         known = [(self._p_positive(raw), y == self.pos_val) for raw, y in raws if raw]
         if known:
             p = np.array([p for p, _ in known])
@@ -360,3 +371,13 @@ def claim_gap(
     table = np.array([chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits]).sum(axis=1)
     before = np.zeros(4) if counts is None else np.asarray(counts, dtype=np.float64)
     return claimed - float(kind(*(before + table)))
+
+
+def _probabilities_in(served: Any) -> Mapping[ClfTarget, float]:
+    """Return the probabilities of a `Served` or of a mapping, or raise."""
+    probabilities = getattr(served, "calibrated", served)
+    if not isinstance(probabilities, Mapping):
+        raise TypeError(
+            f"`served` must be a mapping from label to probability, or a Served, got {served!r}"
+        )
+    return probabilities

@@ -122,9 +122,10 @@ class EUMThreshold(Stateful, Cloned):
             self._index.remember(n_changes, *best)
         return best
 
-    def predict_one(self, score: float) -> bool:
-        """Return whether ``score`` reaches the best threshold."""
-        return as_score(score) >= self.threshold
+    def predict_one(self, score: float) -> bool | None:
+        """Return whether ``score`` reaches the best threshold; None before anything is learned."""
+        reached = as_score(score) >= self.threshold
+        return reached if self.n_scores else None
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Return which of ``scores``, shape ``(n_samples,)``, reach the best threshold."""

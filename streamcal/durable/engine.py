@@ -17,10 +17,13 @@ repeats more than one batch.
 With a `LabelJoin` an event may be a score with an id, which is predicted and not learned, or a
 label with the same id: then the calibrator learns the score that was served. Weight and key are
 those of the score's event. Scores that wait for their labels are part of each commit.
+
+A `Timeline` of losses is committed with them, for `streamcal watch`.
 """
 
 import copy
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -36,13 +39,18 @@ from streamcal.durable.keys import Groups, name_of
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
+from streamcal.durable.timeline import TIMELINE, Timeline
 
 _JOIN = "join"  # the name of the join among the states
 _SINK = "sink"  # the name of the sink's token among the notes
 
 
 class Source(Protocol):
-    """A source of events, which can be read again from any offset."""
+    """A source of events, which can be read again from any offset.
+
+    It may also have ``end()``, which returns the offset after the last event that there is now:
+    `streamcal watch` then shows how many events are not yet learned.
+    """
 
     def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
         """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
@@ -130,7 +138,7 @@ def run(
     _restore_join(join, store)
     keyed.revert()
 
-    loop = _Loop(read, keyed, sink, store, join)
+    loop = _Loop(source, read, keyed, sink, store, join)
     try:
         while not stop() and loop.take_batch(batch_size):
             if loop.pace.is_due():
@@ -156,13 +164,18 @@ class _Loop:
 
     def __init__(
         self,
+        source: Any,
         read: Callable[[int, int], Any],
         keyed: KeyedCalibrator,
         sink: Sink,
         store: Store,
         join: LabelJoin | None,
     ) -> None:
-        self.read, self.keyed, self.sink, self.store, self.join = read, keyed, sink, store, join
+        self.source, self.read, self.sink = source, read, sink
+        self.keyed, self.store, self.join = keyed, store, join
+        self.timeline = Timeline()
+        if TIMELINE in store:
+            self.timeline = Timeline.from_bytes(store.get_bytes(TIMELINE))
         self.exact: Any = sink if hasattr(sink, "commit") and hasattr(sink, "resume") else None
         if self.exact is not None:
             self.exact.resume(store.notes.get(_SINK))
@@ -179,12 +192,34 @@ class _Loop:
         self.at_boundary = False
         if self.join is None:
             values = self.keyed.predict_learn_groups(*checked)
+            _, scores, y, _ = checked
+            learned = np.column_stack([self.offset + 1 + np.arange(len(y)), scores, values, y])
         else:
-            values = np.array([_learn_one(event, self.keyed, self.join) for event in events])
+            values, learned = self._join_batch(events, self.join)
+        ends, scores, served, y = learned[~np.isnan(learned).any(axis=1)].T
+        self.timeline.add(ends, scores, served, y, time.time())
         self.sink(self.offset, values)
         self.offset += len(events)
         self.at_boundary = True
         return True
+
+    def _join_batch(
+        self, events: list[Event], join: LabelJoin
+    ) -> tuple[Vector, NDArray[np.float64]]:
+        """Predict and learn; return the values, and the samples for the timeline in rows."""
+        values = []
+        samples: list[tuple[float, ...]] = []
+        for at, event in enumerate(events, self.offset + 1):
+            n_duplicates = join.n_duplicates
+            value, sample = _learn_one(event, self.keyed, join)
+            values.append(value)
+            if sample is not None:
+                served = self.timeline.recall(event.id) if math.isnan(value) else value
+                samples.append((at, sample.score, served, sample.y))
+            elif event.id is not None and join.n_duplicates == n_duplicates:
+                if not math.isnan(value):
+                    self.timeline.remember(event.id, at, value, join.horizon)
+        return np.array(values), np.array(samples).reshape(-1, 4)
 
     def commit(self) -> None:
         """Save states and offset, with the sink's token; raise if somebody else has saved."""
@@ -200,6 +235,8 @@ class _Loop:
             states: dict[str, Any] = dict(self.keyed.states())
             if self.join is not None:
                 states[_JOIN] = self.join
+            self.timeline.updated, self.timeline.end = time.time(), _end_of(self.source)
+            states[TIMELINE] = self.timeline
             self.store.save(states, self.offset, notes=notes)
             self.keyed.saved()
             self.committed = self.offset
@@ -227,6 +264,13 @@ def _reader(source: Any) -> Callable[[int, int], Any]:
             f" any offset, got {type(source).__name__}"
         )
     return lambda at, n: source[at : at + n]
+
+
+def _end_of(source: Any) -> int | None:
+    """Return the offset after the last event of a source; None if that is unknown."""
+    if callable(getattr(source, "end", None)):
+        return int(source.end())
+    return len(source) if hasattr(source, "__len__") else None
 
 
 def _as_events(rows: Any) -> list[Event]:
@@ -275,12 +319,12 @@ def _check(
     return keyed.check(keys, np.where(served, scores, 0.5), y, w)
 
 
-def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> float:
-    """Predict an event's score, if it has one, and learn the sample that it completes."""
+def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> tuple[float, Event | None]:
+    """Return the value of an event's score, and the sample that it completes, which is learned."""
     value, ticket = math.nan, None  # a ticket that comes with a label is not used
     if not math.isnan(event.score):
         value, ticket = keyed.serve_one(event.key, float(event.score))
     sample = join.add(event._replace(ticket=ticket))
     if sample is not None:
         keyed.learn_one(sample.key, sample.score, sample.y, sample.w, served=sample.ticket)
-    return value
+    return value, sample

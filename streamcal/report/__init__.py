@@ -1,6 +1,6 @@
 """A report about a calibrated stream: one HTML file, or a page served while the stream runs.
 
-`table_sections`, `store_sections` and `learner_sections` compute the numbers, `content` defines the
-parts of a report, `charts` draws with Bokeh, `page` makes the HTML, and `watch` serves it. It needs
-the extra ``cli``.
+The modules that end in ``_sections`` compute the numbers, `verdict` puts the result in words,
+`content` defines the parts of a report, `charts` draws with Bokeh, `page` makes the HTML, `watch`
+serves it, and `prometheus` writes the numbers for monitoring. It needs the extra ``cli``.
 """

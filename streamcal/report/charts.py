@@ -70,6 +70,8 @@ def _finite_columns(series: Series) -> dict[str, Any]:
 
 def _draw(chart: Chart) -> Any:
     plot: Any = figure(
+        name="square" if chart.square else None,  # the script of the page makes it so
+        x_axis_type="datetime" if chart.x == "time" else "auto",
         height=HEIGHT,
         sizing_mode="stretch_width",
         x_range=_range(chart.x_range),
@@ -105,11 +107,18 @@ def _draw(chart: Chart) -> Any:
             renderers_by_kind.setdefault(series.kind, []).append(renderer)
     for kind, renderers in renderers_by_kind.items():
         if kind in _TOOLTIPS:
-            tips = [
-                (getattr(chart, axis), f"@{name}{{{form}}}") for axis, name, form in _TOOLTIPS[kind]
-            ]
-            plot.add_tools(HoverTool(renderers=renderers, tooltips=tips, visible=False))
+            plot.add_tools(_hover(chart, kind, renderers))
     return plot
+
+
+def _hover(chart: Chart, kind: str, renderers: list[Any]) -> HoverTool:
+    """Return the tool that shows the values under the pointer."""
+    times: dict[str, Any] = {"@x": "datetime"} if chart.x == "time" else {}
+    tips = [
+        (getattr(chart, axis), f"@{name}{{{'%F %T' if f'@{name}' in times else form}}}")
+        for axis, name, form in _TOOLTIPS[kind]
+    ]
+    return HoverTool(renderers=renderers, tooltips=tips, formatters=times, visible=False)
 
 
 # By kind of series, the entries of a tooltip: axis, column and format.
@@ -136,7 +145,18 @@ def _draw_series(plot: Any, series: Series, source: Any) -> Any:
     if series.kind == "points":
         return plot.scatter("x", "y", source=source, size=7, fill_color=color, line_color=None)
     if series.kind == "band":
-        return plot.varea("x", "low", "high", source=source, fill_color=color, fill_alpha=0.2)
+        stripes = {"hatch_pattern": "/", "hatch_scale": 9.0, "hatch_weight": 1.5}
+        return plot.varea(
+            "x",
+            "low",
+            "high",
+            source=source,
+            fill_color=color,
+            fill_alpha=0.06 if series.hatched else 0.25,
+            hatch_color=color,
+            hatch_alpha=0.7,
+            **(stripes if series.hatched else {}),
+        )
     if series.kind == "bars":
         return plot.quad(
             left="left",

@@ -7,10 +7,13 @@ makes a page of all. So a test can compare what a browser shows with what the li
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
+
+from streamcal.report.prometheus import Metric
 
 COLUMNS = 400
 """Lines get at most four points in each of this many columns, enough for a screen."""
@@ -36,6 +39,8 @@ class Series:
         ``"solid"``, ``"dashed"`` or ``"dotted"``.
     choice : str
         In a chart with a chooser, the choice that shows it; "" is always shown.
+    hatched : bool
+        Whether a band has stripes, to tell it from another one behind it.
     """
 
     name: str
@@ -44,11 +49,16 @@ class Series:
     color: str = "c0"
     dash: str = "solid"
     choice: str = ""
+    hatched: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Axes with series; ``summary`` describes the chart in words."""
+    """Axes with series; ``summary`` describes the chart in words.
+
+    The axes of a ``square`` chart are equally long. If ``x`` is "time", x are milliseconds since
+    1970.
+    """
 
     id: str
     title: str
@@ -58,6 +68,7 @@ class Chart:
     summary: str
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
+    square: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -79,7 +90,8 @@ Cells = tuple[str | float | int, ...]
 class Table:
     """Rows of numbers and words with headers.
 
-    ``bars`` is the index of a column whose values, in [0, 1], are also shown as bars.
+    ``bars`` is the index of a column whose values, in [0, 1], are also shown as bars. A reader can
+    sort a ``sortable`` table by any column.
     """
 
     id: str
@@ -87,6 +99,12 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[Cells, ...]
     bars: int | None = None
+    sortable: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the page shows it only when it is opened."""
+        return len(self.rows) > 15
 
 
 @dataclass(frozen=True)
@@ -102,11 +120,30 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A page: its title, the source of its numbers, and its sections."""
+    """A page.
+
+    Attributes
+    ----------
+    title, source : str
+        The heading, and what the numbers were computed from.
+    sections : tuple of Section
+    verdict : tuple of str
+        The result in sentences, shown first.
+    facts : tuple of (str, str)
+        Parameters: names and values.
+    updated : float or None
+        When the numbers were saved, in seconds since 1970.
+    metrics : tuple of Metric
+        Numbers for Prometheus.
+    """
 
     title: str
     source: str
-    sections: tuple[Section, ...] = field(default=())
+    sections: tuple[Section, ...] = ()
+    verdict: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    updated: float | None = None
+    metrics: tuple[Metric, ...] = ()
 
     @property
     def charts(self) -> tuple[Chart, ...]:
@@ -167,6 +204,17 @@ def bars(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the columns of a histogram."""
     return {"left": edges[:-1], "right": edges[1:], "top": heights}
+
+
+def moment(seconds: float) -> str:
+    """Return seconds since 1970 as a date and time.
+
+    Examples
+    --------
+    >>> moment(1e9)
+    '2001-09-09 01:46:40 UTC'
+    """
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -88,9 +88,18 @@ def _weights(states: Mapping[str, Any]) -> Section | None:
     rows = tuple(
         (name, calibrator, float(weight))
         for name, weights in hedges.items()
-        for calibrator, weight in sorted(weights.items(), key=lambda pair: -pair[1])
+        for calibrator, weight in weights.items()  # not by weight: rows keep their places
     )
-    tables = [Table("weights", "Weights of the hedge", ("Key", "Calibrator", "Weight"), rows, 2)]
+    tables = [
+        Table(
+            "weights",
+            "Weights of the hedge",
+            ("Key", "Calibrator", "Weight"),
+            rows,
+            2,
+            sortable=True,
+        )
+    ]
     if len(hedges) > 1:
         tables.insert(0, _mean_weights(list(hedges.values())))
     text = "The weight of each calibrator in the present mixture."
@@ -104,10 +113,10 @@ def _mean_weights(hedges: Sequence[Mapping[str, float]]) -> Table:
     for weights in hedges:
         total.update(weights)
     rows = tuple(
-        (name, heaviest[name], float(weight) / len(hedges)) for name, weight in total.most_common()
+        (name, heaviest[name], float(weight) / len(hedges)) for name, weight in total.items()
     )
     header = ("Calibrator", "Heaviest for", "Mean weight")
-    return Table("mean-weights", f"Mean of {len(hedges)} keys", header, rows, 2)
+    return Table("mean-weights", f"Mean of {len(hedges)} keys", header, rows, 2, sortable=True)
 
 
 def _thresholds(states: Mapping[str, Any]) -> Section | None:

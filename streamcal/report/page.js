@@ -25,6 +25,7 @@
         const glyph = renderer.glyph;
         if (glyph.properties.line_color && glyph.line_color.value !== null) glyph.line_color = value;
         if (glyph.properties.fill_color) glyph.fill_color = value;
+        if (glyph.properties.hatch_color) glyph.hatch_color = value;
       }
     }
   }
@@ -35,10 +36,60 @@
     }
   }
 
+  // Makes the axes of a chart equally long: its height is that of its frame and of what is around.
+  function makeSquare(view) {
+    const {width, height} = view.frame.bbox;
+    const wanted = view.bbox.height - height + width;
+    if (width > 0 && Math.abs(wanted - view.model.height) > 1) view.model.height = Math.round(wanted);
+  }
+
+  // Sorts the rows of a table by a column; text as text, numbers as numbers, what is unknown last.
+  function sort(table, column, ascending) {
+    const value = (row) => {
+      const cell = row.cells[column], number = cell.dataset.value;
+      if (number === undefined) return cell.textContent;
+      return number === "nan" ? NaN : Number(number.replace("inf", "Infinity"));
+    };
+    const order = (a, b) => typeof a === "string" ? a.localeCompare(b)
+      : Number.isNaN(a) || Number.isNaN(b) ? 0 : a - b || 0;
+    const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
+    const known = rows.filter(([a]) => !Number.isNaN(a)), unknown = rows.filter(([a]) => Number.isNaN(a));
+    known.sort(([a], [b]) => ascending ? order(a, b) : order(b, a));
+    table.tBodies[0].append(...[...known, ...unknown].map(([, row]) => row));
+    [...table.tHead.rows[0].cells].forEach((th, i) => {
+      if (i === column) th.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+      else th.removeAttribute("aria-sort");
+    });
+    table.dataset.sorted = JSON.stringify([column, ascending]);
+  }
+
+  function sortAgain(table) {
+    if (table.dataset.sorted) sort(table, ...JSON.parse(table.dataset.sorted));
+  }
+
+  document.addEventListener("click", (event) => {
+    const th = event.target.closest("table[data-sortable] th");
+    if (th) sort(th.closest("table"), th.cellIndex, th.getAttribute("aria-sort") === "descending");
+  });
+
+  function showAge() {
+    const time = document.querySelector("#updated time");
+    if (!time) return;
+    const seconds = Math.max(0, Date.now() / 1000 - Number(time.dataset.seconds));
+    const [n, unit] = seconds < 120 ? [seconds, "s"] : seconds < 7200 ? [seconds / 60, "min"]
+      : seconds < 172800 ? [seconds / 3600, "h"] : [seconds / 86400, "days"];
+    time.nextElementSibling.textContent = `(${Math.floor(n)} ${unit} ago)`;
+  }
+
   async function draw() {
     for (const [id, item] of Object.entries(described)) {
       const views = await Bokeh.embed.embed_item(item, document.getElementById(id + "-chart"));
-      plots[id] = [...views][0].model;
+      const [view] = [...views];
+      plots[id] = view.model;
+      if (view.model.name === "square") {
+        makeSquare(view);
+        new ResizeObserver(() => makeSquare(view)).observe(document.getElementById(id));
+      }
     }
     paint();
     for (const select of document.querySelectorAll("select[data-chart]")) {
@@ -73,6 +124,8 @@
         return;
       }
       for (const [id, html] of Object.entries(update.html)) document.getElementById(id).innerHTML = html;
+      document.querySelectorAll("table[data-sorted]").forEach(sortAgain);
+      showAge();
       for (const [id, all] of Object.entries(update.charts)) {
         plots[id].renderers.forEach((renderer, i) => { renderer.data_source.data = all[i]; });
       }
@@ -85,6 +138,9 @@
 
   draw().then(() => {
     const status = document.getElementById("live");
-    if (status) setInterval(() => refresh(status), 2000);
+    if (!status) return;
+    setInterval(() => refresh(status), 2000);
+    setInterval(showAge, 1000);
+    showAge();
   });
 })();

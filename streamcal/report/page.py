@@ -7,7 +7,9 @@ page that is served may request updates from its own server.
 
 import hashlib
 import json
+import time
 from functools import cache
+from importlib.metadata import version as version_of
 from importlib.resources import files
 from typing import Any
 
@@ -15,7 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from streamcal.report import charts
-from streamcal.report.content import Report, shown
+from streamcal.report.content import Report, moment, shown
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:;"
@@ -47,6 +49,7 @@ def render(report: Report, *, live: bool = False) -> str:
     html: str = _template("page.html").render(
         report=report,
         live=live,
+        made=f"streamcal {version_of('streamcal-river')}, {moment(time.time())}",
         policy=_POLICY + ("'self'" if live else "'none'"),
         structure=structure(report),
         version=version(report),
@@ -67,8 +70,9 @@ def update(report: Report) -> dict[str, Any]:
         ``version`` and ``structure`` of the report; ``html`` by the id of the element; ``charts``,
         the numbers of charts by their ids.
     """
-    body = _template("table.html").module.table_body
-    html = {table.id: str(body(table)) for part in report.sections for table in part.tables}
+    parts = _template("parts.html").module
+    html = {table.id: str(parts.table(table)) for part in report.sections for table in part.tables}
+    html |= {"verdict": str(parts.verdict(report)), "updated": str(parts.updated(report))}
     html |= {f"{part.id}-text": str(Markup.escape(part.text)) for part in report.sections}
     html["source"] = str(Markup.escape(report.source))
     html |= {f"{chart.id}-summary": str(Markup.escape(chart.summary)) for chart in report.charts}
@@ -86,21 +90,22 @@ def structure(report: Report) -> str:
         (
             part.id,
             part.title,
-            [(table.id, len(table.rows) > 15) for table in part.tables],
+            [(table.id, table.is_long) for table in part.tables],
             [
-                (chart.id, [(s.name, s.kind, s.color, s.choice) for s in chart.series])
+                (chart.id, chart.x, [(s.name, s.kind, s.color, s.choice) for s in chart.series])
                 for chart in part.charts
             ],
         )
         for part in report.sections
     ]
-    return _digest([report.title, parts])
+    return _digest([report.title, report.facts, parts])
 
 
 def version(report: Report) -> str:
     """Return a digest of the numbers."""
     rows = [[part.text, *(table.rows for table in part.tables)] for part in report.sections]
-    return _digest([report.source, rows, [charts.data(chart) for chart in report.charts]])
+    drawn = [charts.data(chart) for chart in report.charts]
+    return _digest([report.source, report.verdict, report.updated, rows, drawn])
 
 
 def _digest(value: Any) -> str:
@@ -121,5 +126,5 @@ def _template(name: str) -> Any:
     environment = Environment(
         loader=FunctionLoader(_own_file), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters["shown"] = shown
+    environment.filters |= {"shown": shown, "moment": moment}
     return environment.get_template(name)

@@ -5,8 +5,10 @@ from itertools import islice
 from typing import Any
 
 from streamcal._state import decode, restore
+from streamcal.calibration.base import Calibrator
 from streamcal.durable.keys import PREFIX, key_of
 from streamcal.durable.store import Store
+from streamcal.durable.timeline import TIMELINE
 from streamcal.report.content import Cells, Section, Table
 from streamcal.report.learner_sections import of_learners
 from streamcal.wrappers import CalibratedClassifier
@@ -33,7 +35,9 @@ def of_store(store: Store, max_states: int = MAX_STATES) -> list[Section]:
         If it is damaged.
     """
     sizes = store.sizes()
-    largest = sorted(sizes, key=lambda key: (-sizes[key], key))[:max_states]
+    sizes.pop(TIMELINE, None)  # it has sections of its own
+    # In the order of their names, so that rows keep their places on a page that is updated.
+    largest = sorted(sorted(sizes, key=lambda key: (-sizes[key], key))[:max_states])
     states: dict[str, Any] = {}
     names: set[str] = set()
     rows: list[Cells] = []
@@ -57,8 +61,18 @@ def of_store(store: Store, max_states: int = MAX_STATES) -> list[Section]:
             f" They hold {len(states):,} learners, of which the first {max_states} are shown below."
         )
         states = dict(islice(states.items(), max_states))
-    sizes_table = Table("sizes", "States", header, tuple(rows))
+    sizes_table = Table("sizes", "States", header, tuple(rows), sortable=True)
     return [Section("states", "States", text, (), (sizes_table,)), *of_learners(states)]
+
+
+def facts_of_store(store: Store) -> tuple[tuple[str, str], ...]:
+    """Return class and parameters of the first calibrator in a store, if there is one."""
+    key = store.first_key(PREFIX)
+    state = None if key is None else _restore_state(store.get_bytes(key))
+    if not isinstance(state, Calibrator):
+        return ()
+    listed = ", ".join(f"{name}={value!r}" for name, value in state._parameters().items())
+    return (("Calibrator", f"{type(state).__name__}({listed})"),)
 
 
 def _learners_in(name: str, state: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ screen can show. The decompositions are those of `streamcal.metrics.CORP`, the c
 those of `streamcal.plot.ReliabilityDisplay`.
 """
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,9 +18,12 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.metrics.corp import mean_score_of
 from streamcal.plot.reliability_curve import ReliabilityCurve
+from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
+from streamcal.report.prometheus import Metric, loss_metrics
 
 LEVEL = 0.9
+ECE_BINS = 10
 _BINS = 50
 _MAX_WINDOWS, _MIN_WINDOW_ROWS = 50, 200
 _DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
@@ -41,6 +45,11 @@ class Scored(NamedTuple):
     labels: Vector
     rows: Vector
 
+    @property
+    def comparable(self) -> bool:
+        """Whether all scores are probabilities."""
+        return bool(((self.raw >= 0.0) & (self.raw <= 1.0)).all())
+
 
 def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
     """Return the sections of a calibrated table.
@@ -59,8 +68,14 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     ValueError
         If there are no rows, or they hold other than probabilities and labels.
     """
-    probabilities = bool(((scored.raw >= 0.0) & (scored.raw <= 1.0)).all())
-    before = {score: scored.raw} if probabilities else {}
+    sections = of_sample(scored, score, column, seed)
+    names = [score, column] if scored.comparable else [column]
+    return [*sections, _over_time(scored, names, seed)]
+
+
+def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
+    """Return the sections for which the order of rows does not matter; see `of_table`."""
+    before = {score: scored.raw} if scored.comparable else {}
     curves = {
         name: ReliabilityCurve.from_predictions(
             scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=_RESAMPLES, seed=seed
@@ -69,10 +84,50 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     }
     scores = _scores(scored, curves)
     return [
-        _score_section(scored, scores, None if probabilities else score),
+        _score_section(scored, scores, None if scored.comparable else score),
         _reliability(curves, scores),
-        _over_time(scored, list(curves), seed),
     ]
+
+
+def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]:
+    """Return the verdict on a calibrated table in sentences; the arguments are those of `of_table`.
+
+    Examples
+    --------
+    >>> p = np.linspace(0.0, 1.0, 20_000)[np.random.default_rng(0).permutation(20_000)]
+    >>> y = (np.random.default_rng(1).random(20_000) < p**2).astype(float)
+    >>> _, before, after = verdict_of_table(Scored(p, p**2, y, np.arange(20_000.0)), "p", "new")
+    >>> before
+    'p is too high everywhere (0.50 predicted, 0.33 observed).'
+    >>> after
+    'new shows no clear miscalibration.'
+    """
+    sentences = []
+    bounds = _bounds(len(scored.labels))
+    if gain := verdict.compare(np.diff(bounds).astype(np.float64), *_period_losses(scored, bounds)):
+        sentences.append(verdict.gain_in_words(gain))
+    if scored.comparable:
+        sentences.append(verdict.reliability_in_words(score, scored.raw, scored.labels))
+    sentences.append(verdict.reliability_in_words(column, scored.calibrated, scored.labels))
+    return tuple(sentences)
+
+
+def metrics_of_table(scored: Scored, score: str, column: str) -> list[Metric]:
+    """Return the numbers of a table for Prometheus; the arguments are those of `of_table`."""
+    sums = {column: float(log_losses(scored.labels, scored.calibrated).sum())}
+    if scored.comparable:
+        sums = {score: float(log_losses(scored.labels, scored.raw).sum()), **sums}
+    return loss_metrics(len(scored.labels), sums)
+
+
+def _period_losses(scored: Scored, bounds: list[int]) -> tuple[Vector, Vector]:
+    """Return the mean log losses of both columns by period; NaN for scores that can't have one."""
+    if not scored.comparable:
+        unknown = np.full(len(bounds) - 1, math.nan)
+        return unknown, unknown
+    losses = [log_losses(scored.labels, p) for p in (scored.raw, scored.calibrated)]
+    before, after = (np.add.reduceat(loss, bounds[:-1]) / np.diff(bounds) for loss in losses)
+    return before, after
 
 
 def _scores(
@@ -99,13 +154,22 @@ def _score_section(
         (_SCORE_NAMES[kind], name, *(float(part) for part in parts))
         for (kind, name), parts in scores.items()
     ]
+    names = list(dict.fromkeys(name for _, name in scores))
+    columns = [scored.raw, scored.calibrated][-len(names) :]
+    for label, measure in (("ECE", expected_calibration_error), ("AUC", area_under_curve)):
+        values = [measure(p, scored.labels) for p in columns]
+        rows += [
+            (label, name, value, *[math.nan] * 3) for name, value in zip(names, values, strict=True)
+        ]
     header = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
     n, positive = len(scored.labels), float(scored.labels.mean())
     text = (
         f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean"
         " score is the miscalibration (MCB, the gain by the best recalibration) minus the"
         " discrimination (DSC) plus the uncertainty of the labels (UNC). Less is better."
-        f" In the log loss, {RULE}."
+        f" In the log loss, {RULE}. ECE is the expected calibration error over {ECE_BINS} bins of"
+        " equal width; AUC, the area under the ROC curve, measures the order of the values alone:"
+        " more is better."
     )
     if left_out is not None:
         text += f" {left_out} has values outside [0, 1], so it is not compared."
@@ -137,6 +201,7 @@ def _reliability(
             f"Isotonic regression of the labels on the predictions. Miscalibration: {summary}.",
             square,
             square,
+            square=True,
         ),
         Chart(
             "histogram",
@@ -165,7 +230,8 @@ def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) ->
             x, low, high = _limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
             label = f"{name}: {100 * LEVEL:g} % band if calibrated"
-            series.append(Series(label, "band", columns, color))
+            hatched = i < len(curves) - 1
+            series.append(Series(label, "band", columns, color, hatched=hatched))
         x, y = thin(*curve.points())
         series.append(Series(name, "line", {"x": x, "y": y}, color))
     return series
@@ -245,9 +311,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
 
 def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
     """Return the numbers of at most 50 windows of at least 200 rows each."""
-    n = len(scored.labels)
-    n_windows = max(1, min(_MAX_WINDOWS, n // _MIN_WINDOW_ROWS))
-    bounds = np.linspace(0, n, n_windows + 1).astype(np.int64).tolist()
+    bounds = _bounds(len(scored.labels))
     columns = [scored.raw, scored.calibrated][-n_columns:]
     rng = np.random.default_rng(seed)
     ends, mcb, losses, chance = [], [], [], []
@@ -258,6 +322,12 @@ def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
         losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
         chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
     return _Windows(np.array(ends), np.array(mcb), np.array(losses), np.array(chance))
+
+
+def _bounds(n: int) -> list[int]:
+    """Return where the windows of ``n`` rows begin and end."""
+    n_windows = max(1, min(_MAX_WINDOWS, n // _MIN_WINDOW_ROWS))
+    return [int(bound) for bound in np.linspace(0, n, n_windows + 1)]
 
 
 def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
@@ -290,6 +360,33 @@ def miscalibration(p: Vector, y: Vector) -> float:
     0.185
     """
     return decompose(isotonic_fit(p, y), mean_score_of(y, p, "brier"), "brier").mcb
+
+
+def expected_calibration_error(p: Vector, y: Vector) -> float:
+    """Return `streamcal.metrics.ECE` over `ECE_BINS` bins; arrays of shape ``(n_samples,)``.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error(np.array([0.05, 0.95]), np.array([0.0, 1.0])), 4)
+    0.05
+    """
+    bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, p, side="left")
+    return float(np.abs(np.bincount(bins, y - p)).sum() / len(p))
+
+
+def area_under_curve(p: Vector, y: Vector) -> float:
+    """Return the area under the ROC curve; NaN if all labels are equal.
+
+    Examples
+    --------
+    >>> area_under_curve(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]))
+    0.875
+    """
+    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - 0.5 * (counts - 1.0))[place]  # equal values share their mean rank
+    n_ones = float(y.sum())
+    pairs = n_ones * (len(y) - n_ones)
+    return float((ranks @ y - 0.5 * n_ones * (n_ones + 1.0)) / pairs) if pairs else math.nan
 
 
 def _chance_miscalibration(p: Vector, rng: np.random.Generator) -> float:

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from streamcal.report import page
+from streamcal.report import page, prometheus
 from streamcal.report.content import Report
 
 HOST = "127.0.0.1"
@@ -64,7 +64,9 @@ class Source:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page at ``/`` and updates at ``/data.json``, on the loopback interface only.
+    """Serves the page at ``/``, updates at ``/data.json``, and ``/metrics`` for Prometheus.
+
+    It listens on the loopback interface only.
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
             return
         path, _, query = self.path.partition("?")
-        if path not in ("/", "/data.json"):
+        if path not in ("/", "/data.json", "/metrics"):
             self._send(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here\n")
             return
         try:
@@ -118,6 +120,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if path == "/":
             self._send(HTTPStatus.OK, "text/html", page.render(report, live=True))
+            return
+        if path == "/metrics":
+            text = prometheus.exposition(report.metrics)
+            self._send(HTTPStatus.OK, prometheus.MEDIA_TYPE, text)
             return
         known = parse_qs(query).get("after")
         same = known == [page.version(report)]

@@ -3,7 +3,7 @@ r"""Tables of any length, read and written in chunks: CSV, NDJSON and Parquet.
 A `Reader` yields a `Chunk` of rows at a time; a `Writer` writes the rows of a chunk with one more
 column. Memory holds a few chunks, whatever the size of the file. pyarrow reads and writes CSV, each
 cell as text: the text is kept, quotes and line ends are pyarrow's. A line of NDJSON gets one more
-field at its end. Parquet keeps its schema and metadata.
+field at its end. Parquet keeps its schema and metadata. A `Series` reads several tables as one.
 
 >>> import tempfile, pathlib
 >>> folder = tempfile.TemporaryDirectory()
@@ -22,16 +22,23 @@ id,p,q
 >>> folder.cleanup()
 """
 
-from streamcal.tables.base import Chunk, Fault, Reader, TableError, Writer
-from streamcal.tables.numbers import as_numbers
-from streamcal.tables.open import format_of, open_table
-from streamcal.tables.output import Output, is_standard, standard_output, sync_folder
+from typing import TYPE_CHECKING
+
+from streamcal._lazy import attach
+
+if TYPE_CHECKING:
+    from streamcal.tables.base import Chunk, Fault, Reader, TableError, Writer
+    from streamcal.tables.numbers import as_numbers
+    from streamcal.tables.open import format_of, open_table
+    from streamcal.tables.output import Output, is_standard, standard_output, sync_folder
+    from streamcal.tables.series import Series
 
 __all__ = [
     "Chunk",
     "Fault",
     "Output",
     "Reader",
+    "Series",
     "TableError",
     "Writer",
     "as_numbers",
@@ -41,3 +48,22 @@ __all__ = [
     "standard_output",
     "sync_folder",
 ]
+
+# Names that load their modules when they are touched: pyarrow takes long to import.
+_HOME = {
+    "Chunk": "base",
+    "Fault": "base",
+    "Output": "output",
+    "Reader": "base",
+    "Series": "series",
+    "TableError": "base",
+    "Writer": "base",
+    "as_numbers": "numbers",
+    "format_of": "open",
+    "is_standard": "output",
+    "open_table": "open",
+    "standard_output": "output",
+    "sync_folder": "output",
+}
+
+__getattr__, __dir__ = attach(__name__, __all__, _HOME)

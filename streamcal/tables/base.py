@@ -54,6 +54,11 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def last_row(self) -> int:
+        """The number of the last row, readable or not."""
+        return int(max([*self.rows[-1:], *(fault.row for fault in self.faults[-1:])]))
+
     def show(self, column: str, i: int) -> str:
         """Return the value in row ``i`` of ``column`` as text for an error message."""
         value = self.columns[column][i]
@@ -89,9 +94,12 @@ class Reader(ABC):
     position, size : int and int or None
         How much has been read, and how much there is (None: unknown), in ``unit``.
     unit : {"bytes", "rows"}
+    form : object
+        What another table must have to be written by the same writer.
     """
 
     unit = "bytes"
+    form: Any = None
     # Text is read in blocks of this size, and a longer row is refused. pyarrow reads 32 ahead.
     _block_bytes = 1 << 20
 

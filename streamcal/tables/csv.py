@@ -1,10 +1,13 @@
-"""CSV, through pyarrow: every cell is text, and malformed rows are reported one by one."""
+"""CSV, through pyarrow: every cell is text, and malformed rows are reported one by one.
+
+Cells are separated by commas, or by the semicolons or tabs of the first line.
+"""
 
 import codecs
 import csv
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -30,7 +33,11 @@ class CsvReader(Reader):
         try:
             first = next(texts, "")
             self._bom = first[: first.startswith("\ufeff")]
-            rows = csv.reader(chain([first.removeprefix("\ufeff")], texts), strict=True)
+            first = first.removeprefix("\ufeff")
+            while first and not first.strip("\r\n"):
+                first = next(texts, "")
+            self._separator = _separator_of(first, self._columns)
+            rows = csv.reader(chain([first], texts), delimiter=self._separator, strict=True)
             self._names = next(filter(None, rows), [])
         except (csv.Error, UnicodeDecodeError) as error:
             raise TableError(
@@ -38,14 +45,12 @@ class CsvReader(Reader):
             ) from None
         if not self._names:
             raise TableError("is empty: a CSV file begins with a line of column names")
-        only = self._names[0] if len(self._names) == 1 else ""
-        if any(mark in only for mark in ";\t") and {*self._columns} - {only}:
-            raise TableError(f"has one column, {only!r}: cells must be separated by commas")
+        self.form = self._names, self._separator
         check_names(self._names, self._columns, self._new_column)
         # For pyarrow the name of a column is its position.
         self._ids = {name: str(i) for i, name in enumerate(self._names)}
         # A row with a field too many.
-        self._sentinel = "," * len(self._names)
+        self._sentinel = self._separator * len(self._names)
         self._sentinel_row = -1
         self._n_rows = 0
         self._malformed: list[tuple[int, int]] = []  # number and fields of each row
@@ -118,7 +123,11 @@ class CsvReader(Reader):
         return pa_csv.open_csv(
             text,
             pa_csv.ReadOptions(use_threads=False, block_size=self._block_bytes, column_names=ids),
-            pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=self._add_malformed),
+            pa_csv.ParseOptions(
+                delimiter=self._separator,
+                newlines_in_values=True,
+                invalid_row_handler=self._add_malformed,
+            ),
             pa_csv.ConvertOptions(
                 check_utf8=False,
                 column_types=dict.fromkeys(ids, pa.string()),
@@ -150,12 +159,24 @@ class CsvReader(Reader):
         """Return a writer of rows of this table, with the new column, to ``output``."""
         if not output.tell():  # else a run that is continued has written the header
             header = io.StringIO()
-            csv.writer(header, lineterminator="\n").writerow([*self._names, self._new_column])
+            csv.writer(header, delimiter=self._separator, lineterminator="\n").writerow(
+                [*self._names, self._new_column]
+            )
             output.write((self._bom + header.getvalue()).encode())
         fields = [pa.field(name, pa.string()) for name in self._ids.values()]
         schema = pa.schema([*fields, pa.field("new", pa.float64())])
-        options = pa_csv.WriteOptions(include_header=False, quoting_style="needed")
+        options = pa_csv.WriteOptions(
+            include_header=False, quoting_style="needed", delimiter=self._separator
+        )
         return ArrowWriter(pa_csv.CSVWriter(output, schema, write_options=options), schema)
+
+
+def _separator_of(header: str, columns: Sequence[str]) -> str:
+    """Return what separates the cells: a comma, or else the semicolon or tab of the first line."""
+    names = next(csv.reader([header]), [])
+    if len(names) != 1 or names[0] in columns or header.count('"') % 2:
+        return ","  # with a quote left open, the names go on in the next line
+    return next((mark for mark in ";\t" if mark in names[0]), ",")
 
 
 class _Utf8(io.RawIOBase):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from streamcal.tables.arrow import ArrowWriter, one_line
 from streamcal.tables.base import Chunk, Reader, TableError, Writer, check_names
@@ -26,6 +27,7 @@ class ParquetReader(Reader):
         except pa.ArrowException as error:
             raise TableError(f"is not a Parquet file: {one_line(error)}") from None
         self._schema = self._parquet.schema_arrow
+        self.form = self._schema.remove_metadata()
         check_names(self._schema.names, self._columns, self._new_column)
         self.size = self._parquet.metadata.num_rows
 
@@ -46,4 +48,28 @@ class ParquetReader(Reader):
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
         schema = self._schema.append(pa.field(self._new_column, pa.float64()))
-        return ArrowWriter(pq.ParquetWriter(pa.PythonFile(output, mode="w"), schema), schema)
+        return _ParquetWriter(output, schema)
+
+
+class _ParquetWriter(ArrowWriter):
+    """Writes a new file; one that is written already stays as it is."""
+
+    def __init__(self, output: Output, schema: pa.Schema) -> None:
+        self._is_written = output.tell() > 0
+        writer = None
+        if not self._is_written:
+            writer = pq.ParquetWriter(pa.PythonFile(output, mode="w"), schema)
+        super().__init__(writer, schema)
+
+    def write(
+        self, chunk: Chunk, values: NDArray[np.float64], keep: NDArray[np.bool_] | None = None
+    ) -> None:
+        if self._is_written and len(values):
+            raise TableError(
+                "has rows that the finished output lacks: no rows can be added to a Parquet file"
+            )
+        super().write(chunk, values, keep)
+
+    def close(self) -> None:
+        if not self._is_written:
+            super().close()

@@ -1,0 +1,138 @@
+"""The loop of ``streamcal calibrate`` over the rows of its tables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamcal.cli.console import count_rows, progress
+from streamcal.cli.rows import (
+    Column,
+    RowReader,
+    delay_column,
+    group_rows,
+    key_checksums,
+    loss_label_column,
+    probability_column,
+    score_column,
+    weight_column,
+)
+from streamcal.cli.summary import Summary, Totals
+
+if TYPE_CHECKING:
+    from streamcal.calibration import Calibrator
+    from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.cli.sample import UniformSample
+    from streamcal.tables import Chunk, Series, Writer
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that are read, and the one that is written; a delay may also be a number."""
+
+    score: str
+    label: str
+    weight: str | None
+    key: str | None
+    delay: int | str | None
+    new_column: str
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        read = (self.score, self.label, self.weight, self.key, self.delay)
+        return [name for name in read if isinstance(name, str)]
+
+    def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
+        """Return score, label, weight and, if it is a column, delay, with their requirements."""
+        score = (
+            score_column(self.score)
+            if any_score
+            else probability_column(self.score, ", or --calibrator isotonic must be used")
+        )
+        read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
+        return [*read, delay_column(self.delay)] if isinstance(self.delay, str) else read
+
+
+class Loop:
+    """Takes rows from a `RowReader`, predicts and learns them, and adds them to `Totals`."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        make_calibrator: "Callable[[], Calibrator]",
+        reader: RowReader,
+        totals: Totals,
+        sample: "UniformSample | None",
+        checkpoint: "Checkpoint | NoCheckpoint",
+    ) -> None:
+        from streamcal.cli.late_labels import LateLabels
+        from streamcal.durable.keyed import KeyedCalibrator
+
+        self.columns = columns
+        self.reader = reader
+        self.calibrators = KeyedCalibrator(make_calibrator, store=checkpoint.store)
+        self.late = LateLabels(self.calibrators)
+        checkpoint.restore(totals, self.late)
+        self.totals = totals
+        self.sample = sample
+        self.checkpoint = checkpoint
+        self.row = checkpoint.row
+        self.n_unlabelled = 0
+
+    def run(self, source: "Series", writer: "Writer", *, hidden: bool) -> None:
+        """Read, calibrate and write all rows; ``hidden``: without a progress bar."""
+        with writer, progress(source, "calibrating", hidden=hidden) as show:
+            for chunk in source:
+                self._calibrate(chunk, source.n_before, writer)
+                self._save(last=self.reader.fault is not None)
+                self.reader.raise_fault()
+                show()
+        self._save(last=True, complete=True)
+
+    def _calibrate(self, chunk: "Chunk", n_before: int, writer: "Writer") -> None:
+        """Predict, learn and write those rows of a chunk that are not learned yet."""
+        rows, key = self.reader.read(chunk), self.columns.key
+        groups = group_rows(rows, key)
+        self.n_unlabelled += int(np.isnan(rows.values[1]).sum())
+        checksums = [] if key is None else [key_checksums(groups, len(rows.numbers))]
+        new = self.checkpoint.rows_to_learn(n_before + rows.numbers, *rows.values, *checksums)
+        if not new.all():
+            rows = rows.select(new)
+            groups = group_rows(rows, key)
+        scores, labels, weights, *delays = rows.values
+        numbers = n_before + rows.numbers
+        if self.columns.delay is None:
+            values = self.calibrators.predict_learn_groups(groups, scores, labels, weights)
+        else:
+            delay = delays[0] if delays else np.full(len(scores), self.columns.delay)
+            values = self.late.predict_learn(numbers, groups, scores, labels, weights, delay)
+        writer.write(chunk, values, rows.keep)
+        if len(values):
+            self.row = int(numbers[-1])
+        self.totals.n_written += len(values)
+        scored = np.column_stack([scores, values, labels, weights])[~np.isnan(labels)]
+        self.totals.add(scored)
+        if self.sample is not None:
+            self.sample.add(scored[:, :3])
+
+    def _save(self, **when: bool) -> None:
+        self.checkpoint.save_if_due(self.row, self.calibrators, self._progress, **when)
+
+    def _progress(self) -> dict[str, Any]:
+        """Return what a run needs to continue, besides the calibrators."""
+        return {"sums": self.totals.as_json(), "waiting": self.late.as_json()}
+
+    def summarize(self, summary: Summary) -> None:
+        """Add how many rows were calibrated, and the mean losses before and after."""
+        parts = [f"{count_rows(self.totals.n_written)} calibrated"]
+        if self.n_unlabelled:
+            parts.append(f"{self.n_unlabelled:,} of them without a label")
+        n_keys = None if self.columns.key is None else len(self.calibrators)
+        if n_keys is not None:
+            parts.append(f"{n_keys:,} keys")
+        counts = {"rows": self.totals.n_written, "unlabelled": self.n_unlabelled, "keys": n_keys}
+        summary.add(", ".join(parts), **counts)
+        summary.add_skipped(self.reader)
+        self.totals.add_to(summary)

@@ -1,0 +1,279 @@
+"""What ``streamcal report`` and ``streamcal watch`` are about: a calibrated table, or a store."""
+
+import contextlib
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streamcal.cli.console import progress
+from streamcal.cli.files import check_exists
+from streamcal.cli.options import Format, OnError
+from streamcal.cli.rows import (
+    RowReader,
+    binary_label_column,
+    group_rows,
+    probability_column,
+    score_column,
+)
+from streamcal.cli.summary import print_skipped
+
+if TYPE_CHECKING:
+    from streamcal.durable.store import Store
+    from streamcal.report.content import Report, Section
+    from streamcal.report.key_sections import Keys
+    from streamcal.report.table_sections import Scored
+    from streamcal.tables import Reader
+
+_DEFAULT_PROB = "calibrated"
+
+
+class Given(NamedTuple):
+    """The options that describe a table; a store knows these itself."""
+
+    score: str | None = None
+    label: str | None = None
+    prob: str | None = None
+    key: str | None = None
+    file_format: Format | None = None
+    on_error: OnError = OnError.stop
+
+    def check_none(self, store: Path) -> None:
+        """Raise ``ValueError`` if an option is given, which a store has no use for."""
+        for name, value in self._asdict().items():
+            if value not in (None, OnError.stop):
+                option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
+                raise ValueError(
+                    f"{option} does not apply to a store: {store} knows its columns and options"
+                )
+
+
+def open_subject(source: Path, given: Given) -> "TableSubject | StoreSubject":
+    """Return what a report is about; raise ``ValueError`` if an option is missing or too much."""
+    from streamcal.durable.files import is_store
+    from streamcal.tables import format_of
+
+    check_exists(source)
+    if is_store(source):
+        given.check_none(source)
+        return StoreSubject(source)
+    if given.score is None or given.label is None:
+        raise ValueError("a table needs --score and --label")
+    columns = _ScoredColumns(given.score, given.label, given.prob or _DEFAULT_PROB, given.key)
+    kind = format_of(source, given=given.file_format)
+    return TableSubject(source, columns, kind, given.on_error)
+
+
+class _ScoredColumns(NamedTuple):
+    """The columns of a calibrated table: scores before, labels, probabilities after, keys."""
+
+    score: str
+    label: str
+    prob: str
+    key: str | None
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The names as facts of a report."""
+        named = {"Scores": self.score, "Calibrated": self.prob, "Labels": self.label}
+        named |= {"Key": self.key} if self.key is not None else {}
+        return tuple(named.items())
+
+
+class _Rows(NamedTuple):
+    """The labelled rows of a table, and their keys if there is a column of keys."""
+
+    scored: "Scored"
+    keys: "Keys | None"
+
+    def sections(self, columns: _ScoredColumns) -> list["Section"]:
+        """Return the sections of a report about these rows."""
+        from streamcal.report.key_sections import of_keys
+        from streamcal.report.table_sections import of_table
+
+        sections = of_table(self.scored, columns.score, columns.prob)
+        if self.keys is not None:
+            sections.append(of_keys(self.scored, self.keys))
+        return sections
+
+    def add_to(self, report: "Report", columns: _ScoredColumns) -> "Report":
+        """Return a report with verdict, sections and metrics of these rows before its own."""
+        from dataclasses import replace
+
+        from streamcal.report.table_sections import metrics_of_table, verdict_of_table
+
+        return replace(
+            report,
+            verdict=(*verdict_of_table(self.scored, columns.score, columns.prob), *report.verdict),
+            sections=(*self.sections(columns), *report.sections),
+            metrics=(*metrics_of_table(self.scored, columns.score, columns.prob), *report.metrics),
+        )
+
+
+class TableSubject:
+    """A calibrated table that a report is about."""
+
+    def __init__(self, path: Path, columns: _ScoredColumns, kind: str, on_error: OnError) -> None:
+        self.path, self.columns, self.kind, self.on_error = path, columns, kind, on_error
+
+    def files(self) -> list[Path]:
+        """Return the files that the report is made of."""
+        return [self.path]
+
+    def stamp(self) -> Hashable:
+        """Return a value that changes when the report would."""
+        return _stamp_of(self.path)
+
+    def report(self) -> "Report":
+        """Compute the report."""
+        from streamcal.report.content import Report
+
+        rows = _read_scored(self.path, self.kind, self.columns, self.on_error)
+        title = f"Calibration of {self.path.name}"
+        empty = Report(title, str(self.path), facts=self.columns.facts)
+        return rows.add_to(empty, self.columns)
+
+
+class StoreSubject:
+    """A store that a report is about; if it is of a run over a table, also the run's output."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def files(self) -> list[Path]:
+        """Return the files that the report is made of."""
+        from streamcal.durable.files import files_of_store
+        from streamcal.durable.store import Store
+
+        with Store(self.path, read_only=True) as store:
+            notes = store.notes
+        named = [Path(notes[name]) for name in ("table", "out") if name in notes]
+        partial = [path.with_name(f"{path.name}.partial") for path in named]
+        return [*files_of_store(self.path), *named, *partial]
+
+    def stamp(self) -> Hashable:
+        """Return a value that changes when the report would."""
+        return _stamp_of(self.path, self.path.with_name(f"{self.path.name}-wal"))
+
+    def report(self) -> "Report":
+        """Compute the report."""
+        from streamcal.durable.store import Store
+
+        with Store(self.path, read_only=True) as store:
+            report, notes = self._of_store(store), store.notes
+        return _with_output(report, notes) if "table" in notes and "out" in notes else report
+
+    def _of_store(self, store: "Store") -> "Report":
+        """Return the report without the output."""
+        from streamcal.cli.checkpoint import check_notes
+        from streamcal.report.content import Report
+        from streamcal.report.run_sections import Run, metrics_of_run, of_run, verdict_of_run
+        from streamcal.report.store_sections import facts_of_store, of_store
+
+        run, notes, subtitle = Run(store), store.notes, str(self.path)
+        facts = facts_of_store(store)
+        if "table" in notes and "out" in notes:
+            check_notes(store)
+            state = "finished" if notes["finished"] else "not finished yet"
+            subtitle += f": the run over {notes['table']}, {state}, at row {notes['row']:,}"
+            facts = tuple((n, str(v)) for n, v in notes["options"].items() if v is not None)
+        return Report(
+            f"Calibration: {self.path.name}",
+            subtitle,
+            (*of_run(run), *of_store(store)),
+            verdict_of_run(run),
+            facts,
+            run.timeline.updated if run.timeline else None,
+            metrics_of_run(run),
+        )
+
+
+def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
+    """Return the report of a store with that of its output, or with the reason for none."""
+    from dataclasses import replace
+
+    from streamcal.report.content import Section
+    from streamcal.tables import format_of
+
+    options, path = notes["options"], Path(notes["out"])
+    if not notes["finished"]:
+        path = path.with_name(f"{path.name}.partial")
+    try:
+        score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
+        columns = _ScoredColumns(score, label, prob, options.get("--key"))
+        kind = format_of(Path(notes["out"]), Path(notes["table"]))
+        n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
+        rows = _read_scored(path, kind, columns, OnError(options["--on-error"]), n_rows)
+        return rows.add_to(report, columns)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        section = Section("output", "Output", f"{path} is not shown: {reason}.")
+        return replace(report, sections=(section, *report.sections))
+
+
+def _stamp_of(*paths: Path) -> Hashable:
+    """Return a value that changes when one of these files is written."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+def _read_scored(
+    table: Path, kind: str, columns: _ScoredColumns, on_error: OnError, limit: int | None = None
+) -> _Rows:
+    """Return the labelled rows among the first ``limit`` rows of a table."""
+    from streamcal.report.key_sections import Keys
+    from streamcal.report.table_sections import Scored
+    from streamcal.tables import TableError
+
+    reader = RowReader(
+        [
+            score_column(columns.score),
+            probability_column(columns.prob),
+            binary_label_column(columns.label),
+        ],
+        on_error,
+    )
+    places: dict[Any, int] = {}  # of the keys
+    parts, left = [np.empty((0, 5))], limit
+    with _open_table(table, kind, columns) as source, progress(source, "reading") as show:
+        for rows in reader.iterate(source):
+            numbers = np.zeros(len(rows.numbers))
+            for name, at in group_rows(rows, columns.key).items():
+                numbers[at] = places.setdefault(name, len(places))
+            part = np.column_stack([*rows.values, rows.numbers, numbers])[:left]
+            parts.append(part[~np.isnan(part[:, 2])])
+            show()
+            if left is not None:
+                left -= len(part)
+                if left <= 0:
+                    break
+    if not sum(map(len, parts)):
+        raise TableError("has no labelled rows: there is nothing to report")
+    if limit is None:
+        print_skipped(reader)
+    *numbers_of_rows, numbers = np.concatenate(parts).T
+    names = ["(empty)" if name is None else str(name) for name in places]
+    keys = None if columns.key is None else Keys(names, numbers.astype(np.int64))
+    return _Rows(Scored(*numbers_of_rows), keys)
+
+
+def _open_table(table: Path, kind: str, columns: _ScoredColumns) -> "Reader":
+    """Open a table; if it lacks the calibrated column, the error says how to make one."""
+    from streamcal.tables import TableError, open_table
+
+    score, label, prob, _ = columns
+    try:
+        return open_table(table, [name for name in columns if name is not None], format=kind)
+    except TableError as error:
+        if str(error).startswith(f"has no column `{_DEFAULT_PROB}`") and prob == _DEFAULT_PROB:
+            raise TableError(
+                f"has no column `{prob}`: run `streamcal calibrate {table} --score {score} --label"
+                f" {label} --out calibrated.csv` first, or name the column of probabilities by"
+                " --prob"
+            ) from None
+        raise

@@ -1,0 +1,207 @@
+"""What `run` records for those who watch it: losses by period, and the last labelled samples.
+
+The record is a state of the store, under the name `TIMELINE`, and is saved in the same transaction
+as the offset and the calibrators. It does not affect what is learned.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._log_loss import log_losses
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_float,
+    as_int,
+    as_names,
+    pack,
+    require,
+)
+from streamcal._validation import MOST_COUNT
+
+TIMELINE = "timeline"
+"""The name of the record among the states."""
+
+LENGTH = 500
+"""The number of labelled samples in a new period."""
+
+KEEP = 16
+"""If there are more periods of one length, the two oldest of them are merged."""
+
+RECENT = 2_000
+"""The number of labelled samples that are kept."""
+
+MOST_WAITING = 10_000
+"""The number of served values that are remembered until their labels come."""
+
+Vector = NDArray[np.float64]
+
+
+class Periods(NamedTuple):
+    """Consecutive parts of a stream, oldest first: arrays of shape ``(n_periods,)``.
+
+    ``ends`` are the offsets after the last sample, ``times`` when that was learned, in seconds
+    since 1970, ``n`` the numbers of labelled samples, ``ones`` the labels 1. ``raw`` and
+    ``calibrated`` are sums of log losses; NaN if a label is neither 0 nor 1, or a value lies
+    outside [0, 1].
+    """
+
+    ends: Vector
+    times: Vector
+    n: Vector
+    ones: Vector
+    raw: Vector
+    calibrated: Vector
+
+
+class Timeline(Stateful):
+    """The log loss of a run by period, before and after calibration.
+
+    A period has `LENGTH` labelled samples. If there are more than `KEEP` periods of one length, the
+    two oldest of them become one of twice the length. So the last periods are short, and n samples
+    take O(log n) periods.
+
+    Attributes
+    ----------
+    recent : ndarray of shape (n_recent, 3)
+        Score, calibrated value and label of the last labelled samples.
+    updated : float or None
+        When it was last saved, in seconds since 1970.
+    end : int or None
+        The offset after the last event that the source had then; None if that is unknown.
+
+    Examples
+    --------
+    >>> timeline = Timeline()
+    >>> timeline.add(np.array([1, 2]), [0.5, 0.5], [0.9, 0.2], [1.0, 0.0], now=0.0)
+    >>> periods = timeline.periods()
+    >>> periods.n, periods.raw.round(3), periods.calibrated.round(3)
+    (array([2.]), array([1.386]), array([0.329]))
+    """
+
+    def __init__(self) -> None:
+        self.recent: NDArray[np.float64] = np.empty((0, 3))
+        self.updated: float | None = None
+        self.end: int | None = None
+        self._closed: list[Vector] = []  # numbers in the order of `Periods`
+        self._open = np.zeros(6)
+        self._served: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
+
+    def periods(self) -> Periods:
+        """Return all periods; the last one may have fewer than `LENGTH` samples."""
+        rows = [*self._closed, *([self._open] if self._open[2] else [])]
+        return Periods(*np.array(rows).reshape(-1, 6).T)
+
+    def add(self, ends: Vector, raw: Vector, calibrated: Vector, y: Vector, now: float) -> None:
+        """Add labelled samples: offsets after them, scores, served values and labels."""
+        samples = np.column_stack([raw, calibrated, y])
+        self.recent = np.concatenate([self.recent, samples])[-RECENT:]
+        numbers = np.column_stack([np.ones(len(samples)), samples[:, 2] == 1.0, _losses(samples)])
+        while len(numbers):
+            n = min(LENGTH - int(self._open[2]), len(numbers))
+            # One after the other, so that sums do not depend on the batches.
+            self._open[2:] = np.cumsum(np.vstack([self._open[2:], numbers[:n]]), axis=0)[-1]
+            self._open[:2] = ends[n - 1], now
+            ends, numbers = ends[n:], numbers[n:]
+            if self._open[2] == LENGTH:
+                self._close()
+
+    def _close(self) -> None:
+        """Begin a new period; merge old ones if there are too many."""
+        self._closed.append(self._open)
+        self._open = np.zeros(6)
+        length = LENGTH
+        while True:
+            same = [i for i, period in enumerate(self._closed) if period[2] == length]
+            if len(same) <= KEEP:
+                return
+            older, newer = self._closed[same[0]], self._closed[same[1]]
+            merged = np.concatenate([newer[:2], older[2:] + newer[2:]])
+            self._closed[same[0] : same[1] + 1] = [merged]
+            length *= 2
+
+    def remember(self, name: Hashable, at: int, value: float, horizon: int) -> None:
+        """Remember the value served for a score whose label will come within ``horizon`` events.
+
+        If `MOST_WAITING` values wait already, it is not remembered, and the sample is not counted.
+        """
+        self._served.pop(name, None)
+        while self._served and next(iter(self._served.values()))[0] <= at - horizon:
+            self._served.popitem(last=False)
+        if len(self._served) < MOST_WAITING:
+            self._served[name] = at, value
+
+    def recall(self, name: Hashable) -> float:
+        """Return the value that was served under a name and forget it; NaN if it is unknown."""
+        return self._served.pop(name, (0, math.nan))[1]
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        fields = {
+            "updated": self.updated,
+            "end": self.end,
+            "ids": [pack(name) for name in self._served],
+        }
+        return fields, {
+            "periods": np.array([*self._closed, self._open]),
+            "recent": self.recent,
+            "served": np.array(list(self._served.values()), np.float64).reshape(-1, 2),
+        }
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        periods = array_of(arrays, "periods", None, 6, finite=False)
+        recent = array_of(arrays, "recent", None, 3)
+        served = array_of(arrays, "served", None, 2)
+        names = as_names(fields["ids"], "ids", len(served))
+        if fields["updated"] is not None:
+            self.updated = as_float(fields["updated"], "updated")
+        if fields["end"] is not None:
+            self.end = as_int(fields["end"], "end")
+        _check_periods(periods)
+        require(len(recent) <= RECENT, f"there must be at most {RECENT} recent samples")
+        require(len(served) <= MOST_WAITING, f"at most {MOST_WAITING} served values may wait")
+        offsets = served[:, 0]
+        require((offsets == np.floor(offsets)).all(), "offsets must be whole numbers")
+        require(((offsets >= 0.0) & (offsets <= MOST_COUNT)).all(), "offsets must be in range")
+        *self._closed, self._open = list(periods)
+        self.recent = recent
+        self._served.update(
+            (name, (int(at), value))
+            for name, (at, value) in zip(names, served.tolist(), strict=True)
+        )
+
+
+def _losses(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log losses of scores and values, shape ``(n_samples, 2)``; NaN if undefined."""
+    raw, calibrated, y = samples.T
+    binary = (y == 0.0) | (y == 1.0)
+    losses = [
+        np.where(binary & (p >= 0.0) & (p <= 1.0), log_losses(y, p), math.nan)
+        for p in (raw, calibrated)
+    ]
+    return np.column_stack(losses)
+
+
+def _check_periods(periods: NDArray[np.float64]) -> None:
+    """Raise unless these can be the periods of a timeline, the open one last."""
+    require(len(periods), "there must be an open period")
+    ends, times, n, ones, *losses = periods.T
+    counts = np.concatenate([ends, n, ones])
+    require(np.isfinite([*counts, *times]).all(), "offsets, times and counts must be finite")
+    require((counts == np.floor(counts)).all(), "offsets and counts must be whole numbers")
+    require((counts <= MOST_COUNT).all(), "offsets and counts must be in range")
+    require((np.diff(ends[:-1], prepend=0.0) > 0.0).all(), "periods must be in order")
+    require(((ones >= 0.0) & (ones <= n)).all(), "no more labels may be 1 than there are")
+    require(0 <= n[-1] < LENGTH, f"the open period must have fewer than {LENGTH} samples")
+    levels = np.log2(n[:-1] / LENGTH) if len(n) > 1 else np.empty(0)
+    require((np.isin(levels, range(44))).all(), "a length must be a power of two of the first")
+    require((np.diff(levels) <= 0.0).all(), "older periods must not be shorter")
+    _, repeats = np.unique(levels, return_counts=True)
+    require((repeats <= KEEP).all(), f"there must be at most {KEEP} periods of one length")
+    require(not (np.array(losses) < 0.0).any(), "losses must not be negative")

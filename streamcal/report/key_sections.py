@@ -1,0 +1,98 @@
+"""The section of a report with scores for every key, the worst first."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._log_loss import log_losses
+from streamcal.report.content import Cells, Section, Table
+from streamcal.report.table_sections import Scored, expected_calibration_error, miscalibration
+
+MAX_KEYS = 200
+"""If there are more keys, the worst are shown."""
+
+_MAX_NAME_LENGTH = 100
+_HEADER = (
+    *("Key", "Rows", "Labels 1", "Log loss before", "Log loss after", "Saved in all rows"),
+    *("MCB (Brier)", "ECE"),
+)
+_REMARK = "MCB and ECE are those of the calibrated values; with few rows, both are large by chance."
+
+Vector = NDArray[np.float64]
+
+
+class Keys(NamedTuple):
+    """The keys of rows: the names, and for each row the place of its name, from 0."""
+
+    names: list[str]
+    places: NDArray[np.int64]
+
+
+def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
+    """Return the scores of each key.
+
+    Keys are in the order of the log loss that calibration has saved in all rows of the key, the
+    least first; where scores are not probabilities, in the order of the mean log loss, the greatest
+    first.
+
+    Parameters
+    ----------
+    scored : Scored
+        The rows.
+    keys : Keys
+        Their keys.
+    max_keys : int
+        Only this many keys are shown.
+    """
+    n, before, after = _sums(scored, keys)
+    raised = np.flatnonzero(after > before)  # none where scores are not probabilities
+    found = np.flatnonzero(n)
+    with np.errstate(invalid="ignore"):
+        badness = after - before if scored.comparable else after / n
+    order = found[np.argsort(-badness[found], kind="stable")]
+    rows_of = _rows_by_key(keys)
+    rows: list[Cells] = []
+    for place in order[:max_keys].tolist():
+        p, y = scored.calibrated[rows_of(place)], scored.labels[rows_of(place)]
+        means = (before[place] / len(y), after[place] / len(y), before[place] - after[place])
+        errors = (miscalibration(p, y), expected_calibration_error(p, y))
+        name = _shorten(keys.names[place])
+        rows.append((name, len(y), float(y.mean()), *map(float, means), *errors))
+    table = Table("key-scores", "Scores by key", _HEADER, tuple(rows), sortable=True)
+    text = f"{len(found):,} keys, the worst first"
+    text += f"; the {max_keys} worst are shown." if len(found) > max_keys else "."
+    if scored.comparable:
+        text += (
+            f" Calibration raises the log loss of {len(raised):,} of them. The key with the least"
+            " log loss saved in all its rows comes first."
+        )
+    else:
+        text += " The key with the greatest log loss comes first."
+    return Section("keys", "Keys", f"{text} {_REMARK}", (), (table,))
+
+
+def _sums(scored: Scored, keys: Keys) -> tuple[Vector, Vector, Vector]:
+    """Return the number of rows of each key, and the sums of its log losses before and after."""
+
+    def total(values: Vector) -> Vector:
+        return np.asarray(np.bincount(keys.places, values, len(keys.names)), np.float64)
+
+    n = total(np.ones(len(keys.places)))
+    after = total(log_losses(scored.labels, scored.calibrated))
+    if not scored.comparable:
+        return n, np.full(len(n), math.nan), after
+    return n, total(log_losses(scored.labels, scored.raw)), after
+
+
+def _rows_by_key(keys: Keys) -> Callable[[int], NDArray[np.int64]]:
+    """Return a function that returns the places of the rows of a key."""
+    order = np.argsort(keys.places, kind="stable")
+    bounds = np.searchsorted(keys.places[order], np.arange(len(keys.names) + 1))
+    return lambda place: order[bounds[place] : bounds[place + 1]]
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"

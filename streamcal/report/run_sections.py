@@ -1,0 +1,219 @@
+"""The parts of a report about a store of `streamcal.durable.run`, for a person on call."""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamcal._log_loss import RULE
+from streamcal._state import decode
+from streamcal.durable.labels import LabelJoin
+from streamcal.durable.store import Store
+from streamcal.durable.timeline import LENGTH, TIMELINE, Periods, Timeline
+from streamcal.report import verdict
+from streamcal.report.content import Cells, Chart, Section, Series, Table, moment, shown
+from streamcal.report.prometheus import Metric, counter, gauge, loss_metrics
+from streamcal.report.table_sections import Scored, of_sample
+
+RAW, CALIBRATED = "score", "calibrated"
+"""The names of the two columns."""
+
+_JOIN = "join"
+_LAST = 10  # periods of the alarm
+
+
+class Run:
+    """A run of a store, or what is known of it.
+
+    Parameters
+    ----------
+    store : Store
+
+    Attributes
+    ----------
+    offset : int
+        How many events are learned.
+    timeline : Timeline or None
+        None in stores that `streamcal.durable.run` has not written.
+    join : LabelJoin or None
+        None in a run without late labels.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.offset = store.offset
+        self.timeline: Timeline | None = _read(store, TIMELINE, Timeline)
+        self.join: LabelJoin | None = _read(store, _JOIN, LabelJoin)
+
+    @property
+    def lag(self) -> int | None:
+        """How many events the source had beyond the offset; None if that is unknown."""
+        if self.timeline is None or self.timeline.end is None:
+            return None
+        return max(self.timeline.end - self.offset, 0)
+
+    @property
+    def recent(self) -> Scored | None:
+        """The last labelled samples; None if a label is no 0 or 1, or a value no probability."""
+        if self.timeline is None or not len(self.timeline.recent):
+            return None
+        raw, calibrated, y = self.timeline.recent.T
+        if not (np.isin(y, (0.0, 1.0)) & (calibrated >= 0.0) & (calibrated <= 1.0)).all():
+            return None
+        return Scored(raw, calibrated, y, np.arange(1.0, len(y) + 1.0))
+
+
+def _read(store: Store, name: str, kind: type[Any]) -> Any:
+    """Return a state of a run; None if there is none, or if it is the user's own."""
+    if name not in store:
+        return None
+    data = store.get_bytes(name)
+    return kind.from_bytes(data) if decode(data).kind == kind.__name__ else None
+
+
+def of_run(run: Run) -> list[Section]:
+    """Return the sections of a run: its state now, losses over time, recent reliability."""
+    if run.timeline is None:
+        return []
+    sections = [_status(run), *_over_time(run.timeline.periods())]
+    if (recent := run.recent) is not None:
+        n = f"Of the last {len(recent.labels):,} labelled events. "
+        scores, reliability = of_sample(recent, RAW, CALIBRATED)
+        for part in (reliability, scores):
+            title = f"Recent {part.title.lower()}"  # the same for any n: the page is updated
+            sections.append(replace(part, title=title, text=n + part.text))
+    return sections
+
+
+def verdict_of_run(run: Run) -> tuple[str, ...]:
+    """Return the verdict on a run in sentences, alarms first."""
+    if run.timeline is None:
+        return ()
+    sentences = [f"Alarm: {alarm.text}." for alarm in alarms_of(run) if alarm.is_on]
+    if gain := _compare(run.timeline.periods()):
+        sentences.append(verdict.gain_in_words(gain))
+    if (recent := run.recent) is not None:
+        sentences.append(
+            f"Of the last {len(recent.labels):,} labelled events: "
+            + verdict.reliability_in_words(CALIBRATED, recent.calibrated, recent.labels)
+        )
+    return tuple(sentences)
+
+
+class Alarm(NamedTuple):
+    """Something that a person should look at; ``is_on`` is None if it is not known."""
+
+    name: str
+    is_on: bool | None
+    text: str
+
+
+def alarms_of(run: Run) -> list[Alarm]:
+    """Return all alarms, on or not."""
+    loss = calibration = None
+    if run.timeline is not None:
+        periods = run.timeline.periods()
+        last = Periods(*(part[periods.n == LENGTH][-_LAST:] for part in periods))
+        if len(last.n) and (gain := _compare(last)):
+            loss = gain.is_clear and gain.after > gain.before
+    if (recent := run.recent) is not None:
+        calibration = bool(verdict.find_gaps(recent.calibrated, recent.labels))
+    return [
+        Alarm(
+            "loss",
+            loss,
+            f"calibration raises the log loss in the last {_LAST} periods of {LENGTH} labels",
+        ),
+        Alarm("calibration", calibration, "recent calibrated values are clearly miscalibrated"),
+    ]
+
+
+def _compare(periods: Periods) -> verdict.Gain | None:
+    """Compare the losses of periods before and after calibration."""
+    if not len(periods.n):
+        return None
+    return verdict.compare(periods.n, periods.raw / periods.n, periods.calibrated / periods.n)
+
+
+def _status(run: Run) -> Section:
+    """Return counts of events and labels, and the alarms."""
+    assert run.timeline is not None
+    rows: list[Cells] = [
+        ("events learned", run.offset),
+        ("events of the source that are not learned yet", math.nan if run.lag is None else run.lag),
+        ("labels in the log loss", int(run.timeline.periods().n.sum())),
+    ]
+    if run.join is not None:
+        rows += [
+            ("scores and labels that wait for each other", run.join.n_waiting),
+            ("pairs joined", run.join.n_joined),
+            ("dropped after the horizon", run.join.n_expired),
+            ("dropped as duplicates", run.join.n_duplicates),
+        ]
+    states = {None: "unknown", False: "off", True: "ON"}
+    alarms = tuple((alarm.name, states[alarm.is_on], alarm.text) for alarm in alarms_of(run))
+    tables = (
+        Table("status-numbers", "Events", ("Count", "Now"), tuple(rows)),
+        Table("alarms", "Alarms", ("Alarm", "State", "Meaning"), alarms),
+    )
+    text = "The state of the run at its last commit."
+    return Section("status", "Status", text, (), tables)
+
+
+def _over_time(periods: Periods) -> list[Section]:
+    """Return the log losses of the periods."""
+    if not len(periods.n):
+        return []
+    timed = len(np.unique(periods.times)) == len(periods.times)
+    x = 1000.0 * periods.times if timed else periods.ends
+    losses = {RAW: periods.raw / periods.n, CALIBRATED: periods.calibrated / periods.n}
+    series = [
+        Series(name, "line" if len(x) > 1 else "points", {"x": x, "y": y}, f"c{i}")
+        for i, (name, y) in enumerate(losses.items())
+    ]
+    last = ", ".join(f"{name} {shown(float(loss[-1]))}" for name, loss in losses.items())
+    chart = Chart(
+        "loss-of-run",
+        "Log loss over time",
+        "time" if timed else "event",
+        "log loss",
+        tuple(series),
+        f"Mean log loss in {len(x)} periods; in the last one {last}. {RULE.capitalize()}.",
+    )
+    rows: tuple[Cells, ...] = tuple(
+        (int(end), moment(time), int(n), float(ones / n), float(raw / n), float(calibrated / n))
+        for end, time, n, ones, raw, calibrated in zip(*periods, strict=True)
+    )
+    header = ("Up to event", "Learned at", "Labels", "Labels 1", RAW, CALIBRATED)
+    table = Table("periods", "The periods in numbers", header, rows)
+    text = (
+        f"A period has {LENGTH} labels when it is new; old ones are merged. A label counts when it"
+        " is learned, with the calibrated value that was served."
+    )
+    return [Section("run-over-time", "Over time", text, (chart,), (table,))]
+
+
+def metrics_of_run(run: Run) -> tuple[Metric, ...]:
+    """Return the numbers of a run for Prometheus."""
+    metrics = [counter("events", "Events learned.", run.offset)]
+    if run.lag is not None:
+        metrics.append(gauge("lag_events", "Events of the source not learned yet.", run.lag))
+    if run.join is not None:
+        metrics += [
+            gauge("waiting", "Scores and labels that wait for each other.", run.join.n_waiting),
+            counter("joined", "Pairs of a score and a late label.", run.join.n_joined),
+            counter("expired", "Scores and labels dropped after the horizon.", run.join.n_expired),
+            counter("duplicates", "Events dropped as duplicates.", run.join.n_duplicates),
+        ]
+    if run.timeline is None:
+        return tuple(metrics)
+    periods = run.timeline.periods()
+    metrics += loss_metrics(
+        periods.n.sum(), {RAW: periods.raw.sum(), CALIBRATED: periods.calibrated.sum()}
+    )
+    on = [({"name": a.name}, float(a.is_on)) for a in alarms_of(run) if a.is_on is not None]
+    metrics.append(Metric("alarm", "gauge", "1 while an alarm is on.", tuple(on)))
+    if run.timeline.updated is not None:
+        text = "When the store was last saved, in seconds since 1970."
+        metrics.append(gauge("last_update_seconds", text, run.timeline.updated))
+    return tuple(metrics)

@@ -1,0 +1,78 @@
+"""Several tables of one form, read one after another as if they were one."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from streamcal.tables.base import Chunk, Reader, TableError, Writer
+from streamcal.tables.open import open_table
+from streamcal.tables.output import Output
+
+
+class Series:
+    """Tables that are read in order; a context manager, and an iterable of `Chunk`.
+
+    The rows of a chunk have their numbers in their own table.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        At least one. The tables must have the same columns (NDJSON: those that are read).
+    columns, new_column, format, batch_size
+        As for `open_table`.
+
+    Attributes
+    ----------
+    path : Path
+        The table that is read now.
+    n_before : int
+        The number of rows in the tables before that.
+    """
+
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str], **options: Any) -> None:
+        self.path = paths[0]
+        self.n_before = 0
+        self._paths = paths
+        self._columns, self._options = columns, options
+        self._reader: Reader
+
+    def __enter__(self) -> Self:
+        self._reader = open_table(self.path, self._columns, **self._options)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reader.__exit__(*error)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        form = self._reader.form
+        for number, path in enumerate(self._paths):
+            if number:
+                self._reader.__exit__()
+                self.path = path
+                self._reader = open_table(path, self._columns, **self._options)
+                if self._reader.form != form:
+                    raise TableError(f"has other columns than {self._paths[0]}")
+            last = 0
+            for chunk in self._reader:
+                yield chunk
+                last = chunk.last_row
+            self.n_before += last
+
+    @property
+    def unit(self) -> str:
+        """The unit of `position` and `size`."""
+        return self._reader.unit
+
+    @property
+    def position(self) -> int:
+        """How much of the table has been read."""
+        return self._reader.position
+
+    @property
+    def size(self) -> int | None:
+        """How much there is in the table; None: unknown."""
+        return self._reader.size
+
+    def writer(self, output: Output) -> Writer:
+        """Return a writer of rows of these tables, with the new column, to ``output``."""
+        return self._reader.writer(output)

@@ -1,0 +1,200 @@
+"""What a run records for those who watch it: losses by period, recent samples, lag."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamcal import HedgedCalibrator, IsotonicCalibrator, KeyedCalibrator, PlattCalibrator
+from streamcal._log_loss import log_losses
+from streamcal.durable.engine import run
+from streamcal.durable.labels import Event, LabelJoin
+from streamcal.durable.store import Store
+from streamcal.durable.timeline import KEEP, LENGTH, MOST_WAITING, RECENT, TIMELINE, Timeline
+
+NAN = math.nan
+
+
+def samples(n: int, seed: int = 0) -> np.ndarray:
+    """Rows of score, value and label."""
+    rng = np.random.default_rng(seed)
+    p = rng.random(n)
+    return np.column_stack([p, 0.1 + 0.8 * p, rng.random(n) < p])
+
+
+def filled(rows: np.ndarray, batches: int = 7) -> Timeline:
+    timeline, start = Timeline(), 0
+    for i, part in enumerate(np.array_split(rows, batches)):
+        timeline.add(start + 1.0 + np.arange(len(part)), *part.T, now=float(i))
+        start += len(part)
+    return timeline
+
+
+@pytest.mark.parametrize("n", [1, LENGTH, 2 * LENGTH + 3, 50 * LENGTH, 100 * LENGTH + 1])
+def test_periods_are_sums_of_consecutive_samples(n: int) -> None:
+    rows = samples(n)
+    periods = filled(rows).periods()
+    start = 0
+    for end, _, count, ones, raw, calibrated in zip(*periods, strict=True):
+        part = rows[start : int(end)]
+        assert count == len(part)
+        assert ones == part[:, 2].sum()
+        assert raw == pytest.approx(log_losses(part[:, 2], part[:, 0]).sum())
+        assert calibrated == pytest.approx(log_losses(part[:, 2], part[:, 1]).sum())
+        start = int(end)
+    assert start == n
+    lengths = (periods.n if periods.n[-1] == LENGTH else periods.n[:-1]).tolist()
+    assert lengths == sorted(lengths, reverse=True)
+    assert all(lengths.count(length) <= KEEP for length in lengths)
+    if lengths:
+        assert lengths[-1] == LENGTH  # the last period is short
+
+
+def test_it_does_not_depend_on_batches_and_survives_bytes() -> None:
+    rows = samples(40 * LENGTH)
+    expected, found = filled(rows, 1), Timeline.from_bytes(filled(rows, 999).to_bytes())
+    for name in ("ends", "n", "ones", "raw", "calibrated"):
+        assert getattr(found.periods(), name).tolist() == getattr(expected.periods(), name).tolist()
+    assert found.recent.tolist() == rows[-RECENT:].tolist()
+    times = found.periods().times
+    assert (np.diff(times) > 0.0).all()
+
+
+def test_it_stays_small() -> None:
+    """A thousand times as many samples take a few more periods."""
+    sizes = [len(filled(samples(n)).to_bytes()) for n in (RECENT, 1_000 * LENGTH)]
+    assert sizes[1] < 1.5 * sizes[0] < 100_000
+
+
+def test_losses_that_are_not_defined_are_not_numbers() -> None:
+    timeline = Timeline()
+    rows = np.array([[2.0, 0.5, 1.0], [0.5, 0.5, 0.0]])
+    timeline.add(np.array([1.0, 2.0]), *rows.T, now=0.0)
+    periods = timeline.periods()
+    assert math.isnan(periods.raw[0])
+    assert periods.calibrated.tolist() == pytest.approx([2 * math.log(2)])
+    timeline.add(np.array([3.0]), *np.array([[0.5, 0.5, 0.3]]).T, now=0.0)
+    assert math.isnan(timeline.periods().calibrated[0])
+
+
+def stored(path: Path) -> Timeline:
+    with Store(path, read_only=True) as store:
+        timeline: Timeline = store.get(TIMELINE)
+    return timeline
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["one", "keyed"])
+def test_a_run_records_what_it_served(tmp_path: Path, keyed: bool) -> None:
+    rows = samples(1_300)
+    events = [Event(p, y, key=i % 2) for i, (p, _, y) in enumerate(rows.tolist())]
+    events[3] = events[3]._replace(y=NAN)
+    served: list[float] = []
+    with Store(tmp_path / "run.db") as store:
+        for stop in (700, 1_300):  # with a restart
+            calibrator: Any = IsotonicCalibrator(window=100)
+            if keyed:
+                calibrator = KeyedCalibrator(calibrator, store=store)
+            run(events[:stop], calibrator, lambda at, p: served.extend(p), store, batch_size=90)
+    timeline = stored(tmp_path / "run.db")
+    expected = np.column_stack([rows[:, 0], served, rows[:, 2]])[np.arange(1_300) != 3]
+    assert timeline.recent.tolist() == expected.tolist()
+    periods = timeline.periods()
+    assert periods.n.tolist() == [500, 500, 299]
+    assert periods.ends.tolist() == [501, 1001, 1300]
+    assert periods.calibrated.sum() == pytest.approx(
+        log_losses(expected[:, 2], expected[:, 1]).sum()
+    )
+
+
+@pytest.mark.parametrize("calibrator", [PlattCalibrator(), HedgedCalibrator()], ids=["platt", "h"])
+def test_late_labels_count_the_value_that_was_served(tmp_path: Path, calibrator: Any) -> None:
+    rows = samples(300)
+    events: list[Event] = []
+    for i, (p, _, y) in enumerate(rows.tolist()):
+        halves = [Event(p, id=i), Event(p, id=i)]  # the second is a duplicate
+        events += halves if i % 5 else [Event(NAN, y, id=i), *halves]
+        if i >= 20 and i % 5 and i % 7:
+            events.append(Event(NAN, rows[i - 20, 2], id=i - 20))
+    served: list[float] = []
+    with Store(tmp_path / "run.db") as store:
+        for stop in (350, len(events)):
+            run(
+                events[:stop],
+                calibrator,
+                lambda at, p: served.extend(p),
+                store,
+                batch_size=40,
+                join=LabelJoin(5_000),
+            )
+    expected, values, labels = [], {}, {}
+    for event, value in zip(events, served, strict=True):
+        assert event.id is not None
+        if not math.isnan(value) and event.id not in values:
+            values[event.id] = event.score, value
+        elif math.isnan(event.score) and event.id not in labels:
+            labels[event.id] = event.y
+        else:
+            continue
+        if math.isnan(event.score) and event.id not in values:
+            labels[event.id] = event.y
+        if event.id in values and event.id in labels:
+            expected.append([*values[event.id], labels[event.id]])
+    assert stored(tmp_path / "run.db").recent.tolist() == expected
+    assert len(expected) > 150
+
+
+def test_served_values_that_wait_are_bounded() -> None:
+    timeline = Timeline()
+    for i in range(MOST_WAITING + 5):
+        timeline.remember(i, i, 0.5, horizon=10**6)
+    assert timeline.recall(0) == 0.5
+    assert math.isnan(timeline.recall(0))
+    assert math.isnan(timeline.recall(MOST_WAITING + 1))
+    timeline.remember("later", 2 * 10**6, 0.25, horizon=10**6)  # the others have expired
+    assert math.isnan(timeline.recall(1))
+    assert timeline.recall("later") == 0.25
+
+
+class Endless:
+    """A source with more events than are read, which may say how many."""
+
+    def read(self, offset: int, n: int) -> list[Event]:
+        return [Event(0.5, 1.0)] * min(n, max(0, 50 - offset))
+
+
+class Known(Endless):
+    def end(self) -> int:
+        return 80
+
+
+def test_when_it_was_saved_and_how_far_the_source_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_234.5)
+    sources: list[tuple[Any, int | None]] = [
+        (Endless(), None),
+        (Known(), 80),
+        ([(0.5, 1.0)] * 30, 30),
+    ]
+    for i, (source, end) in enumerate(sources):
+        path = tmp_path / f"{i}.db"
+        with Store(path) as store:
+            run(source, PlattCalibrator(), lambda at, p: None, store)
+        timeline = stored(path)
+        assert (timeline.updated, timeline.end) == (1_234.5, end)
+        assert timeline.periods().times.tolist() == [1_234.5]
+
+
+def test_a_store_without_a_timeline_gets_one(tmp_path: Path) -> None:
+    """As stores have that were written before there were timelines."""
+    events = [(0.5, 1.0)] * 30
+    with Store(tmp_path / "run.db") as store:
+        run(events[:10], PlattCalibrator(), lambda at, p: None, store)
+        store.save({}, forget=[TIMELINE])
+        run(events, PlattCalibrator(), lambda at, p: None, store)
+        assert store.get(TIMELINE).periods().ends.tolist() == [30]
+        store.save({TIMELINE: PlattCalibrator()})
+        with pytest.raises(ValueError, match="must be of a Timeline"):
+            run(events, PlattCalibrator(), lambda at, p: None, store)
