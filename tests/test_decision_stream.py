@@ -306,7 +306,7 @@ def test_clone_pickle_and_calibrated_models() -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 40])
-def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
+def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay: int) -> None:
     def calibrated() -> CalibratedClassifier:
         model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
         return CalibratedClassifier(model)
@@ -324,7 +324,7 @@ def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
     assert len(inner._memory) == delay
 
 
-def test_what_a_calibrated_model_served_is_passed_on_to_it():
+def test_what_a_calibrated_model_served_is_passed_on_to_it() -> None:
     inner, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
     model, samples = DecisionClassifier(inner, "f1"), rare_stream(1)
     served = [alone.serve_one(x) for x, _ in samples]
@@ -337,7 +337,7 @@ def test_what_a_calibrated_model_served_is_passed_on_to_it():
         model.learn_one(x, y, served=0.5)
 
 
-def test_a_calibrated_model_learns_late_batches_as_without_decisions():
+def test_a_calibrated_model_learns_late_batches_as_without_decisions() -> None:
     model, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
     decisions, samples = DecisionClassifier(model, "f1"), rare_stream(0)
     for start in range(0, 200, 20):
