@@ -69,5 +69,5 @@ readme-table:
 	$(BIN)/python docs/readme_table.py
 
 clean:
-	rm -rf .venv .asv build dist demo site docs/reference .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .asv build dist demo site docs/reference docs/notebooks .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,23 +1,20 @@
 """The configuration of Sphinx: `make docs` makes a site of this folder and of the docstrings.
 
 The pages are the Markdown files here, in the order of `NAV`. A page of `NAV` that does not exist is
-skipped, and a page that `NAV` does not contain is under "More". The reference is written in each
-build: one page in ``reference/`` for each part of the package, with every public name.
+skipped, and a page that `NAV` does not contain is under "More". Each build writes the reference to
+``reference/``, runs the scripts of ``gallery/`` and writes what they print and draw to
+``notebooks/``.
 """
 
-import inspect
-import pkgutil
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from reference_pages import MOCKED, write_reference  # noqa: E402
 
 import streamcal  # noqa: E402
 
@@ -29,15 +26,24 @@ author = "streamcal developers"
 project_copyright = author
 version = release = streamcal.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = [path.name for path in HERE.glob("*.md") if not path.stat().st_size]
+extensions = [
+    "mathml",
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["gallery"]
+exclude_patterns += [path.name for path in HERE.glob("*.md") if not path.stat().st_size]
 default_role = "py:obj"  # `Name` in a docstring is a link where there is such a name
 
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_digits = False  # two prices in a sentence are no formula
 myst_heading_anchors = 4
+html_math_renderer = "mathml"
 
-# What `streamcal.spark` imports is not in the extra `docs`. It is mocked everywhere, also where it
-# is installed, so that the site is the same in any environment.
-autodoc_mock_imports = ["google", "pandas", "pyspark"]
+autodoc_mock_imports = MOCKED
 autodoc_typehints = "none"  # the sections of a docstring say more
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
@@ -51,9 +57,24 @@ html_css_files = ["site.css"]
 html_show_copyright = html_show_sphinx = html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "notebooks",
+    "filename_pattern": "/gallery/",
+    "within_subsection_order": "ExampleTitleSortKey",
+    "abort_on_example_error": True,
+    "run_stale_examples": True,  # the library may have changed, the script not
+    "image_srcset": ["2x"],
+    "min_reported_time": 10,
+    "show_memory": False,
+    "write_computation_times": False,
+}
+
+# By need: to learn, to do something, to look something up, to understand.
 NAV = {
-    "": ["start", "choosing"],
-    "Guides": [
+    "Tutorials": ["start", "notebooks/index"],
+    "How-to guides": [
+        "choosing",
         "calibrators",
         "anytime",
         "thresholds",
@@ -62,121 +83,17 @@ NAV = {
         "serving",
         "durable",
         "diagnostics",
-        "sklearn",
-        "command-line",
         "report",
+        "command-line",
+        "sklearn",
+        "scaling",
+        "spark",
+        "examples",
     ],
-    "Scaling": ["scaling", "fan-out", "spark"],
-    "How it works": ["how-it-works", "staircase"],
-    "Accuracy and speed": ["study", "benchmarks"],
     "Reference": ["reference/*"],
-    "Project": ["examples", "contributing", "changelog"],
+    "Explanation": ["how-it-works", "staircase", "study", "benchmarks"],
+    "Project": ["contributing", "changelog"],
 }
-
-# The parts of the package in the order of the reference, by the titles of their pages.
-PARTS = {
-    "wrappers": "Wrappers of river models",
-    "calibration": "Calibrators",
-    "isotonic": "Isotonic regression",
-    "losses": "Losses",
-    "ordinal": "Ordinal labels",
-    "decision": "Decisions",
-    "voting": "Votes",
-    "metrics": "Metrics",
-    "plot": "Plots",
-    "durable": "Crash-safe streams",
-    "tables": "Tables",
-    "sklearn": "scikit-learn",
-    "spark": "Spark",
-}
-# Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "kernels", "report"}
-
-
-def exported(module: ModuleType) -> list[str]:
-    """Return ``__all__``, or where there is none the public classes and functions of a module."""
-    if hasattr(module, "__all__"):
-        return list(module.__all__)
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and (inspect.isclass(value) or inspect.isfunction(value))
-        and value.__module__ == module.__name__
-    ]
-
-
-def members(cls: type) -> Iterator[str]:
-    """Yield the public methods and properties of a class that this library documents."""
-    for base in cls.__mro__:
-        if base.__module__.partition(".")[0] != "streamcal":
-            continue
-        for name, value in vars(base).items():
-            kinds: Any = property | classmethod | staticmethod
-            if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, kinds)):
-                continue
-            if value.__doc__:
-                yield name
-
-
-def directive(name: str, value: Any) -> str:
-    """Return what has autodoc document a name, by its full path."""
-    short = name.rpartition(".")[2]
-    if inspect.isclass(value):
-        return f".. autoclass:: {name}\n   :members: {', '.join(dict.fromkeys(members(value)))}\n"
-    if inspect.ismodule(value):
-        heading = f"{short}\n{'-' * len(short)}\n\n.. automodule:: {value.__name__}\n"
-        inner = [directive(f"{name}.{at}", getattr(value, at)) for at in exported(value)]
-        return "\n".join([heading, *inner])
-    if inspect.isroutine(value):
-        return f".. autofunction:: {name}\n"
-    return f".. autodata:: {name}\n   :no-value:\n"
-
-
-def public_parts() -> list[str]:
-    """Return the names of the parts of the package that users import from, in order."""
-    there = [found.name for found in pkgutil.iter_modules(streamcal.__path__)]
-    public = {name for name in there if not name.startswith("_")} - INTERNAL
-    return [*(part for part in PARTS if part in public), *sorted(public - set(PARTS))]
-
-
-def write_reference(folder: Path) -> list[str]:
-    """Write the pages of reference into a folder and return their names.
-
-    Raises
-    ------
-    ValueError
-        If a name of the package is on none of them.
-    """
-    folder.mkdir(exist_ok=True)
-    from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]  # not exported
-
-    missing = set(streamcal.__all__)
-    pages = {}
-    for part in public_parts():
-        title = PARTS.get(part, part.replace("_", " ").capitalize())
-        # As autodoc will; but other parts must not take a mock for an installed package.
-        with mock(autodoc_mock_imports) if part == "spark" else nullcontext():
-            module = import_module(f"streamcal.{part}")
-            names = exported(module)
-            for name in names:
-                getattr(module, name)  # what is loaded when touched
-        missing -= {part, *names}
-        head = f"{title}\n{'=' * len(title)}\n\n.. automodule:: {module.__name__}\n"
-        # Modules have a heading of their own, so they come last.
-        names.sort(key=lambda name: inspect.ismodule(getattr(module, name)))
-        body = [directive(f"{module.__name__}.{at}", getattr(module, at)) for at in names]
-        pages[part] = "\n".join([head, *body])
-    if missing:
-        raise ValueError(f"the reference has no page for {sorted(missing)}")
-    for path in folder.glob("*.rst"):
-        if path.stem not in pages:
-            path.unlink()
-    for part, text in pages.items():
-        path = folder / f"{part}.rst"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-    return [f"reference/{part}" for part in pages]
 
 
 def make_unambiguous(
@@ -194,8 +111,24 @@ def make_unambiguous(
         lines[at] = re.sub(r"^(\s*\.\. )\[(\d+)\]", rf"\1[#{name}.\2]", line)
 
 
+def link_short_name(app: "Sphinx", env: Any, node: Any, content: Any) -> Any:
+    """Link `Name` or `Name.method` to the only public path that ends so."""
+    if node.get("refdomain") != "py":
+        return None
+    domain = env.get_domain("py")
+    end = "." + node["reftarget"].removeprefix("streamcal.")
+    found = {entry.node_id for path, entry in domain.objects.items() if path.endswith(end)}
+    if len(found) != 1:
+        return None
+    return domain.resolve_xref(
+        env, node.get("refdoc", ""), app.builder, "obj", found.pop(), node, content
+    )
+
+
 def add_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
     """Append the navigation to the first page; on others, unlink the pages that are not there."""
+    # A reader of the Markdown finds the script, a reader of the site its notebook.
+    source[0] = re.sub(r"\(gallery/(\w+)\.py\)", r"(notebooks/\1.rst)", source[0])
     for name in {name for entries in NAV.values() for name in entries} - app.env.found_docs:
         source[0] = re.sub(rf"\[([^\]]*)\]\({re.escape(name)}\.md[^)]*\)", r"\1", source[0])
     if page != "index":
@@ -223,5 +156,6 @@ def setup(app: "Sphinx") -> None:
     """Hook the above into the build."""
     app.add_config_value("made", write_reference(HERE / "reference"), "env")
     app.connect("autodoc-process-docstring", make_unambiguous, priority=400)  # before napoleon
+    app.connect("missing-reference", link_short_name)
     app.connect("source-read", add_navigation)
     app.connect("env-get-outdated", read_again)

@@ -1,4 +1,4 @@
-"""Draw the pictures of ``docs/how-it-works.md`` from the library itself: `make pictures`.
+"""Draw the pictures of the documents from the library itself: `make pictures`.
 
 Each function that `PICTURES` names makes one figure; `main` writes them as SVG into a folder. The
 same library and the same matplotlib draw the same bytes.
@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 
 import streamcal
 from streamcal.ordinal import CuSumRank
-from streamcal.plot import HedgeWeightsDisplay, ThresholdDisplay, UtilityCurveDisplay
+from streamcal.plot import (
+    HedgeWeightsDisplay,
+    ReliabilityDisplay,
+    ThresholdDisplay,
+    UtilityCurveDisplay,
+)
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
 # Okabe and Ito's colours: distinct for all kinds of colour vision.
@@ -177,8 +182,8 @@ def decision() -> Figure:
     display = UtilityCurveDisplay.from_probabilities(p, "f1", ax=ax)
     k = int((p > 0.5).sum())
     half = display.utilities[k]
-    ax.plot(k, half, "s", color=GREEN, label=f"threshold ½, k = {k}: {half:.4f}")
-    ax.legend(frameon=False)
+    ax.plot(k, half, "s", color=GREEN)
+    ax.text(60, half + 0.16, f"■ threshold ½, k = {k}: {half:.4f}", color=GREEN)
     return figure
 
 
@@ -196,8 +201,49 @@ def hedge() -> Figure:
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     ax = figure.subplots()
     HedgeWeightsDisplay.from_history(history, times=times, ax=ax)
-    for change in (2_000, 4_000):
-        ax.axvline(change, color="black", linewidth=1.0, linestyle=":")
+    ax.vlines([2_000, 4_000], 0.0, 1.0, color="black", linewidth=1.0, linestyle=":")
+    return figure
+
+
+def few_predictions() -> tuple[NDArray[np.bool_], Vector]:
+    """Return labels and predictions of a model that is calibrated up to 0.6, and then too high."""
+    source = np.random.default_rng(20)
+    p = source.beta(0.9, 1.1, 500)
+    return source.random(500) < np.where(p < 0.6, p, 0.6 + 0.3 * (p - 0.6)), p
+
+
+def scikit_learn() -> Figure:
+    """The same predictions in scikit-learn's display, with two numbers of bins, and in ours."""
+    from sklearn.calibration import CalibrationDisplay
+
+    y, p = few_predictions()
+    figure = Figure(figsize=(9.0, 3.7), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    for ax, n_bins in ((left, 5), (middle, 15)):
+        CalibrationDisplay.from_predictions(y, p, n_bins=n_bins, ax=ax, name="model")
+        ax.set_title(f"CalibrationDisplay, n_bins={n_bins}")
+    ReliabilityDisplay.from_predictions(y, p, name="model", ax=right)
+    right.set_title("ReliabilityDisplay")
+    return figure
+
+
+def maps() -> Figure:
+    """The maps of calibrators that have learned the same samples, and models with bands."""
+    y, p = few_predictions()
+    kinds = (
+        streamcal.HedgedCalibrator(),
+        streamcal.PlattCalibrator(),
+        streamcal.HistogramCalibrator(8),
+        streamcal.VennAbersCalibrator(),
+    )
+    calibrators = {type(kind).__name__.removesuffix("Calibrator"): kind for kind in kinds}
+    models = {"raw": (y, p), "hedge, served": (y, kinds[0].predict_learn_many(p, y))}
+    for calibrator in kinds[1:]:
+        calibrator.learn_many(p, y)
+    figure = Figure(figsize=(8.0, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    ReliabilityDisplay.from_calibrator(calibrators, ax=left)
+    ReliabilityDisplay.from_models(models, level=0.9, ax=right)
     return figure
 
 
@@ -209,6 +255,8 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "cumulative-sums": cumulative_sums,
     "decision": decision,
     "hedge": hedge,
+    "scikit-learn": scikit_learn,
+    "maps": maps,
 }
 
 
@@ -218,9 +266,14 @@ def draw(name: str, folder: Path) -> Path:
     with mpl.rc_context(STYLE):
         PICTURES[name]().savefig(path, metadata={"Date": None})
     text = path.read_text(encoding="utf-8")
-    text = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", text)
+    text = re.sub(r">[^<]+<|\d+\.\d{3,}", _rounded, text)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _rounded(found: re.Match[str]) -> str:
+    """Return a coordinate with two decimals, and words between tags as they are."""
+    return found[0] if found[0].startswith(">") else f"{float(found[0]):.2f}"
 
 
 def main(folder: Path) -> None:

@@ -22,6 +22,17 @@ from collections.abc import Callable
 from typing import Any
 
 _STARTING, _IDLE, _BUSY, _DONE = range(4)
+_started: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: drop the processes of the parent, whose results are not for this one."""
+    for worker in list(_started):
+        worker._running = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class Worker:
@@ -34,7 +45,7 @@ class Worker:
 
     Notes
     -----
-    A copy or an unpickled worker has no process until its first job.
+    A copy, an unpickled worker, or a worker in a forked process has no process until its first job.
 
     Examples
     --------
@@ -83,6 +94,7 @@ class Worker:
                 " imports it"
             )
         if self._running is None:
+            _started.add(self)
             self._running = _Running(self.function)
 
     def ready(self) -> bool:

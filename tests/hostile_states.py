@@ -40,6 +40,7 @@ from streamcal import (
     IsotonicCalibrator,
     PAVStack,
     PlattCalibrator,
+    SegmentCalibrator,
     StreamingThresholds,
     TemperatureCalibrator,
     ThresholdClassifier,
@@ -87,6 +88,11 @@ def binary_late(learner: Any, i: int) -> None:
     _, (n_samples, predictions) = learner.serve_one(SCORES[i])
     ticket = max(0, n_samples - 3), predictions  # as if three labels had come in between
     learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], served=ticket)
+
+
+def segments(learner: Any, i: int) -> None:
+    x = {"a": i % 7, "b": f"b{i % 40}"}
+    learner.learn_one(x, SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i])
 
 
 def real(learner: Any, i: int) -> None:
@@ -249,6 +255,15 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: PlattCalibrator(gamma=0.2), binary),
         Example(lambda: PlattCalibrator(calibeating=7, half_life=50.0), binary),
     ],
+    "SegmentCalibrator": [
+        Example(lambda: SegmentCalibrator(("a", "b")), segments),
+        Example(
+            lambda: SegmentCalibrator(
+                ("a", "b"), crosses=(("a", "b"),), base=PlattCalibrator(), max_terms=20
+            ),
+            segments,
+        ),
+    ],
     "StreamingThresholds": [
         Example(lambda: StreamingThresholds(4), labelled),
         Example(lambda: StreamingThresholds(4, "squared", window=60), labelled),
@@ -391,7 +406,7 @@ class Mutant:
         if rng.random() < 0.03:  # all of them at random
             for path in list(paths(fields)):
                 if rng.random() < 0.3 and reachable(fields, path):
-                    at(fields, path[:-1])[path[-1]] = rng.choice(VALUES)
+                    at(fields, path[:-1])[path[-1]] = copy.deepcopy(rng.choice(VALUES))
             self.done.append("fields at random")
             return
         path = rng.choice(list(paths(fields)) or [("extra",)])
@@ -408,7 +423,7 @@ class Mutant:
             rng.shuffle(above)
             self.done.append(f"{path[:-1]} shuffled")
         elif draw < 0.23 and isinstance(above, dict):
-            above["extra"] = rng.choice(VALUES)
+            above["extra"] = copy.deepcopy(rng.choice(VALUES))
             self.done.append(f"{path[:-1]} has more")
         elif draw < 0.4 and type(old) in (int, float) and abs(old) < 1e300:
             above[last] = rng.choice((old + 1, old - 1, -old, old * 2, float(old), old * 0.5))
@@ -574,6 +589,8 @@ def use(learner: Any) -> None:
             check_shares(learner.predict_one(raw))
             learner.learn_one(raw, "mid", 0.5)
             check_shares(learner.predict_one(raw))
+    elif isinstance(learner, SegmentCalibrator):
+        use_segments(learner)
     elif isinstance(learner, PAVStack):
         use_stack(learner)
     elif isinstance(learner, RankLearner):
@@ -636,6 +653,20 @@ def use_probability(learner: Any) -> None:
     if isinstance(learner, HedgedCalibrator):
         _, ticket = learner.serve_one(0.4)
         learner.learn_one(0.4, 1.0, served=ticket)
+
+
+def use_segments(learner: SegmentCalibrator) -> None:
+    for i in range(60):
+        x = {"a": i % 9, "b": f"b{i}", "c": None}
+        p, ticket = learner.serve_one(x, SCORES[i])
+        assert 0.0 <= p <= 1.0, p
+        learner.learn_one(x, SCORES[i], i % 2, WEIGHTS[i], served=ticket)
+        assert 0.0 <= learner.predict_one(x, SCORES[i]) <= 1.0
+        assert all(math.isfinite(effect.deviation) for effect in learner.explain_one(x))
+    columns = {"a": list(range(40)), "b": ["b"] * 40}
+    values = learner.predict_learn_many(columns, SCORES[:40], np.arange(40) % 2)
+    assert ((values >= 0.0) & (values <= 1.0)).all(), values
+    assert learner.n_terms <= learner.max_terms
 
 
 def label_of(loss: losses.Loss, i: int) -> float:

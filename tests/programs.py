@@ -543,6 +543,60 @@ def _add_calibrators() -> None:
         cost=16.0,
     )
     CASES[type(None)] = Case(probability_calibrator, [], lambda c: None)  # for what follows
+    _add_segments(probability_calibrator)
+
+
+def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
+    from streamcal.calibration import SegmentCalibrator
+
+    fields = ("a", "b", "c")
+
+    def segment(draw: Draw) -> dict[str, Any]:
+        values = ["x", "", "é", 0, 1.5, True, None, math.nan, 2**80, np.int64(3)]
+        values += [draw.random.randrange(50) for _ in range(10)]
+        return {name: draw.pick(values) for name in fields if draw.chance(0.9)}
+
+    def make(draw: Draw) -> Any:
+        return SegmentCalibrator(
+            draw.pick([fields, list(fields[:2]), ("b",)]),
+            crosses=draw.pick(["auto", ()]),
+            base=draw.pick([None, probability_calibrator(draw)]),
+            half_life=draw.pick([16_000.0, 1, draw.exponent(-3, 15)]),
+            max_terms=draw.pick([6, 20, 1_000_000]),
+        )
+
+    def learn(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        calibrator.learn_one(segment(draw), draw.probability(), draw.share(), draw.weight())
+
+    def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        x, p = segment(draw), draw.probability()
+        value, ticket = calibrator.serve_one(x, p)
+        within(value, 0.0, 1.0)
+        held.append((x, p, ticket))
+        if draw.chance(0.5):
+            x, p, ticket = held.pop(0)
+            calibrator.learn_one(x, p, draw.share(), draw.weight(), served=ticket)
+
+    def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        rows = draw.batch(lambda: segment(draw), n)
+        columns = {name: [row.get(name) for row in rows] for name in fields}
+        p, y, w = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
+        served = calibrator.predict_learn_many(columns, p, y, np.array(w, np.float64))
+        within(served, 0.0, 1.0)
+
+    def ask(calibrator: Any) -> Any:
+        queries = [({"a": "x", "b": 1, "c": None}, 0.1), ({"a": 7}, 1.0), ({}, 0.5)]
+        answers = [calibrator.predict_one(*query) for query in queries]
+        within(answers, 0.0, 1.0)
+        assert calibrator.n_terms <= calibrator.max_terms
+        weights = list(calibrator.weights.values())
+        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
+        effects = calibrator.explain_one(queries[0][0])
+        assert all(math.isfinite(each.log_odds) and each.deviation >= 0.0 for each in effects)
+        return answers, weights
+
+    CASES[SegmentCalibrator] = Case(make, [learn, learn, serve, learn_many], ask, cost=12.0)
 
 
 def _add_joint() -> None:

@@ -409,7 +409,8 @@ def test_miscalibration_over_time_is_drawn() -> None:
         x, y = line.get_data()
         assert list(x) == [point.n_samples for point in metric.history]
         assert list(y) == [point.mcb for point in metric.history]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["raw", "calibrated"]
+    words = [area.get_text() for area in display.legend_.findobj(mpl.offsetbox.TextArea)]
+    assert words == ["raw", "calibrated"]
     alone = MiscalibrationDisplay.from_metrics(raw, part="unc")
     assert alone.ax_.get_ylabel() == "Uncertainty (UNC)"
     assert alone.ax_.get_legend() is None

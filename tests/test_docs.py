@@ -9,37 +9,62 @@ from typing import Any
 
 import pytest
 
-import streamcal
-
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @pytest.fixture(scope="module")
-def conf() -> dict[str, Any]:
-    return runpy.run_path(str(DOCS / "conf.py"))
+def reference() -> dict[str, Any]:
+    return runpy.run_path(str(DOCS / "reference_pages.py"))
 
 
-def test_every_public_name_is_in_the_reference(conf, tmp_path):
+def test_every_public_name_is_in_the_reference(reference, tmp_path):
     try:
-        pages = conf["write_reference"](tmp_path)
+        pages = reference["write_reference"](tmp_path)
     except ImportError as error:
         pytest.skip(f"an extra is missing: {error}")
-    found = set()
-    for page in pages:
-        text = (tmp_path / f"{Path(page).name}.rst").read_text(encoding="utf-8")
-        found.update(re.findall(r"^\.\. auto(?:class|data|function|module):: (\S+)$", text, re.M))
-    short = {name.rpartition(".")[2] for name in found}
-    assert set(streamcal.__all__) <= short
-    for part in conf["public_parts"]():
+    found = {
+        page.stem: re.findall(
+            r"^\.\. auto(?:class|data|function|module):: (\S+)$", page.read_text("utf-8"), re.M
+        )
+        for page in tmp_path.glob("*.rst")
+    }
+    for part in reference["public_parts"]():
         module = import_module(f"streamcal.{part}")
+        assert f"reference/{part}" in pages
+        assert found[part][0] == module.__name__
         for name in getattr(module, "__all__", ()):
-            value = getattr(module, name)
-            path = value.__name__ if inspect.ismodule(value) else f"streamcal.{part}.{name}"
-            assert path in found
+            value, path = getattr(module, name), reference["public_name"](part, name)
+            if not callable(value) and not inspect.ismodule(value):
+                assert path in found[part]
+                continue
+            assert found[path][0] == (value.__name__ if inspect.ismodule(value) else path)
+            assert f"<{path}>`" in (tmp_path / f"{part}.rst").read_text("utf-8")
 
 
-def test_navigation_names_a_page_once(conf):
-    named = [name for entries in conf["NAV"].values() for name in entries]
+def test_public_names_are_the_shortest_that_users_import(reference):
+    assert reference["public_name"]("calibration", "PlattCalibrator") == "streamcal.PlattCalibrator"
+    assert reference["public_name"]("losses", "Log") == "streamcal.losses.Log"
+
+
+def test_every_public_class_and_function_has_an_example(reference):
+    without = []
+    for part in set(reference["public_parts"]()) - {"spark"}:  # its examples need a cluster
+        module = import_module(f"streamcal.{part}")
+        names = {f"{part}.{name}": getattr(module, name) for name in reference["exported"](module)}
+        for path, inner in [*names.items()]:
+            if inspect.ismodule(inner):
+                names |= {f"{path}.{name}": getattr(inner, name) for name in inner.__all__}
+        without += [
+            path
+            for path, value in names.items()
+            if callable(value) and ">>>" not in (value.__doc__ or "")
+        ]
+    assert sorted(without) == []
+
+
+def test_navigation_names_a_page_once():
+    nav = runpy.run_path(str(DOCS / "conf.py"))["NAV"]
+    named = [name for entries in nav.values() for name in entries]
     assert len(named) == len(set(named))
     assert {"start", "choosing", "how-it-works", "serving", "benchmarks"} <= set(named)
     assert all((DOCS / f"{name}.md").exists() for name in ("start", "choosing", "serving"))
@@ -51,12 +76,20 @@ def test_every_example_is_on_its_page():
         assert f"../examples/{path.name}\n" in text
 
 
+def test_every_notebook_is_on_the_first_page():
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (DOCS / "gallery").glob("*.py")}
+    assert set(re.findall(r"\(gallery/(\w+\.py)\)", text)) == scripts
+    assert len(scripts) == 7
+
+
 def test_pictures_are_drawn_again_the_same(tmp_path):
     pictures = runpy.run_path(str(DOCS / "pictures.py"))
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}
     assert sum(path.stat().st_size for path in committed.values()) < 1_000_000
     assert set(pictures["PICTURES"]) == {name for name in committed if "study-" not in name}
-    text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+    pages = ("how-it-works.md", "diagnostics.md")
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
     for name in pictures["PICTURES"]:
         assert f"(pictures/{name}.svg)" in text
         drawn = pictures["draw"](name, tmp_path).read_bytes()

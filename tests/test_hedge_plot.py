@@ -1,9 +1,12 @@
 """The picture of a hedge's weights."""
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.offsetbox import TextArea
 
 from streamcal import HedgedCalibrator
 from streamcal.plot import HedgeWeightsDisplay
@@ -12,7 +15,7 @@ mpl.use("Agg")
 
 
 @pytest.fixture
-def history():
+def history() -> Any:
     rng = np.random.default_rng(1)
     hedge, history = HedgedCalibrator(), []
     for score in rng.uniform(size=40):
@@ -21,7 +24,7 @@ def history():
     return history
 
 
-def test_areas_are_the_weights_from_below(history):
+def test_areas_are_the_weights_from_below(history: Any) -> None:
     display = HedgeWeightsDisplay.from_history(history, ax=Figure().subplots())
     assert len(display.areas_) == len(display.names) == 7
     below = np.zeros(40)
@@ -31,14 +34,17 @@ def test_areas_are_the_weights_from_below(history):
         assert {(t, y) for t, y in zip(range(1, 41), top.round(9), strict=True)} <= drawn
         below = top
     np.testing.assert_allclose(below, 1.0)
-    shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert shown == list(display.names)[::-1]
+    shown = [area.get_text() for area in display.legend_.findobj(TextArea)]
+    assert shown == [
+        *("Isotonic, window=10000", "Isotonic, window=1000", "Isotonic, window=200"),
+        *("Platt, half_life=100", "Platt, half_life=500", "Platt", "Identity"),
+    ]
     assert display.plot(ax=Figure().subplots()) is display
     times = np.arange(40.0) * 100
     assert HedgeWeightsDisplay.from_history(history, times=times).ax_.get_xlim() == (0.0, 3900.0)
 
 
-def test_bad_history(history):
+def test_bad_history(history: Any) -> None:
     with pytest.raises(ValueError, match="`history` must hold weights, got none"):
         HedgeWeightsDisplay.from_history([])
     with pytest.raises(ValueError, match="`history` must hold weights, got none"):

@@ -6,6 +6,8 @@ import pickle
 import random
 import tempfile
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -190,13 +192,16 @@ def test_different_keys_are_different(tmp_path: Path) -> None:
         (float("nan"), ValueError),
         (("a", float("nan")), ValueError),
         ("\ud83d\ude00", ValueError),  # in JSON the same as one character
+        (Decimal(1), TypeError),  # though it equals the key 1
+        (("a", Fraction(1, 2)), TypeError),
     ],
 )
 @pytest.mark.parametrize("with_store", [False, True])
 def test_what_is_no_key(tmp_path: Path, key: Any, error: type[Exception], with_store: bool) -> None:
     store = Store(tmp_path / "run.db") if with_store else None
     keyed = KeyedCalibrator(PlattCalibrator(), store=store)
-    keyed.learn_one("a", 0.5, 1)
+    for known in ("a", 1, ("a", 0.5)):
+        keyed.learn_one(known, 0.5, 1)
     before = states(keyed)
     for use in (
         lambda: keyed.learn_one(key, 0.5, 1),
@@ -205,6 +210,10 @@ def test_what_is_no_key(tmp_path: Path, key: Any, error: type[Exception], with_s
         with pytest.raises(error, match="`keys` must"):
             use()
     assert states(keyed) == before
+    keyed.saved()
+    with pytest.raises(error, match="`keys` must"):
+        keyed.learn_one(key, 0.5, 1)
+    assert keyed.states() == {}
     if store is not None:
         store.close()
 

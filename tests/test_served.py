@@ -106,6 +106,7 @@ LABELS = [
     ("yes", "no", "", "é\ud800"),
     (0.1, 1e-300, -2.5),
     (None, "none"),
+    (None, "none", 1),
     (("a", 1, (True, None)), ("a", 2), ()),
     (np.bool_(False), np.bool_(True)),
     (np.int64(4), np.int8(-1), np.uint64(2**64 - 1)),
@@ -138,6 +139,8 @@ def test_served_survives_json_with_labels_of_every_type(labels: Any) -> None:
     twin.learn_one(x, true[0], served=back)
     assert twin.predict_proba_one(x) == model.predict_proba_one(x)
     assert twin.to_bytes() == model.to_bytes()
+    again = CalibratedClassifier.from_bytes(model.to_bytes(), classifier=FixedModel())
+    assert again.to_bytes() == model.to_bytes()
 
 
 def test_served_survives_json_after_alarms_and_without_tickets() -> None:

@@ -24,6 +24,7 @@ from streamcal import IsotonicCalibrator, PlattCalibrator, _state
 from streamcal.durable import Store, StoreError, rows
 from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
+from streamcal.durable.files import is_store
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -808,6 +809,41 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
         with Store(path) as store:
             assert_holds(store, 2)
     assert at > 5
+
+
+# Exits with the number of files that it can lock although the other process has them open: byte 128
+# of the index says that it is mapped, the others of the database that it is open.
+LOCK_FILES = """
+import fcntl, os, sys
+taken = 0
+for ending, first, length in (("-shm", 128, 1), ("", 0x40000002, 510)):
+    if not os.path.exists(sys.argv[1] + ending):
+        continue
+    with open(sys.argv[1] + ending, "rb+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, first)
+            taken += 1
+        except OSError:
+            pass
+sys.exit(taken)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs the locks of POSIX systems")
+def test_sqlite_keeps_its_locks(path: Path) -> None:
+    """If it did not, another process could cut off the index, and SIGBUS would end this one."""
+
+    def n_taken() -> int:
+        return subprocess.run([sys.executable, "-c", LOCK_FILES, path], check=False).returncode
+
+    with Store(path) as store:
+        commit(store, 1)
+        for use in (is_store, Store, lambda path: Store(path, read_only=True).close()):
+            with contextlib.suppress(StoreError):
+                use(path)
+            assert n_taken() == 0
+        commit(store, 2)
+    assert n_taken() == 1  # the index is gone
 
 
 def test_the_lock_ends_with_its_process(path: Path) -> None:

@@ -51,6 +51,27 @@ def test_an_error_comes_back_once_and_the_process_goes_on(worker: Any) -> None:
     assert until(worker.poll) == 0.5
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_leaves_the_job_to_its_parent(worker: Any) -> None:
+    until(lambda: worker.submit(1.0, 4.0))
+    until(lambda: worker.done)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            assert not worker.busy
+            assert worker.pid is None
+            assert worker.poll() is None
+            until(lambda: worker.submit(1.0, 2.0))
+            assert until(worker.poll) == 0.5
+            worker.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert until(worker.poll) == 0.25
+
+
 class StubbornError(Exception):
     """An exception that cannot be unpickled."""
 

@@ -110,7 +110,7 @@ def cli() -> None:
 
 def docs() -> None:
     """Do nothing: the gate `docs` builds the site with only this extra."""
-    for name in ("sphinx", "furo", "myst_parser"):
+    for name in ("sphinx", "furo", "myst_parser", "sphinx_gallery"):
         importlib.import_module(name)
 
 

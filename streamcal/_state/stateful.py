@@ -64,6 +64,7 @@ _HOME = {
     "PlattCalibrator": "streamcal.calibration.platt",
     "QMean": "streamcal.decision.goals",
     "SEC": "streamcal.decision.goals",
+    "SegmentCalibrator": "streamcal.calibration.segments",
     "StreamingThresholds": "streamcal.ordinal.streaming",
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",

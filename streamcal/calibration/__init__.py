@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.isotonic import IsotonicCalibrator
     from streamcal.calibration.joint import JointCalibrator
     from streamcal.calibration.platt import PlattCalibrator
+    from streamcal.calibration.segments import SegmentCalibrator, SegmentTicket
     from streamcal.calibration.temperature import TemperatureCalibrator
     from streamcal.calibration.top_label import TopLabelCalibrator
     from streamcal.calibration.venn_abers import VennAbersCalibrator
@@ -31,6 +32,8 @@ __all__ = [
     "IsotonicCalibrator",
     "JointCalibrator",
     "PlattCalibrator",
+    "SegmentCalibrator",
+    "SegmentTicket",
     "TemperatureCalibrator",
     "Ticket",
     "TopLabelCalibrator",
@@ -47,6 +50,8 @@ _HOME = {
     "IsotonicCalibrator": "isotonic",
     "JointCalibrator": "joint",
     "PlattCalibrator": "platt",
+    "SegmentCalibrator": "segments",
+    "SegmentTicket": "segments",
     "TemperatureCalibrator": "temperature",
     "Ticket": "hedged",
     "TopLabelCalibrator": "top_label",

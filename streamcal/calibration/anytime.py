@@ -31,6 +31,7 @@ from streamcal._validation import (
 from streamcal._worker import Worker
 from streamcal.calibration._ring import SampleRing
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.shape import Shape
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS
@@ -213,6 +214,15 @@ class AnytimeCalibrator(Locked, Calibrator):
             self._due = self._count_to_next_solve()
             self._serve_map(_solve_window(*settings, self._samples.rows, self._staircase))
             return self.staircase()
+
+    def _facts(self) -> dict[str, float]:
+        return {"half-width": self.half_width}
+
+    def _shape(self) -> Shape:
+        stairs = self._staircase
+        if stairs is None:
+            return super()._shape()
+        return Shape.of(stairs, n_samples=self.n_samples, staircase=stairs)
 
     def close(self) -> None:
         """End the background process, if there is one; the next solve starts another."""

@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._clone import Cloned
 from streamcal._state import Stateful
 from streamcal._validation import as_score, as_vector, as_weights, check_same_length
+from streamcal.calibration.card import card
+from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.kernels.expert import Expert
 
@@ -22,6 +25,24 @@ class Calibrator(Stateful, Cloned, ABC):
 
     The methods for many samples are loops by default; a subclass with a compiled loop overrides
     them. Bad input raises before the first sample is learned, so an error changes nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class MeanLabel(Calibrator):
+    ...     def __init__(self):
+    ...         self.total = self.n = 0
+    ...
+    ...     def learn_one(self, score, y, w=1.0):
+    ...         self.total, self.n = self.total + w * y, self.n + w
+    ...
+    ...     def predict_one(self, score):
+    ...         return self.total / self.n if self.n else 0.5
+    ...
+    ...     def _check_labels(self, y):
+    ...         return np.asarray(y, dtype=float)
+    >>> MeanLabel().predict_learn_many([0.2, 0.9, 0.4], [1, 1, 0])
+    array([0.5, 1. , 1. ])
     """
 
     @abstractmethod
@@ -70,6 +91,29 @@ class Calibrator(Stateful, Cloned, ABC):
         """
         twin = copy.deepcopy(self)
         return Snapshot(OneAtATime(twin.predict_many), getattr(twin, "n_samples", None))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        shape = self._shape()
+        known = {} if shape.n_samples is None else {"samples": shape.n_samples}
+        return card(self, known | self._facts(), {None: shape}, self._weights_shown())
+
+    def _facts(self) -> dict[str, Any]:
+        """Return names and values of the state, for a notebook."""
+        return {}
+
+    def _weights_shown(self) -> dict[str, float]:
+        """Return the weights of what is mixed, for a notebook."""
+        return {}
+
+    def _shape(self) -> Shape:
+        """Return the current map, for a picture."""
+        n_samples = getattr(self, "n_samples", None)
+        return Shape.of(self.predict_many, n_samples=n_samples, kept=self._kept_scores())
+
+    def _kept_scores(self) -> Samples:
+        """Return the scores that are kept, and the weight of each."""
+        return NO_SAMPLES
 
     def _compiled(self) -> Expert | None:
         """Return the compiled object that learns and predicts as this calibrator does, if any."""

@@ -66,6 +66,9 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
         """The current (a, b, c)."""
         return self._kernel.parameters
 
+    def _facts(self) -> dict[str, float]:
+        return dict(zip("abc", self.parameters, strict=True))
+
     _n_parameters = 3
 
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:

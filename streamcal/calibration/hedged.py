@@ -50,6 +50,7 @@ from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
+from streamcal.calibration.shape import Samples
 from streamcal.kernels.hedge import Hedge
 
 _POWERS = 3  # rows of weights for each share, once a label was late
@@ -70,6 +71,15 @@ class Ticket(NamedTuple):
     answers : sequence of float
         The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
         the mixture for each share.
+
+    Examples
+    --------
+    >>> hedge = HedgedCalibrator()
+    >>> p, ticket = hedge.serve_one(0.3)
+    >>> hedge.learn_one(0.8, 1)  # meanwhile
+    >>> hedge.learn_one(0.3, 0, served=ticket)
+    >>> ticket.n_samples, len(ticket.answers)
+    (0, 10)
     """
 
     n_samples: int
@@ -200,6 +210,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
+
+    def _facts(self) -> dict[str, float]:
+        return {"mean delay": self.mean_delay} if self.mean_delay else {}
+
+    def _weights_shown(self) -> dict[str, float]:
+        return self.weights
+
+    def _kept_scores(self) -> Samples:
+        """Return the scores of the calibrator that keeps most of them."""
+        kept = [calibrator._kept_scores() for calibrator in self._calibrators]
+        return max(kept, key=lambda samples: float(samples[1].sum()))
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
@@ -336,7 +357,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _learn_now(
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
     ) -> None:
-        """Learn a sample whose label came at once; ``predictions`` stand for the calibrators'."""
+        """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
         if self._mean_delay:
             self._n_late, self._mean_delay = self._delays_with(0.0)
         self._hedge.learn(p, y, w, self._mean_delay, predictions)

@@ -18,6 +18,7 @@ from streamcal._validation import (
     growth_per_sample,
 )
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
+from streamcal.calibration.shape import Samples
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 
 
@@ -62,6 +63,10 @@ class HistogramCalibrator(CompiledCalibrator):
         self.half_life = half_life
         self.prior = prior
         self._kernel: Histogram = Histogram(n_bins, growth_per_sample(half_life), prior)
+
+    def _kept_scores(self) -> Samples:
+        cells, _ = self._kernel.state()
+        return cells[:, 0], cells[:, 1]
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         rows, growth = self._kernel.state()

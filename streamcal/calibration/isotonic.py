@@ -23,6 +23,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
@@ -365,6 +366,20 @@ class IsotonicCalibrator(Calibrator):
         if not len(blocks):
             return super().snapshot()
         return Snapshot(self._make_staircase(blocks, bounds, growth).__call__, n_samples)
+
+    def _facts(self) -> dict[str, int]:
+        found = {"distinct scores": self.n_scores}
+        return found | ({"merged scores": self.n_merged} if self.n_merged else {})
+
+    def _shape(self) -> Shape:
+        blocks, bounds, growth, n_samples, _ = self._regression.walk(anchored=True)
+        if not len(blocks):
+            return super()._shape()
+        stairs = self._make_staircase(blocks, bounds, growth)
+        return Shape.of(stairs, n_samples=n_samples, kept=self._kept_scores(), staircase=stairs)
+
+    def _kept_scores(self) -> Samples:
+        return self.samples()[:2]
 
     def corp(self) -> Decomposition:
         """Split the mean log loss of the raw scores into CORP's parts; O(n_scores).

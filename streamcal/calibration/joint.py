@@ -4,11 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from river.base.typing import ClfTarget
 
 from streamcal._clone import Cloned
 from streamcal._state import Stateful
 from streamcal._validation import as_probability
+from streamcal.calibration.card import card
+from streamcal.calibration.shape import Shape, Vector
 
 
 class JointCalibrator(Stateful, Cloned, ABC):
@@ -16,6 +19,16 @@ class JointCalibrator(Stateful, Cloned, ABC):
 
     A `streamcal.Calibrator` maps one score, and `streamcal.CalibratedClassifier` has one for each
     label. A joint calibrator maps the probabilities of all labels; the set of labels may change.
+
+    Examples
+    --------
+    >>> from streamcal import TemperatureCalibrator
+    >>> joint: JointCalibrator = TemperatureCalibrator()
+    >>> raw = {"cat": 0.8, "dog": 0.1, "fox": 0.1}
+    >>> for label in ["cat", "dog", "fox"] * 30:
+    ...     joint.learn_one(raw, label)
+    >>> {label: round(p, 2) for label, p in joint.predict_one(raw).items()}
+    {'cat': 0.34, 'dog': 0.33, 'fox': 0.33}
     """
 
     @abstractmethod
@@ -28,6 +41,25 @@ class JointCalibrator(Stateful, Cloned, ABC):
 
         They lie in [0, 1] and sum to 1; the state does not change.
         """
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        n_samples = getattr(self, "n_samples", None)
+        known = {} if n_samples is None else {"samples": n_samples}
+        return card(self, known | self._facts(), self._shapes())
+
+    def _facts(self) -> dict[str, Any]:
+        """Return names and values of the state, for a notebook."""
+        return {}
+
+    def _shapes(self) -> dict[ClfTarget, Shape]:
+        """Return maps by label, for a picture; here that of the probability of one of two."""
+        return {True: Shape.of(self._predict_two, n_samples=getattr(self, "n_samples", None))}
+
+    def _predict_two(self, scores: Vector) -> Vector:
+        """Return the calibrated probabilities of True if the only other label is False."""
+        pairs: list[dict[ClfTarget, float]] = [{True: p, False: 1.0 - p} for p in scores.tolist()]
+        return np.array([self.predict_one(pair)[True] for pair in pairs])
 
 
 def as_probabilities_by_label(raw: Any) -> dict[ClfTarget, float]:

@@ -207,7 +207,7 @@ class JointHedge(Locked):
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Restore a state that `freeze` returned, or raise."""
-        labels = as_names(fields["labels"], "labels")
+        labels = as_names(fields["labels"], "labels", none=True)
         weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
         temperature = TemperatureCalibrator.from_bytes(state_of(arrays, "temperature"))
         check_alike([weigher, temperature], [self._weigher, self._temperature])

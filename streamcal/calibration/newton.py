@@ -27,6 +27,11 @@ class NewtonSteps(ABC):
     half_life: float | None
     clip: float
 
+    @property
+    def n_samples(self) -> int:
+        """How many samples have been learned."""
+        return int(self._kernel.state()[0][-1])
+
     def _set_up(
         self, gamma: float, prior: float, limit: float, half_life: float | None, clip: float
     ) -> tuple[float, float, float, float, float]:

@@ -102,6 +102,9 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
         """The number added to the scaled log odds."""
         return self._kernel.intercept
 
+    def _facts(self) -> dict[str, float]:
+        return {"slope": self.slope, "intercept": self.intercept}
+
     _n_parameters = 2
 
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:

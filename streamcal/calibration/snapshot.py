@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_score, as_vector
+from streamcal.calibration.card import card
+from streamcal.calibration.shape import Shape
 
 
 class Snapshot:
@@ -49,6 +51,14 @@ class Snapshot:
         """Return the values of scores, shape ``(n_samples,)``."""
         values: NDArray[np.float64] = self._predict(as_vector(scores, "scores"))
         return values
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return card(self, {}, {None: self._shape()})
+
+    def _shape(self) -> Shape:
+        stairs = getattr(self._predict, "__self__", None)  # of a snapshot of a staircase
+        return Shape.of(self._predict, n_samples=self.n_samples, staircase=stairs)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a snapshot does not change: `{name}` can't be set")

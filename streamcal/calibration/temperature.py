@@ -102,6 +102,9 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
             self._kernel.predict(vector, out)
         return dict(zip(raw, out.tolist(), strict=True))
 
+    def _facts(self) -> dict[str, float]:
+        return {"temperature": self.temperature}
+
     _n_parameters = 1
 
     def _within_limit(self, theta: NDArray[np.float64]) -> bool:

@@ -18,6 +18,7 @@ from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
+from streamcal.calibration.shape import Shape
 
 
 class TopLabelCalibrator(Locked, JointCalibrator):
@@ -93,6 +94,20 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         shares[top] = q
         return shares
 
+    def _facts(self) -> dict[str, int]:
+        return {"labels": len(self._calibrators)}
+
+    def _shapes(self) -> dict[ClfTarget, Shape]:
+        """Return the map of each label, for a picture, over its probability as the most probable.
+
+        Without labels it is that of a new calibrator.
+        """
+        with self._mutex:
+            calibrators = dict(self._calibrators)
+        if not calibrators:
+            return {True: self._prototype._shape()}
+        return {label: calibrator._shape() for label, calibrator in calibrators.items()}
+
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
@@ -100,7 +115,7 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        labels = as_names(fields["labels"], "labels")
+        labels = as_names(fields["labels"], "labels", none=True)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
         check_alike(restored, [self._prototype] * len(labels))
         self._calibrators = dict(zip(labels, restored, strict=True))

@@ -9,6 +9,9 @@ from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
+from streamcal.calibration.shape import Samples, Shape, grid
+
+_N_PAIRS = 201  # in a picture
 
 
 class VennAbersCalibrator(Calibrator):
@@ -162,6 +165,17 @@ class VennAbersCalibrator(Calibrator):
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         return self._isotonic._check_labels(y)
+
+    def _shape(self) -> Shape:
+        kept, n_samples = self._kept_scores(), self.n_samples
+        if not n_samples:
+            return super()._shape()
+        x = grid(kept[0], _N_PAIRS)
+        low, high = np.array([self.predict_interval_one(score) for score in x.tolist()]).T
+        return Shape(x, high / (1.0 - low + high), n_samples, kept, interval=(low, high))
+
+    def _kept_scores(self) -> Samples:
+        return self._isotonic._kept_scores()
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         return self._isotonic._freeze()

@@ -143,12 +143,14 @@ class StoreSubject:
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
+        from streamcal.cli.checkpoint import tables_of
         from streamcal.durable.files import files_of_store
         from streamcal.durable.store import Store
 
         with Store(self.path, read_only=True) as store:
             notes = store.notes
-        named = [Path(notes[name]) for name in ("table", "out") if name in notes]
+        named = [Path(name) for name in tables_of(notes)] if "table" in notes else []
+        named += [Path(notes["out"])] if "out" in notes else []
         partial = [path.with_name(f"{path.name}.partial") for path in named]
         return [*files_of_store(self.path), *named, *partial]
 

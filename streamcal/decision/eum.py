@@ -44,6 +44,17 @@ class ThresholdCurve(NamedTuple):
         inf, then the distinct scores, descending; the label is 1 from the threshold up.
     utilities : ndarray of shape (n_scores + 1,)
         The metric of past samples at each threshold.
+
+    Examples
+    --------
+    >>> rule = EUMThreshold("f1")
+    >>> for score, y in [(0.2, 0), (0.9, 1), (0.6, 1), (0.7, 0)]:
+    ...     rule.learn_one(score, y)
+    >>> curve = rule.curve()
+    >>> curve.thresholds
+    array([inf, 0.9, 0.7, 0.6, 0.2])
+    >>> curve.utilities.round(3)
+    array([0.   , 0.667, 0.5  , 0.8  , 0.667])
     """
 
     thresholds: Vector

@@ -46,7 +46,9 @@ class _Fraction(CodedMetric):
 
 
 class FractionalLinear(_Fraction):
-    """(c₀ + c₁u + c₂v + c₃p) / (d₀ + d₁u + d₂v + d₃p).
+    r"""A ratio of linear forms of the counts.
+
+    .. math:: \frac{c_0 + c_1 u + c_2 v + c_3 p}{d_0 + d_1 u + d_2 v + d_3 p}
 
     u is TP/n, v the share that is labelled 1, p the share of positives.
 
@@ -99,7 +101,9 @@ class FractionalLinear(_Fraction):
 
 
 class FBeta(_Fraction):
-    """(1 + β²) TP / ((1 + β²) TP + β² FN + FP), for any real β; β = 0 is precision.
+    r"""F-measure, for any real β; β = 0 is precision.
+
+    .. math:: F_\beta = \frac{(1 + \beta^2)\, TP}{(1 + \beta^2)\, TP + \beta^2 FN + FP}
 
     Examples
     --------
@@ -116,7 +120,9 @@ class FBeta(_Fraction):
 
 
 class Tversky(_Fraction):
-    """TP / (TP + α FP + β FN) with weights α, β >= 0, not both 0.
+    r"""Tversky index with weights α, β >= 0, not both 0.
+
+    .. math:: \frac{TP}{TP + \alpha\, FP + \beta\, FN}
 
     Examples
     --------
@@ -134,7 +140,9 @@ class Tversky(_Fraction):
 
 
 class Jaccard(_Fraction):
-    """TP / (TP + FP + FN).
+    r"""Jaccard index.
+
+    .. math:: \frac{TP}{TP + FP + FN}
 
     Examples
     --------
@@ -147,7 +155,9 @@ class Jaccard(_Fraction):
 
 
 class Accuracy(_Fraction):
-    """(TP + TN) / n.
+    r"""Share of correct labels.
+
+    .. math:: \frac{TP + TN}{n}
 
     Examples
     --------
@@ -167,7 +177,9 @@ class _WithoutParameters(CodedMetric):
 
 
 class AM(_WithoutParameters):
-    """Arithmetic mean of TPR and TNR: balanced accuracy.
+    r"""Arithmetic mean of TPR and TNR: balanced accuracy.
+
+    .. math:: \frac{TPR + TNR}{2}
 
     Examples
     --------
@@ -179,7 +191,9 @@ class AM(_WithoutParameters):
 
 
 class GMean(_WithoutParameters):
-    """Geometric mean of TPR and TNR.
+    r"""Geometric mean of TPR and TNR.
+
+    .. math:: \sqrt{TPR \cdot TNR}
 
     Examples
     --------
@@ -191,7 +205,9 @@ class GMean(_WithoutParameters):
 
 
 class HMean(_WithoutParameters):
-    """Harmonic mean of TPR and TNR; 0 if both are 0.
+    r"""Harmonic mean of TPR and TNR; 0 if both are 0.
+
+    .. math:: \frac{2\, TPR \cdot TNR}{TPR + TNR}
 
     Examples
     --------
@@ -203,7 +219,9 @@ class HMean(_WithoutParameters):
 
 
 class QMean(_WithoutParameters):
-    """1 - ½ [(1 - TPR)² + (1 - TNR)²].
+    r"""One minus the mean squared error rate of both classes.
+
+    .. math:: 1 - \frac{(1 - TPR)^2 + (1 - TNR)^2}{2}
 
     Examples
     --------
@@ -215,7 +233,9 @@ class QMean(_WithoutParameters):
 
 
 class GTPPR(_WithoutParameters):
-    """Geometric mean of TPR and precision: TP / √((TP + FN) (TP + FP)).
+    r"""Geometric mean of TPR and precision.
+
+    .. math:: \frac{TP}{\sqrt{(TP + FN)(TP + FP)}}
 
     River's ``FowlkesMallows`` is another metric: it counts pairs of samples in clusterings.
 
@@ -229,7 +249,9 @@ class GTPPR(_WithoutParameters):
 
 
 class MCC(_WithoutParameters):
-    """Matthews' correlation coefficient.
+    r"""Matthews' correlation coefficient.
+
+    .. math:: \frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP + FP)(TP + FN)(TN + FP)(TN + FN)}}
 
     Examples
     --------
@@ -241,7 +263,11 @@ class MCC(_WithoutParameters):
 
 
 class Kappa(_WithoutParameters):
-    """Cohen's κ.
+    r"""Cohen's κ.
+
+    .. math::
+
+        \kappa = \frac{2 (TP \cdot TN - FP \cdot FN)}{(TP + FP)(FP + TN) + (TP + FN)(FN + TN)}
 
     Examples
     --------
@@ -253,7 +279,9 @@ class Kappa(_WithoutParameters):
 
 
 class SEC(_WithoutParameters):
-    """Squared error in counting, negated so that more is better: -((FN - FP)/n)².
+    r"""Squared error in counting, negated so that more is better.
+
+    .. math:: -\left(\frac{FN - FP}{n}\right)^2
 
     It does not depend on which samples are labelled 1, only on how many.
 

@@ -15,7 +15,18 @@ Features = dict[FeatureName, Any]
 
 
 class Released(NamedTuple):
-    """A decision of a `MicroBatcher`: the key that was given, the features and the label."""
+    """A decision of a `MicroBatcher`: the key that was given, the features and the label.
+
+    Examples
+    --------
+    >>> from streamcal.decision import DecisionClassifier
+    >>> from river.dummy import PriorClassifier
+    >>> batcher = MicroBatcher(DecisionClassifier(PriorClassifier()), batch_size=2)
+    >>> batcher.push({"x": 0.1}, key=1)
+    []
+    >>> [released.key for released in batcher.push({"x": 0.4}, key=2)]
+    [1, 2]
+    """
 
     key: Any
     x: Features

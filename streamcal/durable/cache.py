@@ -22,11 +22,12 @@ from typing import Any
 from streamcal._state import pack
 from streamcal.calibration.base import Calibrator
 from streamcal.durable.errors import StoreError
-from streamcal.durable.keys import PREFIX, key_of, name_of, not_a_key
+from streamcal.durable.keys import PREFIX, key_of, name_of
 from streamcal.durable.rows import digest_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 
+_PLAIN = {str, int, float, bool, type(None)}  # a value of these types that equals a key is a key
 _LEVEL = 1  # level of compression: higher ones are slower and gain little
 
 
@@ -105,10 +106,10 @@ class CalibratorCache:
         """Return the calibrator of a key, live from now on; None if it has none."""
         if self.store is not None and self.store.version != self._version:
             self._catch_up()
-        try:
-            calibrator = self.live.get(key)
-        except TypeError:
-            raise not_a_key(key) from None
+        kinds = map(type, key) if type(key) is tuple else (type(key),)
+        if not _PLAIN.issuperset(kinds):
+            name_of(key)  # or it raises: `Decimal(1)` is no key, though it equals the key 1
+        calibrator = self.live.get(key)
         if calibrator is None:
             if key in self.compressed:
                 calibrator = self.restore(zlib.decompress(self.compressed[key]))

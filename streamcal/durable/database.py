@@ -14,6 +14,7 @@ from streamcal.durable.files import (
     APPLICATION,
     BESIDE,
     PARTIAL,
+    OpenDatabase,
     beside,
     check_beside,
     check_free,
@@ -39,9 +40,15 @@ def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Con
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
     database = sqlite3.connect(
-        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+        uri,
+        uri=True,
+        timeout=5.0,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=OpenDatabase,
     )
     try:
+        database.announce(path)
         _check_kind(database, path)
         if not read_only:
             database.execute("PRAGMA journal_mode = WAL").fetchone()

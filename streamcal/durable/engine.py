@@ -50,10 +50,22 @@ class Source(Protocol):
 
     It may also have ``end()``, which returns the offset after the last event that there is now:
     `streamcal watch` then shows how many events are not yet learned.
+
+    Examples
+    --------
+    >>> class Rows:
+    ...     def __init__(self, rows):
+    ...         self.rows = rows
+    ...
+    ...     def read(self, offset, n):
+    ...         return [Event(score, y) for score, y in self.rows[offset : offset + n]]
+    >>> source: Source = Rows([(0.2, 0), (0.9, 1), (0.6, 1)])
+    >>> [event.score for event in source.read(1, 5)]
+    [0.9, 0.6]
     """
 
     def read(self, offset: int, n: int) -> Sequence[Event | tuple[Any, ...]]:
-        """Return at most ``n`` events from ``offset`` on; none: there are no more now."""
+        """Return at most ``n`` events from ``offset`` on; no event ends the run."""
 
 
 Sink = Callable[[int, NDArray[np.float64]], Any]
@@ -106,7 +118,7 @@ def run(
         is as after the last commit.
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
-        what came before the event's batch is committed.
+        all earlier batches are committed.
 
     Examples
     --------

@@ -7,7 +7,17 @@ from pathlib import Path
 
 
 class StoreError(ValueError):
-    """A store can't be opened, read or written; the message is one line, the file is unchanged."""
+    """A store can't be opened, read or written; the message is one line, the file is unchanged.
+
+    Examples
+    --------
+    >>> from streamcal.durable import Store
+    >>> try:
+    ...     Store("no/such/folder/run.db")
+    ... except StoreError as error:
+    ...     print(error)
+    no/such/folder/run.db can't be opened: there is no such folder
+    """
 
 
 @contextlib.contextmanager

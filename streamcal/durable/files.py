@@ -3,6 +3,11 @@
 SQLite keeps a log and its index beside a database. A store adds the file of its lock, and a
 partial file while a database is made. A file is replaced or removed only if it begins like a file
 of a store.
+
+On POSIX systems a process loses all its locks on a file when it closes any descriptor of it, the
+locks of SQLite included. Then another process may cut off the index of the log, while SQLite has it
+mapped here. So a database that this process has open, and its index, are not opened here again; see
+`OpenDatabase`.
 """
 
 import errno
@@ -10,6 +15,8 @@ import os
 import sqlite3
 import stat
 import sys
+import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,6 +41,47 @@ _BESIDE_LOCK = {"": (), "-wal": (), "-journal": _JOURNAL}
 # What follows the name of a store in the names of its other files.
 _ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
 
+_open_databases: "weakref.WeakSet[OpenDatabase]" = weakref.WeakSet()
+_opening = threading.RLock()  # held while the beginning of a file is read
+
+
+class OpenDatabase(sqlite3.Connection):
+    """A connection to a store; no other code of this process may open its files meanwhile."""
+
+    file: tuple[int, int] | None = None
+
+    def announce(self, path: Path) -> None:
+        """Note which file is open; it must come before the first statement takes a lock."""
+        with _opening:
+            self.file = _device_and_inode(path)
+            _open_databases.add(self)
+
+    def close(self) -> None:
+        """Release the file."""
+        super().close()
+        self.file = None
+
+
+def _device_and_inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _read_head(path: Path, database: Path) -> bytes | None:
+    """Return the first bytes of a database or of a file beside it.
+
+    None if this process has the database open: then it is a store, and so are these files.
+    """
+    with _opening:
+        file = _device_and_inode(database)
+        if file is not None and any(other.file == file for other in _open_databases):
+            return None
+        with open(path, "rb") as opened:
+            return opened.read(_HEADER)
+
 
 def beside(path: Path, ending: str) -> Path:
     """Return the file in the same folder whose name has this ending added."""
@@ -49,10 +97,10 @@ def is_store(path: Path) -> bool:
     False
     """
     try:
-        with open(path, "rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
+        head = _read_head(path, path) if path.is_file() else b""
     except OSError:
         return False
+    return head is None or head.startswith(_SQLITE)
 
 
 def files_of_store(path: Path) -> list[Path]:
@@ -102,11 +150,9 @@ def check_application(path: Path) -> None:
 
     SQLite would play a log back into it before it noticed that.
     """
-    if path.is_file():
-        with open(path, "rb") as file:
-            head = file.read(_HEADER)
-        if head.startswith(_SQLITE) and not _has_application(head):
-            raise StoreError(f"{path} is no store of states")
+    head = _read_head(path, path) if path.is_file() else None
+    if head is not None and head.startswith(_SQLITE) and not _has_application(head):
+        raise StoreError(f"{path} is no store of states")
 
 
 def _has_application(head: bytes) -> bool:
@@ -154,14 +200,14 @@ def _check_left(
     """
     for ending, expected in beginnings.items():
         file = beside(base, ending)
-        if not _is_left(file, expected):
+        if not _is_left(file, base, expected):
             raise StoreError(
                 f"{path} can't be {action}: {file} is there and may be somebody else's; move it"
                 " away"
             )
 
 
-def _is_left(path: Path, beginnings: tuple[bytes, ...]) -> bool:
+def _is_left(path: Path, database: Path, beginnings: tuple[bytes, ...]) -> bool:
     """Return whether a file is missing, empty, or begins like a file of a killed process.
 
     After a loss of power, bytes that were not on the disk yet may be zero.
@@ -172,9 +218,10 @@ def _is_left(path: Path, beginnings: tuple[bytes, ...]) -> bool:
             return False
         if not beginnings:
             return not status.st_size
-        with open(path, "rb") as file:
-            head = file.read(_HEADER)
+        head = _read_head(path, database)
     except FileNotFoundError:
+        return True
+    if head is None:
         return True
     if head.startswith(_SQLITE):
         return _SQLITE in beginnings and _has_application(head)

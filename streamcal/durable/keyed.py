@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
 from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator, Ticket
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.durable.cache import CalibratorCache
@@ -100,6 +101,11 @@ class KeyedCalibrator(Locked):
         self._cache = CalibratorCache(self._fresh, max_live, store)
 
     # Keys ----------------------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; calibrators of the store are not read."""
+        facts = {"live calibrators": self.n_live, "compressed": self.n_compressed}
+        return card(self, facts)
 
     def __len__(self) -> int:
         """Return the number of keys that have a calibrator; with a store all keys are read."""

@@ -69,7 +69,13 @@ def _plain(key: Any) -> Any:
 
 
 def key_of(name: str) -> Any:
-    """Return the key of a name, or one that is equal to it."""
+    """Return the key of a name, or one that is equal to it.
+
+    Examples
+    --------
+    >>> key_of(name_of(("a", 1))), key_of(name_of(7.0))
+    (('a', 1), 7)
+    """
     return as_name(_as_key(json.loads(name.removeprefix(PREFIX))), "keys", none=True)
 
 

@@ -45,6 +45,13 @@ class Event(NamedTuple):
         None: no label will arrive.
     ticket : Ticket, optional
         The ticket of a `HedgedCalibrator` for the score. `run` sets it; it waits with the score.
+
+    Examples
+    --------
+    >>> served = Event(score=0.7, key="shop", id=12)  # the label is not known yet
+    >>> late = Event(score=math.nan, y=1, key="shop", id=12)
+    >>> served.y, late.y, late.w
+    (nan, 1, 1.0)
     """
 
     score: float

@@ -52,7 +52,20 @@ from streamcal.durable.rows import (
 
 
 class Saved(NamedTuple):
-    """What a store holds: learners by key, and the offset of the stream."""
+    """What a store holds: learners by key, and the offset of the stream.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from streamcal import PlattCalibrator
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Store(pathlib.Path(folder.name, "run.db")) as store:
+    ...     store.save({"shop": PlattCalibrator()}, 120)
+    ...     saved = store.load()
+    >>> list(saved.states), saved.offset
+    (['shop'], 120)
+    >>> folder.cleanup()
+    """
 
     states: dict[str, Any]
     offset: int
@@ -97,6 +110,9 @@ class Store:
 
     A reader that is not the owner of the file reads without a lock while there is no writer. If one
     comes during a read, the read may raise `StoreError`; the next one sees what was saved.
+
+    While a process has a store open, its other code must not open the file, to copy it for example:
+    on POSIX systems the store would lose its locks when that code closes the file. Use `backup`.
 
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
     and after a fork the child can't use it. Open the file again instead.

@@ -150,6 +150,15 @@ class Loss(ABC):
         The values for which it is defined.
     minimized_by_label : bool
         Whether l(z, y) is least at z = y; the best value of a block then lies among its labels.
+
+    Examples
+    --------
+    >>> from streamcal import losses
+    >>> loss: losses.Loss = losses.Huber(delta=1.0)
+    >>> loss([0.5, 3.0], 0.0)
+    array([0.125, 2.5  ])
+    >>> loss == losses.Huber(delta=1.0), str(losses.Log().y_range)
+    (True, '[0, 1]')
     """
 
     name: str

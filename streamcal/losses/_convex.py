@@ -35,7 +35,14 @@ class _Residual(Loss):
 
 @dataclass(frozen=True, kw_only=True)
 class Pinball(_Residual):
-    """Pinball loss, for the quantile tau: tau (y − z) below the label, (1 − tau) (z − y) above it.
+    r"""Pinball loss, for the quantile tau.
+
+    .. math::
+
+        \ell(z, y) = \begin{cases}
+        \tau (y - z) & z \le y \\
+        (1 - \tau)(z - y) & z > y
+        \end{cases}
 
     If the weights on both sides are equal, every value from one label to the next is best.
 
@@ -75,7 +82,9 @@ class Pinball(_Residual):
 
 @dataclass(frozen=True, kw_only=True)
 class Absolute(_Residual):
-    """Absolute error |z − y|, twice the pinball loss of the median.
+    r"""Absolute error, twice the pinball loss of the median.
+
+    .. math:: \ell(z, y) = \lvert z - y \rvert
 
     Parameters
     ----------
@@ -103,7 +112,14 @@ class Absolute(_Residual):
 
 @dataclass(frozen=True, kw_only=True)
 class Expectile(_Residual):
-    """Asymmetric squared error, for the expectile tau: tau (z − y)² below the label, 1 − tau above.
+    r"""Asymmetric squared error, for the expectile tau.
+
+    .. math::
+
+        \ell(z, y) = \begin{cases}
+        \tau (z - y)^2 & z \le y \\
+        (1 - \tau)(z - y)^2 & z > y
+        \end{cases}
 
     Parameters
     ----------
@@ -136,7 +152,14 @@ class Expectile(_Residual):
 
 @dataclass(frozen=True, kw_only=True)
 class Huber(_Residual):
-    """Huber loss: (z − y)² / 2 up to the distance delta, and straight lines from there.
+    r"""Huber loss, a square up to the distance delta and straight lines from there.
+
+    .. math::
+
+        \ell(z, y) = \begin{cases}
+        \frac{1}{2}(z - y)^2 & \lvert z - y \rvert \le \delta \\
+        \delta \lvert z - y \rvert - \frac{1}{2} \delta^2 & \text{otherwise}
+        \end{cases}
 
     Parameters
     ----------
@@ -171,7 +194,9 @@ class Huber(_Residual):
 
 @dataclass(frozen=True, kw_only=True)
 class PseudoHuber(_Residual):
-    """Pseudo-Huber loss, a smooth `Huber`: delta² (√(1 + ((z − y) / delta)²) − 1).
+    r"""Pseudo-Huber loss, a smooth `Huber`.
+
+    .. math:: \ell(z, y) = \delta^2 \left( \sqrt{1 + \frac{(z - y)^2}{\delta^2}} - 1 \right)
 
     Parameters
     ----------
@@ -209,7 +234,9 @@ class PseudoHuber(_Residual):
 
 @dataclass(frozen=True, kw_only=True)
 class LogCosh(_Residual):
-    """Log-cosh loss: log cosh(z − y), a square near the label and |z − y| − log 2 far from it.
+    r"""Log-cosh loss, a square near the label and |z − y| − log 2 far from it.
+
+    .. math:: \ell(z, y) = \log \cosh(z - y)
 
     Examples
     --------
@@ -228,7 +255,9 @@ class LogCosh(_Residual):
 
 @dataclass(frozen=True, kw_only=True)
 class Lp(_Residual):
-    """The p-th power of the distance: |z − y|^p.
+    r"""The p-th power of the distance.
+
+    .. math:: \ell(z, y) = \lvert z - y \rvert^p
 
     Parameters
     ----------
@@ -268,6 +297,13 @@ class FunctionLoss(Loss):
 
     Two are equal if their functions, ranges and names are. It can be pickled if its function can,
     which pickle must find by name.
+
+    Examples
+    --------
+    >>> from streamcal import losses
+    >>> loss = losses.from_function(lambda z, y: (z - y) ** 4, name="fourth power")
+    >>> loss.name, float(loss(3.0, 1.0))
+    ('fourth power', 16.0)
     """
 
     function: Callable[[Any, Any], Any]

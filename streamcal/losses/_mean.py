@@ -21,7 +21,9 @@ from streamcal.losses._namespace import as_arrays
 
 @dataclass(frozen=True, kw_only=True)
 class Squared(MeanLoss):
-    """Squared error, the Brier score of a probability: (z − y)².
+    r"""Squared error, the Brier score of a probability.
+
+    .. math:: \ell(z, y) = (z - y)^2
 
     Labels and values are any finite numbers; the minimiser is the mean.
 
@@ -48,7 +50,9 @@ class Squared(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Log(MeanLoss):
-    """Log loss (cross-entropy, in nats): −y log z − (1 − y) log(1 − z).
+    r"""Log loss (cross-entropy, in nats).
+
+    .. math:: \ell(z, y) = -y \log z - (1 - y) \log(1 - z)
 
     Labels lie in [0, 1] (0, 1, or a probability), values in [0, 1]; the minimiser is the mean.
     A value of 0 or 1 costs nothing when it is right and inf when it is not.
@@ -75,7 +79,9 @@ class Log(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Poisson(MeanLoss):
-    """Poisson deviance, halved, without the terms y log y − y: z − y log z.
+    r"""Poisson deviance, halved, without the terms y log y − y.
+
+    .. math:: \ell(z, y) = z - y \log z
 
     Labels are counts or rates y ≥ 0. The minimiser is the mean, which is 0 for a block of zeros,
     so the value 0 is in range.
@@ -98,7 +104,9 @@ class Poisson(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Gamma(MeanLoss):
-    """Gamma deviance, halved, without the terms −log y − 1: y / z + log z.
+    r"""Gamma deviance, halved, without the terms −log y − 1.
+
+    .. math:: \ell(z, y) = \frac{y}{z} + \log z
 
     Labels are positive (durations, claim sizes), and so are values. The minimiser is the mean,
     although the loss is not convex in z.
@@ -121,7 +129,9 @@ class Gamma(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Tweedie(MeanLoss):
-    """Tweedie deviance, halved, without the term in y alone: z^(2−p) / (2−p) + y z^(1−p) / (p−1).
+    r"""Tweedie deviance, halved, without the term in y alone.
+
+    .. math:: \ell(z, y) = \frac{z^{2 - p}}{2 - p} + \frac{y z^{1 - p}}{p - 1}
 
     Between Poisson (p → 1) and gamma (p → 2): a mass at zero and positive amounts, as insurance
     claims have. Labels and values are non-negative; the minimiser is the mean.
@@ -164,7 +174,9 @@ class Tweedie(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Logistic(MeanLoss):
-    """Logistic loss of a margin: log(1 + e^(−yz)).
+    r"""Logistic loss of a margin.
+
+    .. math:: \ell(z, y) = \log(1 + e^{-yz})
 
     Labels are −1 and 1. The minimiser is the log odds of the share of positive weight, infinite
     for a block of one label only.
@@ -201,7 +213,9 @@ class Logistic(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Exponential(MeanLoss):
-    """Exponential loss of a margin, that of AdaBoost: e^(−yz).
+    r"""Exponential loss of a margin, that of AdaBoost.
+
+    .. math:: \ell(z, y) = e^{-yz}
 
     Labels are −1 and 1. The minimiser is half the log odds of the share of positive weight,
     infinite for a block of one label only.
@@ -238,7 +252,9 @@ class Exponential(MeanLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Linex(MeanLoss):
-    """LINEX loss: e^(a(z−y)) − a(z − y) − 1, exponential above the label and linear below it.
+    r"""LINEX loss, exponential above the label and linear below it.
+
+    .. math:: \ell(z, y) = e^{a(z - y)} - a(z - y) - 1
 
     The minimiser is −log(Σ w e^(−ay) / Σ w) / a. The exponential must neither overflow nor vanish,
     so labels are limited to |y| ≤ 700 / a.

@@ -47,7 +47,18 @@ _Array = NDArray[np.float64]
 
 
 class Band(NamedTuple):
-    """A band: arrays of shape ``(n_points,)``, scores ascending, ends in [0, 1]."""
+    """A band: arrays of shape ``(n_points,)``, scores ascending, ends in [0, 1].
+
+    Examples
+    --------
+    >>> from streamcal.metrics import CORP
+    >>> metric = CORP()
+    >>> for i in range(100):
+    ...     metric.update(i % 10 < 3, 0.3)
+    >>> band = metric.band()
+    >>> band.lower.round(2), band.upper.round(2)
+    (array([0.23]), array([0.38]))
+    """
 
     scores: _Array
     lower: _Array

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from matplotlib.offsetbox import HPacker, OffsetBox, VPacker
 
-from streamcal.plot._axes import COLORS, GRAY
-from streamcal.plot.reliability_curve import Array, Path, ReliabilityCurve
+from streamcal.plot._axes import muted
+from streamcal.plot._fitted import (
+    SIZES,
+    Entry,
+    FittedBox,
+    Form,
+    column,
+    key,
+    legend_forms,
+    place_in_strip,
+    points_to_pixels,
+    slot,
+    strip_height,
+    text,
+)
+from streamcal.plot.reliability_curve import Array, Curve, Path
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.collections import FillBetweenPolyCollection
     from matplotlib.lines import Line2D
-    from matplotlib.offsetbox import AnchoredOffsetbox, OffsetBox
-    from matplotlib.patches import Rectangle
+
+_LARGE = SIZES[:2]  # of text; where only smaller text fits, another form is better
+_BRIEF = ("= MCB", "samples")  # what small axes have room for
 
 
 class Table(NamedTuple):
@@ -23,140 +41,139 @@ class Table(NamedTuple):
 
     Attributes
     ----------
-    curves : sequence of ReliabilityCurve
+    ax : matplotlib Axes
+        The axes.
+    curves : sequence of curves
         The curves.
     lines : sequence of matplotlib Line2D
         Their lines.
     scoring : str
         The score that is split, ``"brier"`` or ``"log"``.
-    band : str or None
-        What the band is called, if there is one.
+    band : matplotlib PolyCollection or None
+        The first band, if there is one.
+    band_names : (str, str)
+        What the bands are called, in full and in short.
     """
 
-    curves: Sequence[ReliabilityCurve]
+    ax: Axes
+    curves: Sequence[Curve]
     lines: Sequence[Line2D]
     scoring: str
-    band: str | None
+    band: FillBetweenPolyCollection | None
+    band_names: tuple[str, str]
 
-    def draw(self, ax: Axes, paths: Sequence[Path], bottom: float) -> AnchoredOffsetbox:
-        """Draw the table where it hides no path: upper left, lower right or above.
+    def draw(self, paths: Sequence[Path], bottom: float, top: float) -> FittedBox:
+        """Draw the table in a corner where it hides no path, else in a strip above the diagram.
 
-        ``bottom`` is where the diagram begins above the histogram, as a share of the axes.
+        ``bottom`` and ``top`` are the values at the lower and the upper end of the diagram.
         """
-        from matplotlib.offsetbox import AnchoredOffsetbox
-
-        def add(corner: str, base: float, *, wide: bool) -> AnchoredOffsetbox:
-            box = AnchoredOffsetbox(
-                corner,
-                child=self._lay_out(wide=wide),
-                frameon=False,
-                pad=0.4,
-                borderpad=0.2,
-                bbox_to_anchor=(0.0, base, 1.0, 1.0 - bottom),
-                bbox_transform=ax.transAxes,
-            )
-            box.set_zorder(4)
-            ax.add_artist(box)
+        ax = self.ax
+        ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
+        points = np.concatenate([_points_along(path) for path in paths])
+        corner = partial(_place_in_corner, ax, points, bottom, top)
+        if self._fits_corner(corner):
+            box = FittedBox(ax, list(self._forms(len(self.curves) > 1, SIZES, SIZES)), corner)
+            box.fit()
             return box
-
-        # Sizes in pixels are known only after layout.
-        figure = ax.figure.canvas.figure
-        box = add("upper left", bottom, wide=len(self.curves) > 1)
-        figure.draw_without_rendering()
-        points = ax.transData.transform(np.concatenate([_points_along(path) for path in paths]))
-        hidden = {}
-        for corner in ("upper left", "lower right"):
-            box.loc = AnchoredOffsetbox.codes[corner]
-            hidden[corner] = box.get_window_extent().padded(4.0).count_contains(points)
-        corner = min(hidden, key=hidden.__getitem__)
-        if hidden[corner] and figure.get_layout_engine() is not None:  # the layout makes room above
-            box.remove()
-            return add("lower left", 1.0, wide=True)
-        box.loc = AnchoredOffsetbox.codes[corner]
+        forms = [*self._forms(True, _LARGE, SIZES), *self._legends()]
+        self._make_room(strip_height(ax, forms), bottom, top)
+        box = FittedBox(ax, forms, partial(place_in_strip, ax, top))
+        box.fit()
         return box
 
-    def _lay_out(self, *, wide: bool) -> OffsetBox:
-        """Return keys and numbers: a row for each model if ``wide``, else one column."""
-        from matplotlib.offsetbox import HPacker, VPacker
+    def _fits_corner(self, corner: partial[tuple[float, float] | None]) -> bool:
+        """Return whether text that is large enough fits into a corner."""
+        many = len(self.curves) > 1  # names and MCB alone are not enough for several models
+        forms = list(self._forms(many, _LARGE, () if many else _LARGE))
+        trial = FittedBox(self.ax, forms, corner)
+        fits = trial.fit() is not None
+        trial.remove()
+        return fits
 
-        names, band = self._name_keys(), self._band_key()
-        rows = [_table_row(curve, self.scoring) for curve in self.curves]
+    def _make_room(self, strip: float, bottom: float, top: float) -> None:
+        """Raise the upper limit such that a strip of this height in pixels is free."""
+        ax, room = self.ax, slot(self.ax)
+        floor, _ = ax.get_ylim()
+        below = (top - floor) + 0.02 * (top - bottom)
+        scale = (room.height - 1.1 * strip) / below
+        if ax.get_aspect() != "auto":
+            left, right = ax.get_xlim()
+            scale = min(scale, room.width / (right - left))
+        ax.set_ylim(floor, floor + below + 1.1 * strip / scale)
+
+    def _forms(self, wide: bool, full: Sequence[float], brief: Sequence[float]) -> Iterator[Form]:
+        """Return forms with all numbers, then with names and MCB only, of these text sizes."""
+        if not (self._entries(1) or self._band_entry(1) or self.curves[0].table_row(self.scoring)):
+            return
+        for size in full:
+            yield partial(self._lay_out, size, wide, False)
+        for size in brief:
+            yield partial(self._lay_out, size, wide, True)
+
+    def _legends(self) -> Iterator[Form]:
+        """Return forms without numbers, if the models have names."""
+        return legend_forms(self.ax, [*self._entries(16), *self._band_entry(1)])
+
+    def _lay_out(self, size: float, wide: bool, brief: bool) -> OffsetBox:
+        """Return keys and numbers: a row for each model if ``wide``, else one column."""
+        ax, gray = self.ax, muted(self.ax)
+        names = [key(ax, entry, size) for entry in self._entries(16 if brief else 24)]
+        band = [key(ax, entry, size, gray) for entry in self._band_entry(int(brief))]
+        rows = [curve.table_row(self.scoring) for curve in self.curves]
+        headers = [header for header in _union(rows) if not brief or header in _BRIEF]
+        shown = {header: header.strip("= ") if brief else header for header in headers}
+        blocks: list[Artist]
         if wide:
-            columns = [_column([_text(" "), *names], "left")] if names else []
-            for header in rows[0]:
-                cells = [_text(row[header]) for row in rows]
-                columns.append(_column([_text(header, GRAY), *cells], "right"))
+            columns: list[Artist] = []
+            if names:
+                columns.append(column([text(ax, " ", size), *names], "left"))
+            for header in headers:
+                cells = [text(ax, row.get(header, ""), size) for row in rows]
+                columns.append(column([text(ax, shown[header], size, gray), *cells], "right"))
             blocks = [HPacker(children=columns, align="top", pad=0, sep=7), *band]
         else:
-            headers = _column([_text(header, GRAY) for header in rows[0]], "right")
-            values = _column([_text(cell) for cell in rows[0].values()], "right")
-            numbers = HPacker(children=[headers, values], align="top", pad=0, sep=7)
-            blocks = [*names, *band, numbers]
-        return VPacker(children=blocks, align="left", pad=0, sep=5)
+            words = column([text(ax, shown[h], size, gray) for h in headers], "right")
+            values = column([text(ax, rows[0][h], size) for h in headers], "right")
+            numbers = HPacker(children=[words, values], align="top", pad=0, sep=7)
+            blocks = [*names, *band, *([numbers] if headers else [])]
+        return VPacker(children=blocks, align="left", pad=0, sep=size / 2)
 
-    def _name_keys(self) -> list[Artist]:
+    def _entries(self, longest: int) -> list[Entry]:
         """Return a key for each model; none if they have no names."""
-        from matplotlib.lines import Line2D
-
         if all(curve.name is None for curve in self.curves):
             return []
-        keys = []
-        for line, curve in zip(self.lines, self.curves, strict=True):
-            key = Line2D(
-                [0, 18],
-                [4, 4],
-                color=line.get_color(),
-                linestyle=line.get_linestyle(),
-                linewidth=line.get_linewidth(),
-            )
-            keys.append(_with_key(key, _shorten(curve.name or "")))
-        return keys
+        pairs = zip(self.lines, self.curves, strict=True)
+        return [Entry(line, _shorten(curve.name or "", longest)) for line, curve in pairs]
 
-    def _band_key(self) -> list[Artist]:
-        """Return the key of the band, if there is one."""
-        from matplotlib.patches import Rectangle
-
-        if self.band is None:
-            return []
-        patch = Rectangle((0, 0), 18, 8, color=COLORS[0], alpha=0.18, linewidth=0)
-        return [_with_key(patch, self.band, GRAY)]
+    def _band_entry(self, short: int) -> list[Entry]:
+        """Return the key of the bands, if there are any."""
+        return [] if self.band is None else [Entry(self.band, self.band_names[short])]
 
 
-def _text(words: str, color: str = "black") -> Artist:
-    from matplotlib.offsetbox import TextArea
-    from matplotlib.patheffects import withStroke
+def _place_in_corner(
+    ax: Axes, points: Array, bottom: float, top: float, width: float, height: float
+) -> tuple[float, float] | None:
+    """Return a place at the upper left or the lower right that is free of points."""
+    from matplotlib.transforms import Bbox
 
-    halo = [withStroke(linewidth=2.5, foreground="white")]
-    return TextArea(words, textprops={"size": 8, "color": color, "path_effects": halo})
-
-
-def _with_key(key: Line2D | Rectangle, words: str, color: str = "black") -> Artist:
-    from matplotlib.offsetbox import DrawingArea, HPacker
-
-    area = DrawingArea(18.0, 8.0)
-    area.add_artist(key)
-    return HPacker(children=[area, _text(words, color)], align="center", pad=0, sep=5)
-
-
-def _column(cells: Sequence[Artist], align: Literal["left", "right"]) -> Artist:
-    from matplotlib.offsetbox import VPacker
-
-    return VPacker(children=list(cells), align=align, pad=0, sep=3)
+    gap, box = points_to_pixels(ax), ax.get_window_extent()
+    (_, low), (_, high) = ax.transData.transform([(0.0, bottom), (0.0, top)])
+    if width + 2 * gap > box.width or height + 2 * gap > high - low:
+        return None
+    drawn = ax.transData.transform(points)
+    for at in ((box.x0 + gap, high - gap - height), (box.x1 - gap - width, low + gap)):
+        if not Bbox.from_bounds(*at, width, height).padded(gap).count_contains(drawn):
+            return at
+    return None
 
 
-def _table_row(curve: ReliabilityCurve, scoring: str) -> dict[str, str]:
-    """Return a row of the table, as cells by header."""
-    parts = curve.decomposition
-    if parts is None:
-        weights = curve.staircase.weights
-        return {"blocks": f"{len(weights):,}", "weight": f"{weights.sum():,.10g}"}
-    headers = ("Brier" if scoring == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
-    cells = ["∞" if np.isinf(part) else f"{part:.4f}" for part in parts]
-    return {"n": f"{curve.n_samples:,}"} | dict(zip(headers, cells, strict=True))
+def _union(rows: Sequence[dict[str, str]]) -> list[str]:
+    """Return the headers of all rows."""
+    return list(dict.fromkeys(header for row in rows for header in row))
 
 
-def _shorten(name: str) -> str:
-    return name if len(name) <= 24 else name[:23] + "…"
+def _shorten(name: str, longest: int) -> str:
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def _points_along(path: Path, n_points: int = 400) -> Array:

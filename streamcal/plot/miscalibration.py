@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
+    from streamcal.plot._fitted import FittedBox
+
 _PARTS = {
     "mcb": "Miscalibration (MCB)",
     "dsc": "Discrimination (DSC)",
@@ -42,6 +44,8 @@ class MiscalibrationDisplay:
         Their figure.
     lines_ : list of matplotlib Line2D
         One for each model.
+    legend_ : matplotlib Artist or None
+        The names, if there are any, above the lines.
 
     Examples
     --------
@@ -58,6 +62,7 @@ class MiscalibrationDisplay:
     ax_: Axes
     figure_: Figure | SubFigure
     lines_: list[Line2D]
+    legend_: FittedBox | None
 
     def __init__(
         self, histories: Mapping[str, Sequence[RollingPoint]], *, part: str = "mcb"
@@ -108,15 +113,18 @@ class MiscalibrationDisplay:
             (line,) = ax.plot(
                 [point.n_samples for point in history],
                 [getattr(point, self.part) for point in history],
-                **line_style(i),
+                **line_style(ax, i),
                 linewidth=1.6,
                 label=name or None,
             )
             self.lines_.append(line)
         ax.set(xlabel="Samples", ylabel=_PARTS[self.part], ylim=(0.0, None))
         ax.spines[["top", "right"]].set_visible(False)
-        if any(self.histories):
-            ax.legend(frameon=False, fontsize="small")
+        from streamcal.plot._fitted import Entry, add_legend
+
+        named = [name for name in self.histories if name]
+        pairs = zip(self.lines_, self.histories, strict=True) if named else ()
+        self.legend_ = add_legend(ax, [Entry(line, name) for line, name in pairs])
         self.ax_ = ax
         self.figure_ = ax.figure
         return self

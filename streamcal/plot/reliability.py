@@ -11,60 +11,68 @@ one axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._validation import check_choice
-from streamcal.isotonic.staircase import Staircase
+from streamcal.calibration.shape import Shape, shapes_of
 from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS
 from streamcal.metrics.corp import SCORES
-from streamcal.plot._axes import COLORS, line_style, new_axes
-from streamcal.plot._reliability_table import Table
-from streamcal.plot.reliability_curve import Array, Path, ReliabilityCurve, curve_of, fit_curves
+from streamcal.plot._axes import line_style, muted, new_axes
+from streamcal.plot._predictions import predictions_of
+from streamcal.plot.reliability_curve import (
+    Array,
+    Curve,
+    Path,
+    ReliabilityCurve,
+    band_finder,
+    calibrator_curves,
+    find_bands,
+    fit_curves,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import FillBetweenPolyCollection
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
-    from matplotlib.offsetbox import AnchoredOffsetbox
+
+    from streamcal.plot._fitted import FittedBox
 
 _MARKED_BLOCKS = 12  # corners get dots up to this many blocks
-
-
-class HasStaircase(Protocol):
-    """A calibrator with a staircase, such as `streamcal.IsotonicCalibrator`."""
-
-    def staircase(self) -> Staircase:
-        """Return the current staircase."""
+_INTERVAL = "interval"  # of calibrators; not a kind of band that is estimated
 
 
 class ReliabilityDisplay:
     """Reliability diagram with the CORP curve, a band for it and its score parts [1]_.
 
-    Make one with `from_predictions`, `from_models` or `from_calibrator`. As in scikit-learn, these
-    compute and draw, and `plot` draws again on other axes. Nothing is shown or saved: use
-    ``matplotlib.pyplot.show()`` or ``display.figure_.savefig(path)``.
+    Make one with `from_predictions`, `from_models`, `from_estimator` or `from_calibrator`. As in
+    scikit-learn, these compute and draw, and `plot` draws again on other axes. Nothing is shown or
+    saved: use ``matplotlib.pyplot.show()`` or ``display.figure_.savefig(path)``.
+
+    The table is in a corner if it hides no curve there, else above the curves. In small axes it
+    has only the names and MCB.
 
     Parameters
     ----------
-    curves
-        The curves, one for each model.
+    curves : sequence of ReliabilityCurve or MapCurve
+        The curves, one for each model, over the same range.
     scoring
         The score in the table, ``"brier"`` or ``"log"``.
     level
         The level of the bands, for the legend.
     band
-        Their kind, ``"consistency"`` or ``"confidence"``, for the legend.
+        Their kind, for the legend: ``"consistency"``, ``"confidence"``, or ``"interval"`` for those
+        of a calibrator.
     xlabel, ylabel
         The axes' labels.
 
     Attributes
     ----------
-    curves : tuple of ReliabilityCurve
+    curves : tuple of ReliabilityCurve or MapCurve
         The curves.
     ax_ : matplotlib Axes
         The axes drawn on.
@@ -72,10 +80,10 @@ class ReliabilityDisplay:
         Their figure.
     lines_ : list of matplotlib Line2D
         One curve for each model.
-    band_ : matplotlib PolyCollection or None
-        The band.
-    text_ : matplotlib AnchoredOffsetbox or None
-        The table in the corner.
+    bands_ : list of matplotlib PolyCollection
+        The bands, of the curves that have one.
+    text_ : matplotlib Artist
+        The table.
 
     References
     ----------
@@ -97,12 +105,12 @@ class ReliabilityDisplay:
     ax_: Axes
     figure_: Figure | SubFigure
     lines_: list[Line2D]
-    band_: FillBetweenPolyCollection | None
-    text_: AnchoredOffsetbox | None
+    bands_: list[FillBetweenPolyCollection]
+    text_: FittedBox
 
     def __init__(
         self,
-        curves: Sequence[ReliabilityCurve],
+        curves: Sequence[Curve],
         *,
         scoring: str = "brier",
         level: float | None = None,
@@ -113,8 +121,8 @@ class ReliabilityDisplay:
         if not curves:
             raise ValueError("`curves` must hold at least one curve, got none")
         check_choice(scoring, "scoring", SCORES)
-        check_choice(band, "band", KINDS)
-        self.curves = tuple(curves)
+        check_choice(band, "band", (*KINDS, _INTERVAL))
+        self.curves: tuple[Any, ...] = tuple(curves)
         self.scoring = scoring
         self.level = level
         self.band = band
@@ -196,16 +204,23 @@ class ReliabilityDisplay:
         *,
         pos_val: Any = True,
         scoring: str = "brier",
+        band: str = "confidence",
+        method: str = "asymptotic",
+        level: float | None = None,
+        n_resamples: int = 500,
+        seed: int = 0,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw several models in one diagram, without bands.
+        """Draw several models in one diagram.
 
         Parameters
         ----------
         models
             ``{name: (y_true, y_prob)}``, each pair as in `from_predictions`. The samples of models
             may differ, for example if one of them started later.
-        pos_val, scoring, ax
+        level
+            The level of the bands, one for each model in its colour. None, the default: no bands.
+        pos_val, scoring, band, method, n_resamples, seed, ax
             As in `from_predictions`.
 
         Returns
@@ -222,6 +237,7 @@ class ReliabilityDisplay:
         [0.185, 0.0]
         """
         check_choice(scoring, "scoring", SCORES)
+        find_band = band_finder(band, method, level, n_resamples, seed)
         if not models:
             raise ValueError("`models` must hold at least one model, got none")
         checked: dict[str | None, tuple[Array, Array]] = {}
@@ -231,27 +247,105 @@ class ReliabilityDisplay:
             except (TypeError, ValueError):
                 raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
             checked[str(name)] = as_events(y_true, y_prob, pos_val)
-        return cls(fit_curves(checked, scoring), scoring=scoring).plot(ax=ax)
+        curves = fit_curves(checked, scoring, find_bands(checked, find_band))
+        return cls(curves, scoring=scoring, level=level, band=band).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        pos_val: Any = True,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **options: Any,
+    ) -> Self:
+        """Draw the diagram of a classifier of river, of streamcal or of scikit-learn.
+
+        Parameters
+        ----------
+        estimator : classifier
+            A classifier of river predicts each sample before it learns it, as in river's
+            ``progressive_val_score``; give a clone if it must not learn. For a
+            `streamcal.CalibratedClassifier` there are two curves: the model before and after
+            calibration. A classifier of scikit-learn must be fitted; it only predicts.
+        X
+            For river a dataset, that is, an iterable of pairs (x, y). For scikit-learn the
+            features, of shape (n_samples, n_features).
+        y : array-like of shape (n_samples,), optional
+            The labels; only for scikit-learn.
+        pos_val
+            The positive label (1 equals True). All others are negative.
+        name
+            The name in the legend; by default that of the class.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **options
+            ``scoring``, ``band``, ``method``, ``level``, ``n_resamples`` and ``seed``, with the
+            defaults of `from_predictions` for one curve and of `from_models` for two.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not predict probabilities, or ``y`` is missing or is not needed.
+        ValueError
+            If there are no samples, or ``pos_val`` is not a label.
+
+        Examples
+        --------
+        >>> from river import datasets, naive_bayes
+        >>> from streamcal import CalibratedClassifier
+        >>> from streamcal.plot import ReliabilityDisplay
+        >>> model = CalibratedClassifier(naive_bayes.GaussianNB())
+        >>> display = ReliabilityDisplay.from_estimator(model, datasets.Phishing())
+        >>> [(curve.name, round(curve.decomposition.mcb, 3)) for curve in display.curves]
+        [('GaussianNB', 0.009), ('calibrated', 0.003)]
+        """
+        models = predictions_of(estimator, X, y, pos_val, name)
+        if len(models) == 1:
+            usual = {"band": "consistency", "method": "resampling", "level": 0.9}
+            options = {**usual, **options}
+        return cls.from_models(models, ax=ax, **options)
 
     @classmethod
     def from_calibrator(
-        cls, calibrator: HasStaircase, *, name: str | None = None, ax: Axes | None = None
+        cls, calibrator: Any, *, name: str | None = None, ax: Axes | None = None
     ) -> Self:
-        """Draw the staircase of a calibrator, and the distribution of its weight.
+        """Draw the map of a calibrator, or of several.
 
         Parameters
         ----------
         calibrator
-            An `IsotonicCalibrator`, or any object with a ``staircase()``. The curve interpolates as
-            the staircase does; in the histogram the weight of a block is spread over its scores.
+            A calibrator, a snapshot or anything with ``staircase()`` or ``predict_many(scores)``;
+            or a mapping from names to several of them. The maps of staircases interpolate as these
+            do. For a `VennAbersCalibrator` there is also the interval (p0, p1), for a
+            `TopLabelCalibrator` a curve for each label, and for other joint calibrators the map of
+            the first of two probabilities.
         name
-            The name in the legend.
+            The name in the legend, of a single calibrator.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
 
         Returns
         -------
         display : ReliabilityDisplay
+
+        Raises
+        ------
+        TypeError
+            If it is not a calibrator.
+
+        Notes
+        -----
+        The histogram shows the scores that the calibrator keeps. In that of a staircase the weight
+        of a block is spread over its scores. A hedge shows those of the calibrator that keeps most.
+        Without such scores (Platt, beta, temperature) there is no histogram.
 
         Examples
         --------
@@ -262,8 +356,19 @@ class ReliabilityDisplay:
         >>> display.lines_[0].get_ydata()
         array([0. , 0.5, 0.5, 1. ])
         """
-        curve = curve_of(calibrator.staircase(), name)
-        return cls([curve], xlabel="Score", ylabel="Calibrated value").plot(ax=ax)
+        if isinstance(calibrator, Mapping):
+            if not calibrator:
+                raise ValueError("`calibrator` must hold at least one calibrator, got none")
+            found = {str(key): shapes_of(value) for key, value in calibrator.items()}
+        else:
+            found = {name or "": shapes_of(calibrator)}
+        maps: dict[str | None, Shape] = {}
+        for key, shapes in found.items():
+            for label, shape in shapes.items():
+                words = [key] if len(shapes) == 1 else [key, str(label)]
+                maps[", ".join(filter(None, words)) or None] = shape
+        curves = calibrator_curves(maps)
+        return cls(curves, band=_INTERVAL, xlabel="Score", ylabel="Calibrated value").plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the diagram.
@@ -290,17 +395,33 @@ class ReliabilityDisplay:
         self.figure_ = ax.figure
         paths = [curve.points() for curve in self.curves]
         bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
-        band = self._draw_band(ax, bottom, top)
         self._draw_curves(ax, paths)
+        ends = self._draw_bands(ax, bottom, top)
         floor = self._draw_histogram(ax, bottom, top)
         self._set_axes(ax, floor, bottom, top)
-        words = None
-        if self.band_ is not None and self.level is not None:
-            words = f"{100 * self.level:g}% {self.band} band"
-        table = Table(self.curves, self.lines_, self.scoring, words)
-        strip = (bottom - floor) / (ax.get_ylim()[1] - floor)
-        self.text_ = table.draw(ax, [*paths, *band], strip)
+        from streamcal.plot._reliability_table import Table
+
+        band = self.bands_[0] if self.bands_ else None
+        table = Table(ax, self.curves, self.lines_, self.scoring, band, self._band_names())
+        self.text_ = table.draw([*paths, *ends], bottom, top)
+        self._center_label(ax, bottom, top)
         return self
+
+    def _center_label(self, ax: Axes, bottom: float, top: float) -> None:
+        """Put the label of the values beside these, no longer than they reach."""
+        label, (low, high) = ax.yaxis.label, ax.get_ylim()
+        label.set_y((0.5 * (bottom + top) - low) / (high - low))
+        ax.apply_aspect()
+        ends = ax.transData.transform([(0.0, bottom), (0.0, top)])[:, 1]
+        share = (ends[1] - ends[0]) / label.get_window_extent().height
+        label.set_fontsize(max(min(1.0, share) * float(label.get_fontsize()), 5.0))
+
+    def _band_names(self) -> tuple[str, str]:
+        """Return what the bands are called, in full and in short."""
+        if self.level is None:
+            return self.band, self.band
+        percent = f"{100 * self.level:g}%"
+        return f"{percent} {self.band} band", percent
 
     def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[float, float]:
         """Draw the diagonal if the diagram is a square, and return its range of values."""
@@ -308,36 +429,38 @@ class ReliabilityDisplay:
         bottom, top = float(y.min()), float(y.max())
         if _is_square(edges, y):
             ends = [float(edges[0]), float(edges[-1])]
-            ax.plot(ends, ends, color="0.6", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+            gray = muted(ax)
+            ax.plot(ends, ends, color=gray, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
             ax.set_aspect("equal")
             return ends[0], ends[1]
         if bottom >= 0.0 and top <= 1.0:
             return 0.0, 1.0
         return (bottom, top) if bottom < top else (bottom - 0.5, top + 0.5)
 
-    def _draw_band(self, ax: Axes, bottom: float, top: float) -> list[Path]:
-        """Draw the band of a single curve, and return its lower and upper end."""
-        band = self.curves[0].band if len(self.curves) == 1 else None
-        self.band_ = None
-        if band is None:
-            return []
-        x, low, high = band[0], np.clip(band[1], bottom, top), np.clip(band[2], bottom, top)
-        if len(x) == 1:  # without a width it would be invisible
-            edges = self.curves[0].edges
-            x = x + float(edges[-1] - edges[0]) * np.array([-0.005, 0.005])
-            low, high = np.repeat(low, 2), np.repeat(high, 2)
-        self.band_ = ax.fill_between(
-            x, low, high, color=COLORS[0], alpha=0.18, linewidth=0, zorder=1
-        )
-        return [(x, low), (x, high)]
+    def _draw_bands(self, ax: Axes, bottom: float, top: float) -> list[Path]:
+        """Draw the bands in the colours of their curves; return lower and upper ends."""
+        self.bands_, ends = [], []
+        for curve, line in zip(self.curves, self.lines_, strict=True):
+            if curve.band is None:
+                continue
+            x = curve.band[0]
+            low, high = (np.clip(end, bottom, top) for end in curve.band[1:])
+            if len(x) == 1:  # without a width it would be invisible
+                x = x + float(np.ptp(curve.edges)) * np.array([-0.005, 0.005])
+                low, high = np.repeat(low, 2), np.repeat(high, 2)
+            style: Any = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0, "zorder": 1}
+            self.bands_.append(ax.fill_between(x, low, high, **style))
+            ends += [(x, low), (x, high)]
+        return ends
 
     def _draw_curves(self, ax: Axes, paths: Sequence[Path]) -> None:
-        few = max(len(curve.staircase) for curve in self.curves) <= _MARKED_BLOCKS
+        n_corners = [curve.n_corners or _MARKED_BLOCKS + 1 for curve in self.curves]
+        few = max(n_corners) <= _MARKED_BLOCKS
         self.lines_ = []
         for i, (curve, path) in enumerate(zip(self.curves, paths, strict=True)):
             (line,) = ax.plot(
                 *path,
-                **line_style(i),
+                **line_style(ax, i),
                 linewidth=1.8,
                 marker="o" if few or len(path[0]) == 1 else None,
                 markersize=4,
@@ -350,10 +473,13 @@ class ReliabilityDisplay:
     def _draw_histogram(self, ax: Axes, bottom: float, top: float) -> float:
         """Draw the histograms below the zero line and return their base line."""
         height = top - bottom
+        known = [pair for pair in zip(self.lines_, self.curves, strict=True) if pair[1].mass.any()]
+        if not known:
+            return bottom - 0.02 * height
         floor, tallest = bottom - 0.17 * height, 0.13 * height
         many = len(self.curves) > 1
-        peak = max(float((c.mass / c.mass.sum()).max()) for c in self.curves)
-        for line, curve in zip(self.lines_, self.curves, strict=True):
+        peak = max(float((curve.mass / curve.mass.sum()).max()) for _, curve in known)
+        for line, curve in known:
             ax.stairs(
                 floor + curve.mass / curve.mass.sum() / peak * tallest,
                 curve.edges,
@@ -364,7 +490,7 @@ class ReliabilityDisplay:
                 linewidth=1.2,
                 zorder=2,
             )
-        ax.axhline(bottom, color="0.8", linewidth=0.8, zorder=0.5)
+        ax.axhline(bottom, color=muted(ax, 0.7), linewidth=0.8, zorder=0.5)
         return floor
 
     def _set_axes(self, ax: Axes, floor: float, bottom: float, top: float) -> None:

@@ -1,15 +1,19 @@
-"""The curve of a reliability diagram as numbers: isotonic regression, histogram, score and band."""
+"""The curve of a reliability diagram as numbers: isotonic regression, histogram, score and band.
+
+The curve of a calibrator is its map, with the scores that it keeps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import check_choice
+from streamcal.calibration.shape import Shape
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.metrics._base import as_events
@@ -21,6 +25,36 @@ Path = tuple[Array, Array]
 """x and y of corners."""
 
 _BINS = 50
+
+
+class Curve(Protocol):
+    """What a diagram draws of a model or a calibrator."""
+
+    @property
+    def name(self) -> str | None:
+        """The name in the legend."""
+
+    @property
+    def edges(self) -> Array:
+        """The edges of the histogram's bins, shape ``(n_bins + 1,)``; the same for all curves."""
+
+    @property
+    def mass(self) -> Array:
+        """The weight of the scores in each bin, shape ``(n_bins,)``; zeros if not known."""
+
+    @property
+    def band(self) -> Band | None:
+        """The band of the curve."""
+
+    @property
+    def n_corners(self) -> int | None:
+        """How many blocks the curve has; None for a smooth curve."""
+
+    def points(self) -> Path:
+        """Return the corners of the curve within the range of the histogram."""
+
+    def table_row(self, scoring: str) -> dict[str, str]:
+        """Return a row of the table, as cells by header."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +77,12 @@ class ReliabilityCurve:
         ``mean_score``, ``mcb``, ``dsc``, ``unc``; None if only a staircase is known.
     band : Band or None
         The band, as `streamcal.metrics.CORP.band` returns it.
+
+    Examples
+    --------
+    >>> curve = ReliabilityCurve.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+    >>> curve.n_samples, curve.decomposition.mcb
+    (4, 0.15)
     """
 
     staircase: Staircase
@@ -77,25 +117,9 @@ class ReliabilityCurve:
         0.15
         """
         check_choice(scoring, "scoring", SCORES)
-        check_choice(band, "band", KINDS)
-        check_choice(method, "method", METHODS)
-        happened, p = as_events(y_true, y_prob, pos_val)
-        found = None
-        if level is not None:
-            if not 0.0 < level < 1.0:
-                raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
-            scores, group = np.unique(p, return_inverse=True)
-            found = corp_band(
-                scores,
-                np.bincount(group).astype(np.float64),
-                np.asarray(np.bincount(group, happened), dtype=np.float64),
-                kind=band,
-                method=method,
-                level=level,
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-        (curve,) = fit_curves({name: (happened, p)}, scoring, found)
+        find_band = band_finder(band, method, level, n_resamples, seed)
+        model = {name: as_events(y_true, y_prob, pos_val)}
+        (curve,) = fit_curves(model, scoring, find_bands(model, find_band))
         return cls(**vars(curve))
 
     def points(self) -> Path:
@@ -112,9 +136,114 @@ class ReliabilityCurve:
             return x, y
         return x, np.asarray(stairs(x, outside="clip"))
 
+    @property
+    def n_corners(self) -> int:
+        """How many blocks the curve has."""
+        return len(self.staircase)
+
+    def table_row(self, scoring: str) -> dict[str, str]:
+        """Return a row of the table, as cells by header."""
+        parts = self.decomposition
+        if parts is None:
+            weights = self.staircase.weights
+            n, weight = self.n_samples, f"{weights.sum():,.10g}"
+            known = {"weight": weight} if n is None else {"samples": f"{n:,}"}
+            return {"blocks": f"{len(weights):,}"} | known
+        headers = ("Brier" if scoring == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
+        cells = ["∞" if np.isinf(part) else f"{part:.4f}" for part in parts]
+        return {"n": f"{self.n_samples:,}"} | dict(zip(headers, cells, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class MapCurve:
+    """The map of a calibrator in a diagram.
+
+    Attributes
+    ----------
+    x, y : ndarray of shape (n_points,)
+        The map.
+    name : str or None
+        The name in the legend.
+    mass : ndarray of shape (n_bins,)
+        The weight of the scores that the calibrator keeps in each bin; zeros if it keeps none.
+    edges : ndarray of shape (n_bins + 1,)
+        The edges of the bins.
+    n_samples : int or None
+        The number of samples learned; None if the calibrator does not count them.
+    band : Band or None
+        The interval of each score, if the calibrator predicts one.
+    n_corners : None
+        A staircase is a `ReliabilityCurve`.
+
+    Examples
+    --------
+    >>> from streamcal import PlattCalibrator
+    >>> from streamcal.plot import ReliabilityDisplay
+    >>> (curve,) = ReliabilityDisplay.from_calibrator(PlattCalibrator()).curves
+    >>> type(curve).__name__, curve.n_samples, float(curve.mass.sum())
+    ('MapCurve', 0, 0.0)
+    """
+
+    x: Array
+    y: Array
+    name: str | None
+    mass: Array
+    edges: Array
+    n_samples: int | None = None
+    band: Band | None = None
+    n_corners: int | None = None
+
+    def points(self) -> Path:
+        """Return the map as points of a curve."""
+        return self.x, self.y
+
+    def table_row(self, scoring: str) -> dict[str, str]:
+        """Return a row of the table, as cells by header."""
+        return {} if self.n_samples is None else {"samples": f"{self.n_samples:,}"}
+
+
+def band_finder(
+    band: str, method: str, level: float | None, n_resamples: int, seed: int
+) -> Callable[[Array, Array], Band] | None:
+    """Return a function from labels and predictions to a band; None without a level.
+
+    The parameters are those of `ReliabilityDisplay.from_predictions`; wrong ones raise.
+    """
+    check_choice(band, "band", KINDS)
+    check_choice(method, "method", METHODS)
+    if level is None:
+        return None
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
+
+    def find(happened: Array, p: Array) -> Band:
+        scores, group = np.unique(p, return_inverse=True)
+        return corp_band(
+            scores,
+            np.bincount(group).astype(np.float64),
+            np.asarray(np.bincount(group, happened), dtype=np.float64),
+            kind=band,
+            method=method,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+
+    return find
+
+
+def find_bands(
+    models: Mapping[str | None, tuple[Array, Array]],
+    find_band: Callable[[Array, Array], Band] | None,
+) -> dict[str | None, Band]:
+    """Return the band of each model; none without a function that finds them."""
+    if find_band is None:
+        return {}
+    return {name: find_band(*model) for name, model in models.items()}
+
 
 def fit_curves(
-    models: Mapping[str | None, tuple[Array, Array]], scoring: str, band: Band | None = None
+    models: Mapping[str | None, tuple[Array, Array]], scoring: str, bands: Mapping[str | None, Band]
 ) -> list[ReliabilityCurve]:
     """Return the curves of models, from labels and predictions, over the same range."""
     fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
@@ -122,7 +251,8 @@ def fit_curves(
         [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
         [stairs.values for stairs in fits.values()]
         # At its ends, where samples are few, the band is wide: show most of it, not all.
-        + ([] if band is None else [np.quantile(band[1], [0.1]), np.quantile(band[2], [0.9])]),
+        + [np.quantile(band.lower, [0.1]) for band in bands.values()]
+        + [np.quantile(band.upper, [0.9]) for band in bands.values()],
     )
     return [
         ReliabilityCurve(
@@ -132,16 +262,32 @@ def fit_curves(
             edges=edges,
             n_samples=len(p),
             decomposition=decompose(fits[name], mean_score_of(happened, p, scoring), scoring),
-            band=band,
+            band=bands.get(name),
         )
         for name, (happened, p) in models.items()
     ]
 
 
-def curve_of(stairs: Staircase, name: str | None) -> ReliabilityCurve:
-    """Return a staircase as a curve; the weight of a block is spread over its scores."""
-    edges = _edges([stairs.lower, stairs.upper], [stairs.values])
-    return ReliabilityCurve(stairs, name, _spread_weights(stairs, edges), edges)
+def calibrator_curves(maps: Mapping[str | None, Shape]) -> list[ReliabilityCurve | MapCurve]:
+    """Return the maps of calibrators as curves over the same range."""
+    ends, values = [], []
+    for shape in maps.values():
+        stairs = shape.staircase
+        ends += [stairs.lower, stairs.upper] if stairs is not None else [shape.x]
+        values.append(shape.y if stairs is None else stairs.values)
+    edges = _edges(ends, values)
+    return [_curve_of(shape, name, edges) for name, shape in maps.items()]
+
+
+def _curve_of(shape: Shape, name: str | None, edges: Array) -> ReliabilityCurve | MapCurve:
+    stairs = shape.staircase
+    if stairs is not None:
+        mass = _spread_weights(stairs, edges)
+        return ReliabilityCurve(stairs, name, mass, edges, shape.n_samples)
+    scores, weights = shape.kept
+    mass, _ = np.histogram(scores, bins=edges, weights=weights)
+    band = None if shape.interval is None else Band(shape.x, *shape.interval)
+    return MapCurve(shape.x, shape.y, name, mass.astype(np.float64), edges, shape.n_samples, band)
 
 
 def _edges(ends: Sequence[Array], values: Sequence[Array]) -> Array:

@@ -1,8 +1,7 @@
 """The densities of scores for each label, and the thresholds.
 
-Densities are histograms over common bins, scaled such that the area of a label is its share of the
-weight: two of them cross where the majority changes. Colours go from dark to light with the labels,
-in grey too.
+Densities are histograms over common bins. Each label has a row of its own, scaled to its highest
+bin, so that a frequent label does not hide the others.
 """
 
 from __future__ import annotations
@@ -16,15 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._validation import as_vector, as_weights, check_same_length
 from streamcal.ordinal._samples import as_ranks
 from streamcal.ordinal.thresholds import Thresholds
-from streamcal.plot._axes import new_axes
+from streamcal.plot._axes import COLORS, foreground, muted, new_axes, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+    from streamcal.plot._fitted import FittedBox
 
 _BINS = 60
-_NAMED = 12  # with more labels the legend has only the first and the last
-_COLORMAP = "viridis"
+_NAMED = 12  # of more labels only every second, third, … has a name
 
 
 class ThresholdDisplay:
@@ -50,10 +51,23 @@ class ThresholdDisplay:
         Axes with the picture, once drawn.
     figure_ : matplotlib Figure
         Its figure.
+    lines_ : list of matplotlib Line2D
+        The finite thresholds.
+    legend_ : matplotlib Artist or None
+        The key of the thresholds, above the densities.
+
+    Examples
+    --------
+    >>> from streamcal.plot import ThresholdDisplay
+    >>> display = ThresholdDisplay.from_predictions([0.1, 0.2, 0.6, 0.9], [1, 1, 2, 2], [0.4])
+    >>> display.thresholds, display.names
+    (array([0.4]), ['1', '2'])
     """
 
     ax_: Axes
     figure_: Figure | SubFigure
+    lines_: list[Line2D]
+    legend_: FittedBox | None
 
     def __init__(
         self,
@@ -143,20 +157,28 @@ class ThresholdDisplay:
         """Draw on ``ax``, or on new axes, and return this object."""
         if ax is None:
             ax = new_axes(6.4, 4.0)
-        import matplotlib as mpl
+        shares = self.densities @ np.diff(self.edges)
+        color, ends = visible(ax, COLORS[0]), self.edges[[0, -1]]
+        for k, density in enumerate(self.densities):
+            height = 0.9 * density / max(float(density.max()), 1e-300)
+            ax.stairs(k + height, self.edges, baseline=k, fill=True, color=color, alpha=0.3)
+            ax.stairs(k + height, self.edges, baseline=k, color=color, linewidth=1.0)
+        ax.hlines(np.arange(len(shares)), *ends, color=muted(ax, 0.7), linewidth=0.6, zorder=0.5)
+        finite = self.thresholds[np.isfinite(self.thresholds)]
+        style: Any = {"color": foreground(ax), "linewidth": 0.8, "linestyle": (0, (4, 2))}
+        rows = [0.0, len(shares)]
+        self.lines_ = [ax.plot([at, at], rows, **style)[0] for at in np.unique(finite).tolist()]
+        names = [f"{name} ({share:.0%})" for name, share in zip(self.names, shares, strict=True)]
+        every = -(-len(names) // _NAMED)
+        ax.set_yticks(np.arange(len(names))[::every] + 0.3, names[::every])
+        ax.tick_params(axis="y", length=0)
+        ax.set(xlabel="Score", ylabel="Label (share)", ylim=(-0.02, len(names)))
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.grid(False, axis="y")
+        from streamcal.plot._fitted import Entry, add_legend
 
-        n_labels = len(self.names)
-        colors: Any = mpl.colormaps[_COLORMAP](np.linspace(0.0, 0.9, n_labels))
-        for k, (density, name) in enumerate(zip(self.densities, self.names, strict=True)):
-            named = n_labels <= _NAMED or k in (0, n_labels - 1)
-            ax.stairs(density, self.edges, fill=True, color=colors[k], alpha=0.25)
-            ax.stairs(density, self.edges, color=colors[k], label=name if named else None)
-        for threshold in np.unique(self.thresholds[np.isfinite(self.thresholds)]).tolist():
-            ax.axvline(threshold, color="black", linewidth=0.8, linestyle=(0, (4, 2)))
-        ax.set_ylim(bottom=0.0)
-        ax.set_xlabel("score")
-        ax.set_ylabel("density × share of the label")
-        ax.legend(title="label", frameon=False, fontsize="small", ncols=1 + n_labels // 7)
+        words = "threshold" if len(self.lines_) == 1 else "thresholds"
+        self.legend_ = add_legend(ax, [Entry(line, words) for line in self.lines_[:1]])
         self.ax_ = ax
         self.figure_ = ax.figure
         return self

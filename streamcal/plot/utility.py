@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal.decision._base import Metric
 from streamcal.decision.goals import get_metric
 from streamcal.decision.maximize import Decision, maximize, utility_curve
-from streamcal.plot._axes import COLORS, GRAY, new_axes
+from streamcal.plot._axes import COLORS, muted, new_axes, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
+
+    from streamcal.plot._fitted import FittedBox
 
 _CURVE, _CHOSEN = COLORS[:2]
 _MAX_POINTS = 2_000  # more points of a curve are not visible
@@ -49,6 +51,8 @@ class UtilityCurveDisplay:
         Their figure.
     lines_ : list of matplotlib Line2D
         The utilities and the probabilities.
+    legend_ : matplotlib Artist
+        The names of the lines, above them.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class UtilityCurveDisplay:
     ax_: Axes
     figure_: Figure | SubFigure
     lines_: list[Line2D]
+    legend_: FittedBox | None
 
     def __init__(
         self,
@@ -117,22 +122,20 @@ class UtilityCurveDisplay:
         n = len(self.probabilities)
         shown = np.unique(np.linspace(0, n, min(n + 1, _MAX_POINTS)).astype(np.int64))
         shown = np.union1d(shown, [self.decision.k])
-        (curve,) = ax.plot(
-            shown, self.utilities[shown], color=_CURVE, label=f"expected {self.name}"
-        )
+        chosen = visible(ax, _CHOSEN)
+        (curve,) = ax.plot(shown, self.utilities[shown], color=visible(ax, _CURVE))
         below = shown[shown > 0]
-        (levels,) = ax.plot(
-            below,
-            self.probabilities[below - 1],
-            color=GRAY,
-            linestyle=":",
-            label="probability of the last one labelled 1",
-        )
+        (levels,) = ax.plot(below, self.probabilities[below - 1], color=muted(ax), linestyle=":")
         k, best = self.decision.k, self.decision.expected
-        ax.plot([k], [best], "o", color=_CHOSEN, label=f"k = {k:,}: {best:.4f}")
-        ax.axvline(k, color=_CHOSEN, linewidth=0.8)
+        (dot,) = ax.plot([k], [best], "o", color=chosen)
+        ax.vlines(k, *ax.get_ylim(), color=chosen, linewidth=0.8)
         ax.set_xlabel("Samples labelled 1, the likeliest first")
+        ax.set_ylabel("Utility, probability")
         ax.set_xlim(0, max(n, 1))
-        ax.legend(frameon=False)
+        from streamcal.plot._fitted import Entry, add_legend
+
+        words = (f"expected {self.name}", "probability of the last one labelled 1")
+        entries = [*map(Entry, (curve, levels), words), Entry(dot, f"k = {k:,}: {best:.4f}")]
+        self.legend_ = add_legend(ax, entries)
         self.ax_, self.figure_, self.lines_ = ax, ax.figure, [curve, levels]
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure, SubFigure
+
+    from streamcal.plot._fitted import FittedBox
 
 # Okabe and Ito's colours in an order in which neighbouring areas differ in grey too.
 _COLORS = ("#BBBBBB", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#F0E442")
@@ -42,6 +46,8 @@ class HedgeWeightsDisplay:
         Their figure.
     areas_ : list of matplotlib PolyCollection
         One for each calibrator, from below.
+    legend_ : matplotlib Artist
+        The calibrators' names in short, above the areas.
 
     Examples
     --------
@@ -59,6 +65,7 @@ class HedgeWeightsDisplay:
     ax_: Axes
     figure_: Figure | SubFigure
     areas_: list[PolyCollection]
+    legend_: FittedBox | None
 
     def __init__(
         self, times: NDArray[np.float64], weights: NDArray[np.float64], names: Sequence[str]
@@ -114,25 +121,53 @@ class HedgeWeightsDisplay:
         if ax is None:
             ax = new_axes(7.2, 3.6)
         colors = [_COLORS[i % len(_COLORS)] for i in range(len(self.names))]
-        self.areas_ = ax.stackplot(
-            self.times, self.weights.T, labels=self.names, colors=colors, linewidth=0
-        )
+        self.areas_ = ax.stackplot(self.times, self.weights.T, colors=colors, linewidth=0)
         ax.set(
             xlabel="Samples learned",
             ylabel="Weight",
             ylim=(0.0, 1.0),
-            xlim=(self.times[0], self.times[-1]) if len(self.times) > 1 else None,
+            xlim=(self.times[0], self.times[-1]) if np.ptp(self.times) > 0.0 else None,
         )
+        from streamcal.plot._fitted import Entry, add_legend
+
         # The legend has the order of the areas, from above.
-        handles, labels = ax.get_legend_handles_labels()
-        ax.legend(
-            handles[::-1],
-            labels[::-1],
-            loc="upper left",
-            bbox_to_anchor=(1.01, 1.0),
-            frameon=False,
-            fontsize="small",
-        )
+        entries = [*map(Entry, self.areas_, short_names(self.names))][::-1]
+        self.legend_ = add_legend(ax, entries)
+        ax.set_yticks(np.linspace(0.0, 1.0, 6))
+        ax.spines["left"].set_bounds(0.0, 1.0)
+        ax.spines[["top", "right"]].set_visible(False)
         self.ax_ = ax
         self.figure_ = ax.figure
         return self
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return the calibrators' names for a legend: kinds, and a parameter that tells them apart.
+
+    Examples
+    --------
+    >>> short_names(["PlattCalibrator()", "PlattCalibrator(gamma=0.5, half_life=100.0)", "mine"])
+    ['Platt', 'Platt, half_life=100', 'mine']
+    """
+    parts = [_parse(name) for name in names]
+    kinds = Counter(kind for kind, _ in parts)
+    short = [kind if kinds[kind] == 1 else ", ".join([kind, *given]) for kind, given in parts]
+    for memory in ("window", "half_life"):
+        telling = [[text for text in given if text.startswith(memory)] for _, given in parts]
+        tried = [
+            ", ".join([kind, *found]) if found and kinds[kind] > 1 else shown
+            for (kind, _), found, shown in zip(parts, telling, short, strict=True)
+        ]
+        if len(set(tried)) == len(set(names)):
+            short = tried
+    return short
+
+
+def _parse(name: str) -> tuple[str, list[str]]:
+    """Return the kind of a calibrator and its parameters, from its name."""
+    found = re.fullmatch(r"(\w+?)(?:Calibrator)?\((.*)\)(.*)", name)
+    if found is None:
+        return name, []
+    kind, given, number = found.groups()
+    texts = [re.sub(r"\.0$", "", text) for text in given.split(", ") if text]
+    return kind + number, texts

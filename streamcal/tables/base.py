@@ -18,12 +18,31 @@ Column: TypeAlias = Any
 
 
 class TableError(ValueError):
-    """A table that can't be read; the message has reason and position, in one line."""
+    r"""A table that can't be read; the message has reason and position, in one line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamcal.tables import open_table
+    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+    ...     _ = file.write(b"p\n0.5\n"), file.flush()
+    ...     try:
+    ...         open_table(Path(file.name), ["score"])
+    ...     except TableError as error:
+    ...         print(error)
+    has no column `score`; its columns are `p`
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A row that can't be used: its number (1-based), a short reason and the full message."""
+    """A row that can't be used: its number (1-based), a short reason and the full message.
+
+    Examples
+    --------
+    >>> Fault(3, "no number", "row 3: `p` must be a number, got 'x'").row
+    3
+    """
 
     row: int
     reason: str
@@ -44,6 +63,12 @@ class Chunk:
         The rows that could not be read, in order.
     body : object
         The rows as the writer of this table needs them.
+
+    Examples
+    --------
+    >>> chunk = Chunk(np.array([1, 3]), {"p": ["0.5", ""]}, [Fault(2, "short", "row 2")], None)
+    >>> len(chunk), chunk.show("p", 0), chunk.show("p", 1)
+    (2, "'0.5'", 'nothing')
     """
 
     rows: NDArray[np.int64]
@@ -68,7 +93,23 @@ class Chunk:
 
 
 class Writer(ABC):
-    """Writes the rows of a table with one more column; a context manager."""
+    r"""Writes the rows of a table with one more column; a context manager.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamcal.tables import open_table
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "p.ndjson")
+    >>> _ = path.write_text('{"p": 0.5}\n')
+    >>> with open_table(path, ["p"], new_column="q") as table:
+    ...     with Output(Path(folder.name, "out.ndjson")) as output, table.writer(output) as writer:
+    ...         for chunk in table:
+    ...             writer.write(chunk, np.array(chunk.columns["p"]) / 2)
+    >>> print(Path(folder.name, "out.ndjson").read_text().strip())
+    {"p": 0.5, "q": 0.25}
+    >>> folder.cleanup()
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +128,7 @@ class Writer(ABC):
 
 
 class Reader(ABC):
-    """A table that is open for reading: iterate over it once, in a ``with`` block.
+    r"""A table that is open for reading: iterate over it once, in a ``with`` block.
 
     Attributes
     ----------
@@ -96,6 +137,19 @@ class Reader(ABC):
     unit : {"bytes", "rows"}
     form : object
         What another table must have to be written by the same writer.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamcal.tables import open_table
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "p.csv")
+    >>> _ = path.write_text("p\n0.5\n1\n")
+    >>> with open_table(path, ["p"]) as reader:
+    ...     n_rows = sum(len(chunk) for chunk in reader)
+    >>> n_rows, reader.position, reader.size
+    (2, 8, 8)
+    >>> folder.cleanup()
     """
 
     unit = "bytes"

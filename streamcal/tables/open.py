@@ -62,7 +62,7 @@ def open_table(
     format: str | None = None,
     batch_size: int = 65_536,
 ) -> Reader:
-    """Open a table for reading; a context manager and an iterable of `Chunk`.
+    r"""Open a table for reading; a context manager and an iterable of `Chunk`.
 
     Parameters
     ----------
@@ -84,6 +84,17 @@ def open_table(
         not of that format. Raised here, or by the iteration that finds it.
     OSError
         If the file can't be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "p.csv")
+    >>> n = path.write_text("id,p\na,0.5\nb,1\n")
+    >>> with open_table(path, ["p"]) as table:
+    ...     [chunk.columns["p"].to_pylist() for chunk in table]
+    [['0.5', '1']]
+    >>> folder.cleanup()
     """
     readers: dict[str, type[Reader]]
     readers = {"csv": CsvReader, "ndjson": NdjsonReader, "parquet": ParquetReader}

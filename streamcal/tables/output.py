@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Self, TextIO
 
 
 class Output:
-    """A file that gets its name when it is complete.
+    r"""A file that gets its name when it is complete.
 
     Inside the ``with`` block data is written to ``NAME.partial``. At the end of the block that file
     is renamed to ``NAME``; data and name are then on the disk. If an exception leaves the block,
@@ -36,6 +36,20 @@ class Output:
     ------
     OSError
         If the name is a link to itself, or can't be examined.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "out.csv")
+    >>> with Output(path) as output:
+    ...     output.write(b"p\n0.5\n")
+    ...     path.exists(), output.partial.name
+    6
+    (False, 'out.csv.partial')
+    >>> path.stat().st_size
+    6
+    >>> folder.cleanup()
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,7 +135,13 @@ class Output:
 
 
 def is_standard(path: Path | None) -> bool:
-    """Return whether a path stands for standard input or output."""
+    """Return whether a path stands for standard input or output.
+
+    Examples
+    --------
+    >>> is_standard(Path("-")), is_standard(Path("p.csv")), is_standard(None)
+    (True, False, False)
+    """
     return path is not None and str(path) == "-"
 
 
@@ -132,6 +152,13 @@ def standard_output() -> BinaryIO:
     ------
     OSError
         If the process was started with it closed.
+
+    Examples
+    --------
+    >>> with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink):
+    ...     n = standard_output().write(b"0.5")
+    >>> n
+    3
     """
     return _binary(sys.stdout, "standard output")
 
@@ -148,7 +175,17 @@ def _binary(stream: TextIO | None, name: str) -> BinaryIO:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names of the files in a folder are on the disk."""
+    """Wait until the names of the files in a folder are on the disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     n = Path(folder, "p.csv").write_bytes(b"0.5")
+    ...     sync_folder(Path(folder))
+    >>> n
+    3
+    """
     if os.name == "nt":
         return  # a folder can't be opened there
     file = os.open(folder, os.O_RDONLY)

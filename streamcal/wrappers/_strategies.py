@@ -80,6 +80,16 @@ class OwningStrategy(Strategy):
         """The calibrators of single labels."""
         return {}
 
+    @property
+    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
+        """What a notebook shows: the calibrators, by label."""
+        return self.calibrators
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the maps of all labels, if such maps are mixed."""
+        return {}
+
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         """Return the strategy for predictions with these labels."""
         return self
@@ -287,7 +297,7 @@ class OneVsRest(OwningStrategy):
         return {"calibrated": labels}, {str(i): state for i, state in enumerate(states)}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
-        labels = as_names(fields["calibrated"], "calibrated")
+        labels = as_names(fields["calibrated"], "calibrated", none=True)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
         check_alike(restored, [self._calibrators.prototype] * len(labels))
         self._calibrators.by_label = dict(zip(labels, restored, strict=True))
@@ -303,6 +313,10 @@ class HedgedJointly(OneVsRest):
     def __init__(self, prototype: HedgedCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
         super().__init__(prototype, label_of_column)
         self._joint = JointHedge(prototype)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return self._joint.weights if self._joint.n_samples else {}
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         calibrated = super().predict_one(raw)
@@ -376,6 +390,10 @@ class Joint(OwningStrategy):
     def __init__(self, prototype: JointCalibrator) -> None:
         self._prototype = prototype
         self.reset()
+
+    @property
+    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
+        return {"all labels": self._calibrator}
 
     def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
         return self._calibrator.predict_one(raw)

@@ -1,6 +1,7 @@
 """A river classifier with calibrated probabilities."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from streamcal._routing import BatchRouting
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_count, check_label
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
@@ -159,7 +161,9 @@ class CalibratedClassifier(
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
         require(all(isinstance(name, str) for name, _ in pairs), "columns must have names")
-        label_of_column = {name: as_name(unpack(label), "names") for name, label in pairs}
+        label_of_column = {
+            name: as_name(unpack(label), "names", none=True) for name, label in pairs
+        }
         y_name = as_name(fields["y_name"], "y_name", none=True)
         self._strategy.thaw(fields, arrays)
         self._label_of_column.clear()  # in place: the strategy shares this dict
@@ -170,6 +174,18 @@ class CalibratedClassifier(
     def calibrators(self) -> dict[ClfTarget, Calibrator]:
         """The calibrators by label; with the labels False and True there is only that of True."""
         return dict(self._strategy.calibrators)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the parameters, and a card for each label."""
+        parts = self._strategy.parts
+        facts = {"alarms": self.n_alarms} if self._monitor else {}
+        first = islice(parts.items(), MOST_CARDS)
+        shown = [labelled(label, part._repr_html_(), len(parts) == 1) for label, part in first]
+        if not parts:
+            shown.append(note("no calibrator has learned a sample yet"))
+        if len(parts) > len(shown):
+            shown.append(note(f"and {len(parts) - MOST_CARDS:,} more labels"))
+        return card(self, facts, weights=self._strategy.weights, inside=shown)
 
     @property
     def n_alarms(self) -> int:

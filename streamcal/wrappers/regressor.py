@@ -13,6 +13,7 @@ from streamcal._routing import BatchRouting, last_step, name_of
 from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.card import card
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.wrappers._checks import (
     Features,
@@ -85,6 +86,10 @@ class CalibratedRegressor(
         check_alike([calibrator], [self.calibrator])
         self._y_name = as_name(fields["y_name"], "y_name", none=True)
         self._calibrator = calibrator
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the parameters, and the card of the calibrator."""
+        return card(self, {}, inside=[self._calibrator._repr_html_()])
 
     @property
     def _wrapped_model(self) -> base.Regressor:

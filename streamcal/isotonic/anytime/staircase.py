@@ -28,6 +28,15 @@ class AnytimeStaircase(Staircase):
         How many rounds have been run.
 
     The other parameters are those of `Staircase`.
+
+    Examples
+    --------
+    >>> from streamcal import anytime_isotonic
+    >>> stairs = anytime_isotonic([1, 2, 3, 4], [0, 3, 1, 4], loss="squared", rounds=4)
+    >>> stairs.rounds, stairs.half_width
+    (4, 0.125)
+    >>> stairs.floors, stairs.ceilings
+    (array([0.  , 2.  , 3.75]), array([0.25, 2.  , 4.  ]))
     """
 
     floors: Floats = field(kw_only=True)

@@ -1,0 +1,571 @@
+"""Calibration that is right for each segment: each country, device, campaign, and their crossings.
+
+A map of the score alone is right on average, and may be wrong for each segment. One calibrator per
+segment (`streamcal.KeyedCalibrator`) learns nothing from other segments, and knows nothing of a new
+one. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
+that are learned online (see `streamcal.kernels.segment_terms`). The corrected probabilities are
+mixed with the base's by their likelihood, so that corrections which do not help are not served.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._clone import Cloned
+from streamcal._locked import Locked
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_float,
+    as_int,
+    check_alike,
+    nest,
+    require,
+    state_of,
+)
+from streamcal._validation import (
+    MOST_COUNT,
+    as_number,
+    as_probability,
+    as_vector,
+    as_weight,
+    as_weights,
+    check_count,
+    check_same_length,
+)
+from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
+from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.identity import IdentityCalibrator
+from streamcal.calibration.probability import as_label
+from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
+
+Array = NDArray[np.float64]
+
+_MODELS = ("base", "forgetting", "all samples")
+_BASE_PRIOR = 2.0 / 3.0  # of the weights of the models, within each share
+_SHARES = {0.0: 0.75, 0.001: 0.25}  # with their prior; 2/3 · 3/4 is 1/2, so the cost is ln 2
+_DEVIATIONS = {"intercept": 0.2, "slope": 0.3, "field": 0.2, "crossing": 0.2 / 3.0}
+_MOST_FIELDS = 64
+_MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
+_MOST_TERMS_PER_SAMPLE = 1_000
+_MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
+_LONGEST_HALF_LIFE = 1e15
+
+
+class SegmentTicket(NamedTuple):
+    """The predictions of a `SegmentCalibrator` for one sample, to pass back with its label.
+
+    Attributes
+    ----------
+    base : Ticket or None
+        That of the base calibrator, if it is a `HedgedCalibrator`.
+    models : Ticket
+        The predictions of the models, and of their mixtures.
+    """
+
+    base: Ticket | None
+    models: Ticket
+
+
+class Effect(NamedTuple):
+    """A term of the log odds, as `SegmentCalibrator.explain_one` returns it.
+
+    Attributes
+    ----------
+    segment : dict
+        The fields' values; empty for the intercept.
+    log_odds : float
+        The mean of the term.
+    deviation : float
+        The standard deviation of the term.
+    """
+
+    segment: dict[str, Any]
+    log_odds: float
+    deviation: float
+
+
+class SegmentCalibrator(Locked, Stateful, Cloned):
+    """Calibrate probabilities on average and within each segment, from its first sample on.
+
+    Parameters
+    ----------
+    fields : sequence of str
+        The names of the fields that make segments, 1 to 64.
+    crosses : "auto" or sequence of tuples of str
+        Which fields are crossed: ``[("country", "device")]`` gives each pair of a country and a
+        device a term of its own. "auto" crosses all pairs of up to 10 fields, and none of more.
+    base : Calibrator, optional
+        The prototype of the calibrator whose probabilities are corrected; it is cloned. By default
+        a `HedgedCalibrator`.
+    half_life : float
+        Two models run side by side: one remembers all samples, the other forgets half of what it
+        learned of a segment after this number of samples of the stream, at most 1e15.
+    max_terms : int
+        The greatest number of terms, that is, values and crossings of values. If there are more, a
+        new one replaces the least informative of eight random ones. At least the number of fields
+        and crossings.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range, or ``base`` refuses scores or labels in [0, 1].
+
+    Notes
+    -----
+    The log odds of the base are corrected by an intercept, a slope, and a term for each value of a
+    field and each crossing. It is a Bayesian logistic model with independent normal terms, and it
+    answers with the mean over its uncertainty. A value that was never seen has a term with mean 0,
+    so the sample is treated as its other segments are. The prior variance of each field is learned.
+
+    *Cost of being wrong.* The mixture starts with the weight ½ for the base. So its total log loss
+    is at most that of the base plus ln 2 = 0.69, over the whole stream, if labels come at once.
+
+    *Values* of fields are text, numbers, booleans or None; a missing field and NaN are None. Values
+    that are equal in Python are one segment. Terms are found by 64-bit hashes of the values: of a
+    million terms, two share one with a probability of 3e-8. Whoever can choose values could make
+    two terms collide on purpose; they would share their correction.
+
+    *Memory.* About 75 bytes for each term. Threads may share it: each call is atomic.
+
+    References
+    ----------
+    Graepel, Candela, Borchert & Herbrich, *Web-Scale Bayesian Click-Through Rate Prediction for
+    Sponsored Search Advertising in Microsoft's Bing Search Engine*, ICML 2010, section 3, for an
+    online model of this kind with a probit link. MacKay, *The Evidence Framework Applied to
+    Classification Networks*, Neural Computation 4, 1992, for the mean over the uncertainty. Vovk,
+    *Aggregating Strategies*, COLT 1990, for the bound.
+
+    Examples
+    --------
+    The model says 0.5 everywhere. In the north 8 of 10 labels are 1, in the south 2 of 10:
+
+    >>> calibrator = SegmentCalibrator(["region", "device"])
+    >>> for i in range(1_000):
+    ...     calibrator.learn_one({"region": "north", "device": "tv"}, 0.5, i % 10 < 8)
+    ...     calibrator.learn_one({"region": "south", "device": "tv"}, 0.5, i % 10 < 2)
+    >>> round(calibrator.predict_one({"region": "north", "device": "tv"}, 0.5), 1)
+    0.8
+    >>> round(calibrator.predict_one({"region": "south", "device": "watch"}, 0.5), 1)
+    0.2
+    >>> round(calibrator.predict_one({"region": "west", "device": "tv"}, 0.5), 1)
+    0.5
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[str],
+        *,
+        crosses: str | Sequence[tuple[str, ...]] = "auto",
+        base: Calibrator | None = None,
+        half_life: float = 16_000.0,
+        max_terms: int = 1_000_000,
+    ) -> None:
+        names = _check_fields(fields)
+        crossings = _check_crosses(crosses, names)
+        # There must be room for all terms of one sample.
+        check_count(max_terms, "max_terms", len(names) + len(crossings), _MOST_TERMS)
+        if not 0.0 < as_number(half_life, "half_life") <= _LONGEST_HALF_LIFE:
+            raise ValueError(
+                f"`half_life` must be above 0 and at most {_LONGEST_HALF_LIFE:g}, got {half_life}"
+            )
+        prototype = HedgedCalibrator() if base is None else base
+        if not isinstance(prototype, Calibrator):
+            raise TypeError(f"`base` must be a Calibrator or None, got {base!r}")
+        check_binary(prototype, "base")
+        self.fields = fields
+        self.crosses = crosses
+        self.base = base
+        self.half_life = half_life
+        self.max_terms = max_terms
+
+        self._base = prototype.clone()
+        self._terms = SegmentTerms(
+            names, crossings, _prior_variances(names, crossings), float(half_life), max_terms
+        )
+        self._weigher = _make_weigher()
+
+    # ------------------------------------------------------------------------------ what it holds
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples have been learned."""
+        return self._terms.n_samples
+
+    @property
+    def n_terms(self) -> int:
+        """How many values and crossings of values have a term."""
+        return self._terms.n_terms
+
+    @property
+    def n_evicted(self) -> int:
+        """How many terms were replaced by others, because there were too many."""
+        return self._terms.n_evicted
+
+    @property
+    def memory_usage(self) -> int:
+        """Bytes of memory of the terms."""
+        return self._terms.memory_usage
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the base calibrator and of the two corrected models; they sum to 1."""
+        with self._mutex:
+            return dict(zip(_MODELS, self._weigher.weights.values(), strict=True))
+
+    # ------------------------------------------------------------------------------ one sample
+
+    def predict_one(self, x: Mapping[str, Any], score: float) -> float:
+        """Return the calibrated probability of a score in [0, 1], for a sample of these segments.
+
+        Parameters
+        ----------
+        x : Mapping
+            The values of the fields; other entries are ignored, so river's features will do.
+        score : float
+            The model's probability.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the score is not in [0, 1], or a field's value is not text, a number or None.
+        """
+        p, hashes = as_probability(score), self._read(x)
+        with self._mutex:
+            if not self._terms.n_samples:
+                return self._base.predict_one(p)
+            base = self._base.predict_one(p)
+            return self._terms.predict(self._weigher._hedge, hashes, base)
+
+    def serve_one(self, x: Mapping[str, Any], score: float) -> tuple[float, SegmentTicket]:
+        """Return `predict_one`, and the ticket to pass back with the label.
+
+        Examples
+        --------
+        >>> calibrator = SegmentCalibrator(["region"])
+        >>> p, ticket = calibrator.serve_one({"region": "north"}, 0.3)
+        >>> calibrator.learn_one({"region": "north"}, 0.3, 1, served=ticket)
+        >>> p
+        0.3
+        """
+        p, hashes = as_probability(score), self._read(x)
+        with self._mutex:
+            if isinstance(self._base, HedgedCalibrator):
+                base, ticket = self._base.serve_one(p)
+            else:
+                base, ticket = self._base.predict_one(p), None
+            answers = self._terms.answers(hashes, base)
+            n_samples, hedge = self._weigher.n_samples, self._weigher._hedge
+            rows = np.asarray(hedge.rows()) @ answers
+            models = Ticket(n_samples, (*answers, *rows.clip(0.0, 1.0).tolist()))
+            served = self._terms.predict(hedge, hashes, base) if n_samples else base
+        return served, SegmentTicket(ticket, models)
+
+    def learn_one(
+        self,
+        x: Mapping[str, Any],
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: SegmentTicket | None = None,
+    ) -> None:
+        """Learn the label of a sample.
+
+        Parameters
+        ----------
+        x : Mapping
+            As for `predict_one`.
+        score : float
+            The model's probability, in [0, 1].
+        y : float or bool
+            The label, in [0, 1].
+        w : float
+            The weight, from 1e-60 to 1e60.
+        served : SegmentTicket, optional
+            The ticket of `serve_one`, if the label is late.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is out of range; nothing is learned.
+        """
+        p, label = as_probability(score), as_label(y)
+        weight = 1.0 if w == 1.0 else as_weight(w)
+        hashes = self._read(x)
+        with self._mutex:
+            base_ticket, ticket = self._check_ticket(served)
+            base = self._base.predict_one(p)
+            if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
+                self._base.learn_one(p, label, weight, served=base_ticket)
+            else:
+                self._base.learn_one(p, label, weight)
+            answers = self._terms.learn(hashes, base, label, weight)
+            if ticket is None:
+                self._weigher._learn_now(0.5, label, weight, answers)
+            else:
+                self._weigher.learn_one(0.5, label, weight, served=ticket)
+
+    def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket | None]:
+        """Return the tickets of the base and of the models, or raise."""
+        if served is None:
+            return None, None
+        try:
+            base, models = served
+        except (TypeError, ValueError):
+            raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
+        self._weigher.check_ticket(models)
+        if base is not None and isinstance(self._base, HedgedCalibrator):
+            self._base.check_ticket(base)
+        return base, models
+
+    def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
+        """Return the terms of a sample, those with the largest effect first.
+
+        They are means over all models by their weights, with no correction by the base. The slope
+        is left out, because its effect depends on the score.
+
+        Examples
+        --------
+        >>> calibrator = SegmentCalibrator(["region"])
+        >>> for i in range(200):
+        ...     calibrator.learn_one({"region": "north"}, 0.5, 1)
+        ...     calibrator.learn_one({"region": "south"}, 0.5, 0)
+        >>> for effect in calibrator.explain_one({"region": "north"})[:1]:
+        ...     print(effect.segment, round(effect.log_odds, 1))
+        {'region': 'north'} 1.6
+        """
+        hashes = self._read(x)
+        with self._mutex:
+            found = self._terms.effects(hashes)
+            weights = np.array(list(self._weigher.weights.values())[1:])
+        names = self._terms.fields
+        groups = [(), None, *((i,) for i in range(len(names))), *self._terms.crossings]
+        effects = [
+            Effect(
+                {names[i]: x.get(names[i]) for i in group},
+                float(weights @ mean),
+                float(np.sqrt(max(weights @ (variance + mean**2) - (weights @ mean) ** 2, 0.0))),
+            )
+            for group, (mean, variance) in zip(groups, found, strict=True)
+            if group is not None
+        ]
+        return sorted(effects, key=lambda effect: -abs(effect.log_odds))
+
+    def _read(self, x: Mapping[str, Any]) -> bytes:
+        if type(x) is not dict and not isinstance(x, Mapping):
+            raise TypeError(f"`x` must be a mapping from fields to values, got {x!r}")
+        return self._terms.read(x)
+
+    # ------------------------------------------------------------------------------ many samples
+
+    def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
+        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
+
+        ``columns`` are as for `predict_learn_many`.
+        """
+        vector = as_vector(scores, "scores")
+        return self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+
+    def learn_many(
+        self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> None:
+        """Learn samples in the order given; see `predict_learn_many`."""
+        self.predict_learn_many(columns, scores, y, w)
+
+    def predict_learn_many(
+        self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    ) -> Array:
+        """Predict each sample, then learn it, in the order given.
+
+        Parameters
+        ----------
+        columns : mapping or data frame
+            For each field a column of ``n_samples`` values; a field without a column is None.
+        scores, y, w : array_like of shape (n_samples,)
+            The model's probabilities, labels in [0, 1] and weights. A sample whose label is NaN is
+            only predicted.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_samples,)
+            Those of `predict_one` before the label of the sample was learned.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is out of range or lengths differ; nothing is learned.
+        """
+        vector = as_vector(scores, "scores")
+        labels = as_vector(y, "y", finite=False)
+        return self._run(columns, vector, labels, as_weights(w, len(vector)))
+
+    def _run(self, columns: Any, scores: Array, labels: Array, weights: Array) -> Array:
+        check_same_length(labels, len(scores), "y")
+        known = ~np.isnan(labels)
+        checked = _checks._check_samples(scores[known], labels[known], weights[known])
+        scores = scores.copy()
+        scores[known] = checked[0]
+        scores[~known] = [as_probability(score) for score in scores[~known].tolist()]
+        values = [_column(columns, name, len(scores)) for name in self._terms.fields]
+        hashes = self._terms.read_columns(values, len(scores))
+        with self._mutex:
+            self._base._check_samples(*checked)
+            bases = predict_learn_known(self._base, scores, labels, weights)
+            answers = self._terms.predict_learn_many(hashes, bases, labels, weights)
+            return self._mix_many(bases, answers, labels, weights)
+
+    def _mix_many(self, bases: Array, answers: Array, labels: Array, weights: Array) -> Array:
+        """Return the mixtures of the models' answers, and weigh the models by their likelihood."""
+        weigher, out = self._weigher, bases
+        for i, (row, label, weight) in enumerate(
+            zip(answers.tolist(), labels.tolist(), weights.tolist(), strict=True)
+        ):
+            if weigher.n_samples:
+                out[i] = weigher._hedge.served_weights() @ row
+            if label == label:
+                weigher._learn_now(0.5, label, weight, row)
+        return out
+
+    # ------------------------------------------------------------------------------ state
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        with self._mutex:
+            numbers, *arrays = self._terms.state()
+            nested = {"base": self._base, "weigher": self._weigher}
+            states = {name: nest(each.to_bytes()) for name, each in nested.items()}
+        fields = dict(zip(_NUMBERS, numbers, strict=True))
+        return fields, {**dict(zip(_ARRAYS, arrays, strict=True)), **states}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        base = Calibrator.from_bytes(state_of(arrays, "base"))
+        weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
+        check_alike([base, weigher], [self._base, self._weigher])
+        numbers = _read_numbers(fields)
+        terms = _read_terms(arrays, numbers[0], len(self._terms.learned_variances))
+        require(len(terms[1]) <= 2 + self.max_terms, "there must be at most `max_terms` terms")
+        self._base, self._weigher = base, weigher
+        self._terms.restore(numbers, *terms)
+
+
+_NUMBERS = ("n_samples", "n_evicted", "centre", "random")
+_ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")
+_checks = IdentityCalibrator()  # it checks scores and labels as all calibrators of probabilities do
+
+
+def _read_numbers(fields: Fields) -> tuple[int, int, float, int]:
+    """Return the numbers of a state, or raise."""
+    return (
+        as_int(fields["n_samples"], "n_samples"),
+        as_int(fields["n_evicted"], "n_evicted"),
+        as_float(fields["centre"], "centre", -20.0, 20.0),
+        as_int(fields["random"], "random", 0, 2**64 - 1),
+    )
+
+
+def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[Any]]:
+    """Return the terms of a state, or raise."""
+    squares = array_of(arrays, "squares", n_groups, N_SPEEDS)
+    keys = array_of(arrays, "keys", None, dtype=np.int64)
+    n = len(keys)
+    groups = array_of(arrays, "groups", n, dtype=np.int64)
+    learned = array_of(arrays, "learned", n)
+    means = array_of(arrays, "means", n, N_SPEEDS)
+    variances = array_of(arrays, "variances", n, N_SPEEDS)
+    require(n >= 2 and groups[:2].tolist() == [0, 1], "intercept and slope must come first")
+    require(((groups[2:] >= 2) & (groups[2:] < n_groups)).all(), "terms must be of a group")
+    require(len(np.unique(keys[2:])) == n - 2, "terms must be different")
+    whole = learned == np.floor(learned)
+    require(whole.all() and (learned < max(n_samples, 1)).all(), "terms must learn whole samples")
+    new = learned[:2] < 0.0
+    require(
+        (new == (n_samples == 0)).all() and (learned[2:] >= 0.0).all(), "terms must have learned"
+    )
+    known = learned >= 0.0
+    require((np.abs(means) <= _MOST_MEAN).all(), "means must be in range")
+    require(
+        ((variances[known] > 0.0) & (variances[known] <= _MOST_VARIANCE)).all(),
+        "variances must be in range",
+    )
+    require((squares >= -1.0).all() and (squares <= MOST_COUNT).all(), "sums must be in range")
+    return [squares, keys, groups, learned, means, variances]
+
+
+_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)
+
+
+def _check_fields(fields: Any) -> tuple[str, ...]:
+    if isinstance(fields, str) or not isinstance(fields, Sequence):
+        raise TypeError(f"`fields` must be a sequence of names, got {fields!r}")
+    names = tuple(fields)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`fields` must be names, got {name!r}")
+    if not 1 <= len(names) <= _MOST_FIELDS or len(set(names)) < len(names):
+        raise ValueError(f"`fields` must be 1 to {_MOST_FIELDS} different names, got {fields!r}")
+    return names
+
+
+def _check_crosses(crosses: Any, names: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the indices of the fields of each crossing."""
+    if isinstance(crosses, str):
+        if crosses != "auto":
+            raise ValueError(f"`crosses` must be 'auto' or tuples of fields, got {crosses!r}")
+        few = range(len(names)) if len(names) <= _MOST_CROSSED else ()
+        return tuple(combinations(few, 2))
+    if not isinstance(crosses, Sequence):
+        raise TypeError(f"`crosses` must be 'auto' or tuples of fields, got {crosses!r}")
+    found = []
+    for crossing in crosses:
+        if isinstance(crossing, str) or not isinstance(crossing, Sequence):
+            raise TypeError(f"`crosses` must hold tuples of fields, got {crossing!r}")
+        if len(set(crossing)) < max(2, len(crossing)) or not set(crossing) <= set(names):
+            raise ValueError(
+                f"`crosses` must hold tuples of two or more different `fields`, got {crossing!r}"
+            )
+        found.append(tuple(sorted(names.index(name) for name in crossing)))
+    if len(set(found)) < len(found) or len(found) + len(names) > _MOST_TERMS_PER_SAMPLE:
+        raise ValueError(
+            f"`crosses` must be different, and with the fields at most {_MOST_TERMS_PER_SAMPLE},"
+            f" got {crosses!r}"
+        )
+    return tuple(found)
+
+
+def _prior_variances(names: Sequence[str], crossings: Sequence[Any]) -> Array:
+    kinds = ["intercept", "slope", *["field"] * len(names), *["crossing"] * len(crossings)]
+    return np.array([_DEVIATIONS[kind] ** 2 for kind in kinds])
+
+
+def _make_weigher() -> HedgedCalibrator:
+    """Return a hedge of the models; their likelihoods are all that it learns."""
+    models = [IdentityCalibrator() for _ in _MODELS]
+    other = (1.0 - _BASE_PRIOR) / N_SPEEDS
+    weigher = HedgedCalibrator(models, prior=[_BASE_PRIOR, other, other], share=tuple(_SHARES))
+    n_samples, log_odds, weights, mixed, powers, late = weigher._hedge.state()[0]
+    log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
+    weigher._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
+    return weigher
+
+
+def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
+    """Return the values of a field as a list."""
+    try:
+        column = columns[name]
+    except KeyError:
+        return [None] * n_samples
+    except Exception:
+        raise TypeError(
+            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
+        ) from None
+    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    if len(values) != n_samples:
+        raise ValueError(
+            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
+        )
+    return values

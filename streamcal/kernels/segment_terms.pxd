@@ -1,0 +1,67 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+cdef enum:
+    SPEEDS = 2  # models that forget at different speeds
+    ANSWERS = 3  # the base calibrator's, then one for each speed
+    MOST_TERMS = 1024  # of one sample
+
+
+cdef struct Term:
+    uint64_t key  # of the group and the values
+    int64_t group
+    double learned  # the number of samples when it last learned
+    double mean[SPEEDS]
+    double variance[SPEEDS]
+
+
+cdef struct Sample:
+    double answers[ANSWERS]
+    double x  # the slope's feature
+    double log_odds[SPEEDS]  # without integrating over the uncertainty
+    double variance[SPEEDS]  # of these
+    Py_ssize_t places[MOST_TERMS]  # of the terms, -1 for one that is not kept
+    double means[MOST_TERMS][SPEEDS]  # of the terms, now
+    double variances[MOST_TERMS][SPEEDS]
+
+
+cdef class SegmentTerms:
+    cdef readonly tuple fields, crossings
+    cdef readonly Py_ssize_t n_terms, max_terms
+    cdef readonly int64_t n_samples, n_evicted
+    cdef double half_life, rate, centre
+    cdef uint64_t random
+    cdef Py_ssize_t n_fields, n_groups, room, n_slots
+    cdef Term *terms
+    cdef uint32_t *slots  # a hash table of the places of terms plus 1; 0 is empty
+    cdef double[::1] first_variances  # of the prior, by group, before a term has learned
+    cdef double[:, ::1] prior_variances  # those learned, by group and speed
+    cdef double[::1] counts  # of terms that have learned, by group
+    cdef double[:, ::1] squares  # sums of their mean² + variance, by group and speed
+    cdef Py_ssize_t[::1] members  # the fields of all crossings
+    cdef Py_ssize_t[::1] bounds  # where those of each crossing start
+    cdef Sample sample
+
+    cdef const uint64_t *hashes_of(self, bytes read) except NULL
+    cdef void find_terms(self, const uint64_t *hashes) noexcept nogil
+    cdef void predict_sample(self, double base) noexcept nogil
+    cdef int learn_sample(
+        self, const uint64_t *hashes, double base, double y, double w
+    ) except -1 nogil
+    cdef uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil
+    cdef Py_ssize_t find(self, uint64_t key) noexcept nogil
+    cdef void moments(
+        self, Py_ssize_t group, Py_ssize_t place, double *mean, double *variance
+    ) noexcept nogil
+    cdef void update(
+        self, Py_ssize_t group, double x, const double *pulls, const double *gains
+    ) noexcept nogil
+    cdef void count(self, Term *term, double sign) noexcept nogil
+    cdef void learn_prior(self, Py_ssize_t group) noexcept nogil
+    cdef Py_ssize_t add_term(self, uint64_t key, Py_ssize_t group) noexcept nogil
+    cdef Py_ssize_t least_informative(self) noexcept nogil
+    cdef double information(self, Py_ssize_t place) noexcept nogil
+    cdef void insert(self, Py_ssize_t place) noexcept nogil
+    cdef void remove(self, uint64_t key) noexcept nogil
+    cdef int make_room(self, Py_ssize_t n_new) except -1 nogil
+    cdef int fill_slots(self, Py_ssize_t n_slots) except -1 nogil

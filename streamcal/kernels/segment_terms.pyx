@@ -1,0 +1,634 @@
+"""Corrections of log odds for each segment, learned online as a Bayesian logistic model.
+
+A sample belongs to one segment of each field, such as its country, and of each crossing of fields.
+Its log odds are those of the base calibrator, u, plus one term for each of its segments, plus an
+intercept and a slope::
+
+    z = u + intercept + slope · (u − centre) + term(country=de) + term(device=tv)
+          + term(country=de, device=tv)                          p = sigmoid(z)
+
+The terms are independent and normal, with mean 0 before anything is learned, so a segment that was
+never seen changes nothing. A sample of label y moves them together. Let v be the variances of its
+terms and V their sum. The mode z* of the posterior of z solves z* = z + w · V · (y − sigmoid(z*)),
+and with h = w · p* · (1 − p*) each term takes its part (Laplace's approximation, in one dimension;
+the terms stay independent, as in assumed-density filtering)::
+
+    mean ← mean + v · (z* − z) / V,    variance ← v − v² · h / (1 + h · V)
+
+*Uncertainty.* The answer is the mean of sigmoid(z) over the distribution of z, approximated by
+sigmoid(z / sqrt(1 + π V / 8)) (MacKay, *The Evidence Framework Applied to Classification Networks*,
+Neural Computation 4, 1992).
+
+*Prior.* Each group of terms (a field or a crossing) has a prior variance. It is the mean of
+mean² + variance over its terms, which is the M step of an EM algorithm, with two pseudo-terms of
+the initial variance.
+
+*Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
+Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
+for n samples of the whole stream. Two models run side by side, and only one of them forgets.
+
+*Memory.* Terms lie in one array, and a hash table of 64-bit keys has their places. If all places
+are used, a new term replaces the least informative of eight random ones, which is the one whose
+variance is the closest to the prior's.
+"""
+
+cimport cython
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.math cimport M_PI, exp, exp2, log, sqrt
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from streamcal.kernels.hedge cimport Hedge
+
+import numpy as np
+
+from streamcal.kernels.expert import restored
+
+N_SPEEDS = SPEEDS
+
+cdef double CLIP = 1e-6  # the base's probabilities are clipped to [CLIP, 1 − CLIP]
+cdef double PSEUDO_TERMS = 2.0
+cdef double MOST_VARIANCE = 4.0  # of a prior
+cdef double LEAST_VARIANCE = 1e-12
+cdef double MOST_MEAN = 30.0
+cdef int N_COMPARED = 8  # terms, to find one to replace
+cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
+
+
+# ------------------------------------------------------------------------------ hashes of values
+
+
+cdef inline uint64_t scramble(uint64_t h) noexcept nogil:
+    """Return a one-to-one function of 64 bits in which each bit depends on all (splitmix64)."""
+    h += 0x9E3779B97F4A7C15ULL
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9ULL
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EBULL
+    return h ^ (h >> 31)
+
+
+cdef inline uint64_t combine(uint64_t h, uint64_t other) noexcept nogil:
+    return scramble(h ^ scramble(other))
+
+
+cdef uint64_t hash_bytes(const unsigned char *data, Py_ssize_t n) noexcept nogil:
+    """Return the hash of bytes, the same on every machine."""
+    cdef uint64_t h = scramble(<uint64_t> n), word
+    cdef Py_ssize_t start, i
+    for start in range(0, n, 8):
+        word = 0
+        for i in range(start, min(start + 8, n)):
+            word |= (<uint64_t> data[i]) << (8 * (i - start))
+        h = combine(h, word)
+    return h
+
+
+cdef enum:  # kinds of values; equal numbers are of one kind
+    MISSING = 1
+    TEXT = 2
+    WHOLE = 3
+    FRACTION = 4
+    LARGE = 5
+
+
+cdef double MOST_WHOLE = 9.2e18  # numbers below are 64-bit integers
+
+
+cdef uint64_t hash_value(object value, object field) except? 0:
+    """Return the hash of a field's value; values that are equal in Python have the same."""
+    if isinstance(value, str):
+        return combine(TEXT, hash_text(value))
+    if value is None:
+        return scramble(MISSING)
+    if isinstance(value, int):
+        return hash_int(value)
+    if isinstance(value, float):
+        return hash_float(value)
+    if isinstance(value, np.generic):
+        plain = value.item()
+        if type(plain) is not type(value):
+            return hash_value(plain, field)
+    raise TypeError(
+        f"the value of the field {field!r} must be text, a number or None, got {value!r}"
+    )
+
+
+cdef uint64_t hash_text(object text) except? 0:
+    cdef const char *data
+    cdef Py_ssize_t n
+    try:
+        data = PyUnicode_AsUTF8AndSize(text, &n)
+    except UnicodeEncodeError:  # a surrogate
+        coded = text.encode("utf-8", "surrogatepass")
+        return hash_bytes(coded, len(coded))
+    return hash_bytes(<const unsigned char *> data, n)
+
+
+cdef uint64_t hash_int(object number) except? 0:
+    cdef int overflow
+    cdef long long small = PyLong_AsLongLongAndOverflow(number, &overflow)
+    if not overflow and abs(<double> small) < MOST_WHOLE:
+        return combine(WHOLE, <uint64_t> small)
+    try:
+        if float(number) == number:
+            return combine(FRACTION, bits_of(float(number)))
+    except OverflowError:
+        pass
+    coded = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+    return combine(LARGE, hash_bytes(coded, len(coded)))
+
+
+cdef uint64_t hash_float(double number) noexcept nogil:
+    if number != number:
+        return scramble(MISSING)
+    if abs(number) < MOST_WHOLE and number == <double> <int64_t> number:
+        return combine(WHOLE, <uint64_t> <int64_t> number)
+    return combine(FRACTION, bits_of(number))
+
+
+cdef inline uint64_t bits_of(double number) noexcept nogil:
+    cdef uint64_t bits
+    memcpy(&bits, &number, 8)
+    return bits
+
+
+cdef inline double sigmoid(double z) noexcept nogil:
+    return 1.0 / (1.0 + exp(-z))
+
+
+cdef inline double clipped(double p) noexcept nogil:
+    return min(max(p, CLIP), 1.0 - CLIP)
+
+
+cdef double mode(double z, double V, double y, double w) noexcept nogil:
+    """Return the solution t of t = z + w · V · (y − sigmoid(t)), by Newton's method."""
+    cdef double low, high, t, p, excess, step
+    cdef int i
+    p = sigmoid(z)
+    t = z + w * V * (y - p)
+    # The solution lies between these two. Beyond ±160 and z, V · w would exceed any weight.
+    low, high = max(min(z, t), min(z, -160.0)), min(max(z, t), max(z, 160.0))
+    t = min(max(t, low), high) if w * V < 1.0 else z
+    for i in range(100):
+        p = sigmoid(t)
+        excess = t - z - w * V * (y - p)
+        if excess > 0.0:
+            high = t
+        else:
+            low = t
+        step = excess / (1.0 + w * V * p * (1.0 - p))
+        t -= step
+        if not low <= t <= high:
+            t = 0.5 * (low + high)
+            step = high - low
+        if abs(step) < 1e-12:
+            break
+    return t
+
+
+@cython.final
+cdef class SegmentTerms:
+    """The terms of all segments; one thread at a time may call it.
+
+    Parameters
+    ----------
+    fields : tuple of str
+    crossings : tuple of tuples of int
+        The indices of the fields of each crossing.
+    prior_variances : ndarray of shape (2 + n_fields + n_crossings,)
+        The initial ones of the intercept, the slope, the fields and the crossings.
+    half_life : float
+    max_terms : int
+    """
+
+    def __cinit__(self, fields, crossings, prior_variances, double half_life, Py_ssize_t max_terms):
+        self.fields, self.crossings = tuple(fields), tuple(crossings)
+        self.n_fields = len(self.fields)
+        self.n_groups = FIRST_FIELD + self.n_fields + len(self.crossings)
+        if not len(prior_variances) == self.n_groups <= MOST_TERMS:
+            raise ValueError("there must be a variance for each group of terms")
+        # Two more are kept: the intercept and the slope.
+        self.max_terms, self.half_life, self.rate = max_terms, half_life, 1.0 / half_life
+        self.first_variances = np.array(prior_variances, dtype=np.float64)
+        self.prior_variances = np.repeat(prior_variances, SPEEDS).reshape(-1, SPEEDS)
+        self.counts = np.zeros(self.n_groups)
+        self.squares = np.zeros((self.n_groups, SPEEDS))
+        self.members = np.array([f for c in self.crossings for f in c], dtype=np.intp)
+        self.bounds = np.cumsum([0, *map(len, self.crossings)], dtype=np.intp)
+        self.random = 1
+        self.make_room(0)
+        for group in (INTERCEPT, SLOPE):
+            self.terms[group].key, self.terms[group].group = 0, group
+            self.terms[group].learned = -1.0
+
+    def __dealloc__(self):
+        free(self.terms)
+        free(self.slots)
+
+    # ------------------------------------------------------------------------------ for Python
+
+    def read(self, x):
+        """Return the hashes of the fields' values in a mapping; a missing field is None."""
+        cdef PyObject *found
+        cdef Py_ssize_t i
+        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, self.n_fields * sizeof(uint64_t))
+        cdef uint64_t *out = <uint64_t *> PyBytes_AS_STRING(hashes)
+        for i in range(self.n_fields):
+            field = self.fields[i]
+            if type(x) is dict:
+                found = PyDict_GetItemWithError(x, field)
+                value = None if found == NULL else <object> found
+            else:
+                value = x.get(field)
+            out[i] = hash_value(value, field)
+        return hashes
+
+    def read_columns(self, columns, Py_ssize_t n_samples):
+        """Return the hashes of lists of values, one list for each field, sample by sample."""
+        cdef Py_ssize_t i, t
+        hashes = np.empty((n_samples, self.n_fields), dtype=np.uint64)
+        cdef uint64_t[:, ::1] out = hashes
+        for i, (field, column) in enumerate(zip(self.fields, columns, strict=True)):
+            for t in range(n_samples):
+                out[t, i] = hash_value(column[t], field)
+        return hashes
+
+    cdef const uint64_t *hashes_of(self, bytes read) except NULL:
+        if read is None or PyBytes_GET_SIZE(read) != self.n_fields * <Py_ssize_t> sizeof(uint64_t):
+            raise ValueError("there must be a hash for each field")
+        return <const uint64_t *> PyBytes_AS_STRING(read)
+
+    def answers(self, bytes hashes, double base):
+        """Return the base's probability, clipped, and that of each model."""
+        self.find_terms(self.hashes_of(hashes))
+        self.predict_sample(base)
+        return [self.sample.answers[i] for i in range(ANSWERS)]
+
+    def predict(self, Hedge hedge, bytes hashes, double base):
+        """Return the mixture of `answers` by the weights of a hedge."""
+        cdef double mean = 0.0
+        cdef int i
+        self.find_terms(self.hashes_of(hashes))
+        self.predict_sample(base)
+        for i in range(ANSWERS):
+            mean += hedge.mixed[i] * self.sample.answers[i]
+        return mean
+
+    def learn(self, bytes hashes, double base, double y, double w):
+        """Teach a sample that has been checked; return `answers` from before."""
+        self.learn_sample(self.hashes_of(hashes), base, y, w)
+        return [self.sample.answers[i] for i in range(ANSWERS)]
+
+    def predict_learn_many(
+        self,
+        const uint64_t[:, ::1] hashes,
+        const double[::1] bases,
+        const double[::1] y,
+        const double[::1] w,
+    ):
+        """Return `answers` of each sample before it was learned, shape ``(n_samples, 3)``.
+
+        A sample whose label is NaN is not learned. If memory ends, the samples before it are.
+        """
+        cdef Py_ssize_t t, n = bases.shape[0]
+        cdef int i
+        if not hashes.shape[0] == y.shape[0] == w.shape[0] == n or hashes.shape[1] != self.n_fields:
+            raise ValueError("all arrays must have the same length")
+        answers = np.empty((n, ANSWERS))
+        cdef double[:, ::1] out = answers
+        for t in range(n):
+            if y[t] != y[t]:
+                self.find_terms(&hashes[t, 0])
+                self.predict_sample(bases[t])
+            else:
+                self.learn_sample(&hashes[t, 0], bases[t], y[t], w[t])
+            for i in range(ANSWERS):
+                out[t, i] = self.sample.answers[i]
+        return answers
+
+    def effects(self, bytes hashes):
+        """Return mean and variance of each term of a sample, shape ``(n_groups, 2, n_speeds)``."""
+        cdef Py_ssize_t group
+        self.find_terms(self.hashes_of(hashes))
+        found = np.empty((self.n_groups, 2, SPEEDS))
+        cdef double[:, :, ::1] out = found
+        for group in range(self.n_groups):
+            self.moments(group, self.sample.places[group], &out[group, 0, 0], &out[group, 1, 0])
+        return found
+
+    @property
+    def learned_variances(self):
+        """The prior variances that were learned, shape ``(n_groups, n_speeds)``."""
+        return np.array(self.prior_variances)
+
+    @property
+    def memory_usage(self):
+        """Bytes of memory of all terms."""
+        return self.room * sizeof(Term) + self.n_slots * sizeof(uint32_t)
+
+    # ------------------------------------------------------------------------------ predict
+
+    cdef void find_terms(self, const uint64_t *hashes) noexcept nogil:
+        """Find the places of a sample's terms."""
+        cdef Py_ssize_t group
+        self.sample.places[INTERCEPT], self.sample.places[SLOPE] = INTERCEPT, SLOPE
+        for group in range(FIRST_FIELD, self.n_groups):
+            self.sample.places[group] = self.find(self.key_of(group, hashes))
+
+    cdef void predict_sample(self, double base) noexcept nogil:
+        """Compute the answers for the sample whose terms were found."""
+        cdef double p = clipped(base), u = log(p / (1.0 - p)), x
+        cdef double *mean
+        cdef double *variance
+        cdef Py_ssize_t group
+        cdef int k
+        self.sample.answers[0] = p
+        self.sample.x = u - self.centre
+        for k in range(SPEEDS):
+            self.sample.log_odds[k], self.sample.variance[k] = u, 0.0
+        for group in range(self.n_groups):
+            mean, variance = self.sample.means[group], self.sample.variances[group]
+            self.moments(group, self.sample.places[group], mean, variance)
+            x = self.sample.x if group == SLOPE else 1.0
+            for k in range(SPEEDS):
+                self.sample.log_odds[k] += x * mean[k]
+                self.sample.variance[k] += x * x * variance[k]
+        for k in range(SPEEDS):
+            p = sigmoid(self.sample.log_odds[k] / sqrt(1.0 + M_PI / 8.0 * self.sample.variance[k]))
+            self.sample.answers[k + 1] = clipped(p)
+
+    cdef inline uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil:
+        """Return the key of a sample's term in a group."""
+        cdef uint64_t key = scramble(<uint64_t> group)
+        cdef Py_ssize_t crossing = group - FIRST_FIELD - self.n_fields, i
+        if crossing < 0:
+            return combine(key, hashes[group - FIRST_FIELD])
+        for i in range(self.bounds[crossing], self.bounds[crossing + 1]):
+            key = combine(key, hashes[self.members[i]])
+        return key
+
+    cdef inline void moments(
+        self, Py_ssize_t group, Py_ssize_t place, double *mean, double *variance
+    ) noexcept nogil:
+        """Write the current mean and variance of a term for each speed."""
+        cdef Term *term = &self.terms[place] if place >= 0 else NULL
+        cdef double prior, kept
+        cdef int k
+        for k in range(SPEEDS):
+            prior = self.prior_variances[group, k]
+            if term == NULL or term.learned < 0.0:
+                mean[k], variance[k] = 0.0, prior
+                continue
+            kept = exp2(-self.rate * (self.n_samples - term.learned)) if k == 0 else 1.0
+            mean[k] = kept * term.mean[k]
+            variance[k] = prior + kept * kept * (term.variance[k] - prior)
+
+    # ------------------------------------------------------------------------------ learn
+
+    cdef int learn_sample(
+        self, const uint64_t *hashes, double base, double y, double w
+    ) except -1 nogil:
+        """Compute the answers for a sample, then learn it."""
+        cdef double pulls[SPEEDS]
+        cdef double gains[SPEEDS]
+        cdef double t, p, h, V
+        cdef Py_ssize_t group
+        cdef int k
+        self.make_room(self.n_groups)
+        self.find_terms(hashes)
+        self.predict_sample(base)
+        for k in range(SPEEDS):
+            V = self.sample.variance[k]
+            t = mode(self.sample.log_odds[k], V, y, w)
+            pulls[k] = (t - self.sample.log_odds[k]) / V  # this is w · (y − p), without rounding
+            p = sigmoid(t)
+            h = w * p * (1.0 - p)
+            gains[k] = h / (1.0 + h * V)
+        for group in range(self.n_groups):
+            if self.sample.places[group] < 0:
+                self.sample.places[group] = self.add_term(self.key_of(group, hashes), group)
+            self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
+        self.n_samples += 1
+        p = self.sample.answers[0]
+        self.centre += (log(p / (1.0 - p)) - self.centre) / self.n_samples
+        return 0
+
+    cdef void update(
+        self, Py_ssize_t group, double x, const double *pulls, const double *gains
+    ) noexcept nogil:
+        """Let the sample's term of a group learn its part."""
+        cdef Term *term = &self.terms[self.sample.places[group]]
+        cdef double mean, variance
+        cdef int k
+        if term.learned >= 0.0:
+            self.count(term, -1.0)
+        for k in range(SPEEDS):
+            mean, variance = self.sample.means[group][k], self.sample.variances[group][k]
+            mean += variance * x * pulls[k]
+            term.mean[k] = min(max(mean, -MOST_MEAN), MOST_MEAN)
+            term.variance[k] = max(
+                variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE
+            )
+        term.learned = self.n_samples
+        self.count(term, 1.0)
+        self.learn_prior(group)
+
+    cdef inline void count(self, Term *term, double sign) noexcept nogil:
+        """Add a term to the sums of its group, or subtract it."""
+        cdef int k
+        self.counts[term.group] += sign
+        for k in range(SPEEDS):
+            self.squares[term.group, k] += sign * (term.mean[k] * term.mean[k] + term.variance[k])
+
+    cdef inline void learn_prior(self, Py_ssize_t group) noexcept nogil:
+        """Set the prior variances of a group to the mean of its terms and pseudo-terms."""
+        cdef double total
+        cdef int k
+        for k in range(SPEEDS):
+            # Rounding may leave sums a little below 0.
+            total = max(self.squares[group, k], 0.0) + PSEUDO_TERMS * self.first_variances[group]
+            self.prior_variances[group, k] = min(
+                total / (self.counts[group] + PSEUDO_TERMS), MOST_VARIANCE
+            )
+
+    # ------------------------------------------------------------------------------ memory
+
+    cdef inline Py_ssize_t find(self, uint64_t key) noexcept nogil:
+        """Return the place of the term with a key, or -1."""
+        cdef Py_ssize_t mask = self.n_slots - 1, slot = <Py_ssize_t> (key & <uint64_t> mask)
+        while self.slots[slot] != 0:
+            if self.terms[self.slots[slot] - 1].key == key:
+                return self.slots[slot] - 1
+            slot = (slot + 1) & mask
+        return -1
+
+    cdef Py_ssize_t add_term(self, uint64_t key, Py_ssize_t group) noexcept nogil:
+        """Return the place of a new term; there is room for it, or it replaces another."""
+        cdef Py_ssize_t place
+        if self.n_terms < self.max_terms:
+            place = FIRST_FIELD + self.n_terms
+            self.n_terms += 1
+        else:
+            place = self.least_informative()
+            self.count(&self.terms[place], -1.0)
+            self.learn_prior(self.terms[place].group)
+            self.remove(self.terms[place].key)
+            self.n_evicted += 1
+        self.terms[place].key, self.terms[place].group = key, group
+        self.terms[place].learned = -1.0
+        self.insert(place)
+        return place
+
+    cdef Py_ssize_t least_informative(self) noexcept nogil:
+        """Return the place of the least informative of some random terms, none of this sample."""
+        cdef Py_ssize_t place, best = -1, group
+        cdef double information, least = 0.0
+        cdef int n_compared = 0
+        cdef bint is_used
+        while n_compared < N_COMPARED:
+            self.random += 0x9E3779B97F4A7C15ULL
+            place = FIRST_FIELD + <Py_ssize_t> (
+                scramble(self.random) % <uint64_t> self.max_terms
+            )
+            is_used = self.terms[place].learned == self.n_samples
+            for group in range(FIRST_FIELD, self.n_groups):
+                is_used |= self.sample.places[group] == place
+            if is_used:
+                continue
+            information = self.information(place)
+            if best < 0 or information < least:
+                best, least = place, information
+            n_compared += 1
+        return best
+
+    cdef double information(self, Py_ssize_t place) noexcept nogil:
+        """Return by which parts a term's variances are less than those of the prior, added."""
+        cdef double mean[SPEEDS]
+        cdef double variance[SPEEDS]
+        cdef double total = 0.0
+        cdef Py_ssize_t group = self.terms[place].group
+        cdef int k
+        self.moments(group, place, mean, variance)
+        for k in range(SPEEDS):
+            total += 1.0 - variance[k] / self.prior_variances[group, k]
+        return total
+
+    cdef void insert(self, Py_ssize_t place) noexcept nogil:
+        """Put a term into the hash table."""
+        cdef Py_ssize_t mask = self.n_slots - 1
+        cdef Py_ssize_t slot = <Py_ssize_t> (self.terms[place].key & <uint64_t> mask)
+        while self.slots[slot] != 0:
+            slot = (slot + 1) & mask
+        self.slots[slot] = <uint32_t> (place + 1)
+
+    cdef void remove(self, uint64_t key) noexcept nogil:
+        """Remove a term from the hash table; later ones of the same run move forward."""
+        cdef Py_ssize_t mask = self.n_slots - 1, slot = <Py_ssize_t> (key & <uint64_t> mask), home
+        while self.terms[self.slots[slot] - 1].key != key:
+            slot = (slot + 1) & mask
+        cdef Py_ssize_t hole = slot
+        while True:
+            slot = (slot + 1) & mask
+            if self.slots[slot] == 0:
+                break
+            home = <Py_ssize_t> (self.terms[self.slots[slot] - 1].key & <uint64_t> mask)
+            if ((slot - home) & mask) >= ((slot - hole) & mask):
+                self.slots[hole] = self.slots[slot]
+                hole = slot
+        self.slots[hole] = 0
+
+    cdef int make_room(self, Py_ssize_t n_new) except -1 nogil:
+        """Make room for new terms; nothing else changes, also if memory ends."""
+        cdef Py_ssize_t needed = FIRST_FIELD + min(self.n_terms + n_new, self.max_terms), room
+        cdef Py_ssize_t n_slots
+        cdef Term *terms
+        if needed > self.room:
+            room = max(min(needed + needed // 4, FIRST_FIELD + self.max_terms), needed)
+            terms = <Term *> realloc(self.terms, room * sizeof(Term))
+            if terms == NULL:
+                raise MemoryError
+            self.terms, self.room = terms, room
+        n_slots = max(self.n_slots, 64)
+        while 3 * n_slots < 4 * needed:
+            n_slots *= 2
+        if n_slots > self.n_slots:
+            self.fill_slots(n_slots)
+        return 0
+
+    cdef int fill_slots(self, Py_ssize_t n_slots) except -1 nogil:
+        """Make a hash table of this size for all terms."""
+        cdef uint32_t *slots = <uint32_t *> calloc(n_slots, sizeof(uint32_t))
+        cdef Py_ssize_t place
+        if slots == NULL:
+            raise MemoryError
+        free(self.slots)
+        self.slots, self.n_slots = slots, n_slots
+        for place in range(FIRST_FIELD, FIRST_FIELD + self.n_terms):
+            self.insert(place)
+        return 0
+
+    # ------------------------------------------------------------------------------ state
+
+    def state(self):
+        """Return what `restore` takes: numbers, sums of the groups, and an array for each part."""
+        cdef Py_ssize_t n = FIRST_FIELD + self.n_terms, i
+        cdef int k
+        numbers = [self.n_samples, self.n_evicted, self.centre, self.random]
+        keys, groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+        learned, means, variances = np.empty(n), np.zeros((n, SPEEDS)), np.zeros((n, SPEEDS))
+        cdef int64_t[::1] key_view = keys, group_view = groups
+        cdef double[::1] learned_view = learned
+        cdef double[:, ::1] mean_view = means, variance_view = variances
+        for i in range(n):
+            key_view[i], group_view[i] = <int64_t> self.terms[i].key, self.terms[i].group
+            learned_view[i] = self.terms[i].learned
+            for k in range(SPEEDS if self.terms[i].learned >= 0.0 else 0):
+                mean_view[i, k] = self.terms[i].mean[k]
+                variance_view[i, k] = self.terms[i].variance[k]
+        return numbers, np.array(self.squares), keys, groups, learned, means, variances
+
+    def restore(
+        self,
+        numbers,
+        squares,
+        const int64_t[::1] keys,
+        const int64_t[::1] groups,
+        const double[::1] learned,
+        const double[:, ::1] means,
+        const double[:, ::1] variances,
+    ):
+        """Set the state of new terms to what `state` returned."""
+        cdef Py_ssize_t n = keys.shape[0], i
+        cdef int k
+        self.make_room(n - FIRST_FIELD)
+        self.n_samples, self.n_evicted, self.centre, self.random = numbers
+        self.n_terms = n - FIRST_FIELD
+        for i in range(n):
+            self.terms[i].key, self.terms[i].group = <uint64_t> keys[i], groups[i]
+            self.terms[i].learned = learned[i]
+            for k in range(SPEEDS):
+                self.terms[i].mean[k], self.terms[i].variance[k] = means[i, k], variances[i, k]
+            if learned[i] >= 0.0:
+                self.counts[groups[i]] += 1.0
+            if i >= FIRST_FIELD:
+                self.insert(i)
+        self.squares = np.array(squares)
+        for i in range(self.n_groups):
+            self.learn_prior(i)
+
+    def __reduce__(self):
+        settings = (
+            self.fields,
+            self.crossings,
+            np.asarray(self.first_variances),
+            self.half_life,
+            self.max_terms,
+        )
+        return restored, (SegmentTerms, settings, self.state())
+
+
+

@@ -1,0 +1,477 @@
+"""Calibration for each segment."""
+
+import copy
+import itertools
+import math
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+from streamcal import (
+    HedgedCalibrator,
+    IdentityCalibrator,
+    KeyedCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+    SegmentTicket,
+)
+from tests.oracles_segments import Segments, log_odds, sigmoid
+
+Sample = tuple[dict[str, Any], float, float, float]
+
+
+def log_loss(p: Any, y: Any) -> float:
+    p, y = np.asarray(p), np.asarray(y)
+    return float(-np.sum(y * np.log(p) + (1 - y) * np.log1p(-p)))
+
+
+def stream(seed: int, n: int, fields: tuple[str, ...] = ("a", "b", "c")) -> Iterator[Sample]:
+    """Samples whose labels depend on their segments; some fields are missing."""
+    draw = np.random.default_rng(seed)
+    effects: dict[Any, float] = {}
+    for _ in range(n):
+        x = {name: f"{name}{draw.zipf(1.5) % 9}" for name in fields if draw.random() < 0.9}
+        shift = sum(effects.setdefault(item, draw.normal()) for item in x.items())
+        p = draw.random()
+        y = float(draw.random() < sigmoid(log_odds(p) + shift))
+        yield x, p, y, draw.choice([1.0, 0.3, 2.5])
+
+
+def columns_of(samples: list[Sample]) -> tuple[dict[str, list[Any]], Any, Any, Any]:
+    names = sorted({name for x, *_ in samples for name in x})
+    columns = {name: [x.get(name) for x, *_ in samples] for name in names}
+    _, p, y, w = (np.array(part) for part in zip(*samples, strict=True))
+    return columns, p, y, w
+
+
+# Correctness -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("half_life", [3.0, 200.0])
+@pytest.mark.parametrize("crosses", [(), (("a", "b"), ("a", "b", "c"))], ids=["fields", "crossed"])
+def test_it_computes_what_the_slow_version_does(half_life: float, crosses: Any) -> None:
+    fast = SegmentCalibrator(
+        ("a", "b", "c"), crosses=crosses, base=PlattCalibrator(), half_life=half_life
+    )
+    slow, base = Segments(("a", "b", "c"), crosses, half_life), PlattCalibrator()
+    for x, p, y, w in stream(1, 120):
+        expected = slow.predict(x, base.predict_one(p))
+        assert fast.predict_one(x, p) == pytest.approx(expected, rel=1e-8)
+        label = y if w < 2.0 else abs(y - 0.25)
+        slow.learn(x, base.predict_one(p), label, w)
+        base.learn_one(p, label, w)
+        fast.learn_one(x, p, label, w)
+
+
+def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> None:
+    calibrator = SegmentCalibrator(["a", "b"], crosses=[("a", "b")], base=IdentityCalibrator())
+    calibrator.learn_one({"a": 1, "b": 2}, 0.3, 1.0, 2.0)
+    # The slope's feature is the log odds minus their mean, which is 0 before the first sample.
+    factors = np.array([1.0, log_odds(0.3), 1.0, 1.0, 1.0])
+    variances = np.array([0.2, 0.3, 0.2, 0.2, 0.2 / 3]) ** 2
+
+    def minus_log_posterior(terms: Any) -> float:
+        z = log_odds(0.3) + factors @ terms
+        return 2.0 * math.log1p(math.exp(-z)) + float(np.sum(terms**2 / variances)) / 2
+
+    found = minimize(minus_log_posterior, np.zeros(5), tol=1e-14).x
+    corrected = 1.0 - calibrator.weights["base"]
+    effects = {
+        tuple(each.segment): each.log_odds / corrected
+        for each in calibrator.explain_one({"a": 1, "b": 2})
+    }
+    expected = dict(zip([(), ("a",), ("b",), ("a", "b")], found[[0, 2, 3, 4]], strict=True))
+    assert effects == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_loses_at_most_ln_2_to_its_base(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    n = 2_000
+    columns = {"a": draw.integers(0, 500, n).tolist(), "b": draw.integers(0, 3, n).tolist()}
+    p = draw.random(n)
+    y = (draw.random(n) < p).astype(float)
+    if seed == 3:  # labels that speak against the corrections
+        y = np.array([i % 2 for i in range(n)], dtype=float)
+    base = PlattCalibrator().predict_learn_many(p, y).clip(1e-6, 1 - 1e-6)
+    segments = SegmentCalibrator(["a", "b"], base=PlattCalibrator())
+    served = segments.predict_learn_many(columns, p, y).clip(1e-6, 1 - 1e-6)
+    assert log_loss(served, y) <= log_loss(base, y) + math.log(2) + 1e-9
+
+
+def test_it_is_better_than_one_calibrator_on_average_and_one_per_segment() -> None:
+    samples = [(x, p, y, 1.0) for x, p, y, _ in stream(5, 6_000)]
+    columns, p, y, _ = columns_of(samples)
+    keys = [tuple(sorted(x.items())) for x, *_ in samples]
+    segments = SegmentCalibrator(["a", "b", "c"]).predict_learn_many(columns, p, y)
+    average = HedgedCalibrator().predict_learn_many(p, y)
+    keyed = KeyedCalibrator(HedgedCalibrator()).predict_learn_many(keys, p, y)
+    assert log_loss(segments, y) < min(log_loss(average, y), log_loss(keyed, y)) - 100
+
+
+def test_an_unseen_value_is_answered_as_its_other_segments_are() -> None:
+    calibrator = SegmentCalibrator(["country", "device"])
+    for i in range(2_000):
+        for country in ("de", "fr"):
+            for device, rate in (("tv", 2), ("phone", 8)):
+                calibrator.learn_one({"country": country, "device": device}, 0.5, i % 10 < rate)
+    for device in ("tv", "phone"):
+        known = calibrator.predict_one({"country": "de", "device": device}, 0.5)
+        new = calibrator.predict_one({"country": "new", "device": device}, 0.5)
+        assert abs(new - known) < 0.05
+
+
+def test_it_follows_a_segment_that_changes() -> None:
+    calibrator = SegmentCalibrator(["a"], half_life=300.0)
+    for rate in (2, 8):
+        for i in range(3_000):
+            calibrator.learn_one({"a": "changing"}, 0.5, (7 * i) % 10 < rate)
+            calibrator.learn_one({"a": "constant"}, 0.5, i % 2)
+    assert calibrator.predict_one({"a": "changing"}, 0.5) > 0.75
+    assert abs(calibrator.predict_one({"a": "constant"}, 0.5) - 0.5) < 0.05
+
+
+# Batches -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [None, IdentityCalibrator()], ids=["hedge", "raw"])
+def test_a_batch_is_the_same_as_one_sample_at_a_time(base: Any) -> None:
+    one, many = (SegmentCalibrator(["a", "b", "c"], base=base) for _ in range(2))
+    samples = list(stream(2, 400))
+    columns, p, y, w = columns_of(samples)
+    unlabelled = np.random.default_rng(0).random(len(y)) < 0.2
+    served = []
+    for (x, score, label, weight), skip in zip(samples, unlabelled, strict=True):
+        served.append(one.predict_one(x, score))
+        if not skip:
+            one.learn_one(x, score, label, weight)
+    batch = many.predict_learn_many(columns, p, np.where(unlabelled, np.nan, y), w)
+    assert batch == pytest.approx(np.array(served), rel=1e-12)
+    assert many.to_bytes() == one.to_bytes()
+    before = many.to_bytes()
+    assert many.predict_many(columns, p).tolist() == pytest.approx(
+        [many.predict_one(x, score) for x, score, *_ in samples], rel=1e-12
+    )
+    assert many.to_bytes() == before
+
+
+def test_columns_are_mappings_or_data_frames() -> None:
+    samples = list(stream(3, 100))
+    columns, p, y, w = columns_of(samples)
+    frame = pd.DataFrame(columns)  # a missing value is NaN
+    expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(columns, p, y, w)
+    for given in (frame, frame.astype("category"), {k: np.array(v) for k, v in columns.items()}):
+        served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(given, p, y, w)
+        assert served.tolist() == expected.tolist()
+
+
+def test_a_batch_may_be_empty() -> None:
+    calibrator = SegmentCalibrator(["a"])
+    assert calibrator.predict_learn_many({"a": []}, [], []).shape == (0,)
+    assert calibrator.n_samples == 0
+
+
+# Values ------------------------------------------------------------------------------------------
+
+SAME = [
+    (1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True)),
+    (0, False, -0.0, 0.0),
+    (None, math.nan, np.nan, np.float64("nan")),
+    ("é", np.str_("é")),
+    (2**70, 2.0**70),
+    (-(2**63), -(2.0**63)),
+    (2**63, 2.0**63),
+    (0.5, np.float64(0.5)),
+]
+DIFFERENT = [*(same[0] for same in SAME), "1", "", "\udc80", "None", 10**400, -(10**400), 2**70 + 1]
+DIFFERENT += [math.inf, -math.inf, "e", "\0", "\0\0", 2**53 + 1, 2.0**53, -1, "nan", 5e-324]
+
+
+def test_equal_values_are_one_segment() -> None:
+    for same in SAME:
+        calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
+        for value in same:
+            calibrator.learn_one({"a": value}, 0.5, 1)
+        assert calibrator.n_terms == 1
+        assert len({calibrator.predict_one({"a": value}, 0.5) for value in same}) == 1
+
+
+def test_different_values_are_different_segments() -> None:
+    calibrator = SegmentCalibrator(["a", "b"], base=IdentityCalibrator())
+    for i, value in enumerate(DIFFERENT, 1):
+        calibrator.learn_one({"a": value, "b": None}, 0.5, 1)
+        assert calibrator.n_terms == 2 * i + 1  # of ``a``, of both, and one of ``b``
+
+
+def test_a_missing_field_is_none_and_other_features_do_not_count() -> None:
+    calibrator = SegmentCalibrator(["a", "b"], base=IdentityCalibrator())
+    calibrator.learn_one({"a": 1}, 0.5, 1)
+    calibrator.learn_one({"a": 1, "b": None, "other": [2]}, 0.5, 1)
+    assert calibrator.n_terms == 3
+
+
+def test_a_segment_is_found_in_another_process_too() -> None:
+    code = (
+        "from streamcal import IdentityCalibrator, SegmentCalibrator\n"
+        "calibrator = SegmentCalibrator(['a', 'b'], base=IdentityCalibrator())\n"
+        "calibrator.learn_one({'a': 'text', 'b': 2.5}, 0.5, 1)\n"
+        "print(calibrator.to_bytes().hex())"
+    )
+    states = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert states[0] == states[1]
+
+
+# Memory ------------------------------------------------------------------------------------------
+
+
+def test_there_are_never_more_terms_than_max_terms() -> None:
+    calibrator = SegmentCalibrator(["a", "b"], base=IdentityCalibrator(), max_terms=50)
+    draw = np.random.default_rng(0)
+    common = {"a": "common", "b": "common"}
+    for i in range(3_000):
+        calibrator.learn_one({"a": int(draw.integers(10**9)), "b": "x"}, 0.5, i % 2)
+        calibrator.learn_one(common, 0.5, 1)
+        assert calibrator.n_terms <= 50
+    assert calibrator.n_evicted == 6_000 + 4 - 50
+    # Terms that know much stay.
+    effects = [effect.log_odds for effect in calibrator.explain_one(common)]
+    assert effects[0] > 0.5
+    assert calibrator.predict_one(common, 0.5) > 0.95
+
+
+@pytest.mark.parametrize("max_terms", [6, 7, 20, 64])
+def test_terms_are_found_after_many_evictions(max_terms: int) -> None:
+    calibrator = SegmentCalibrator(["a", "b", "c"], max_terms=max_terms, base=IdentityCalibrator())
+    for x, p, y, w in stream(max_terms, 500):
+        calibrator.learn_one(x, p, y, w)
+    assert calibrator.n_evicted > 100
+    # The hash table of the copy was filled anew.
+    twin = SegmentCalibrator.from_bytes(calibrator.to_bytes())
+    for x, p, y, w in stream(max_terms, 700):
+        assert calibrator.predict_one(x, p) == twin.predict_one(x, p)
+        assert calibrator.explain_one(x) == twin.explain_one(x)
+        calibrator.learn_one(x, p, y, w)
+        twin.learn_one(x, p, y, w)
+
+
+def test_a_term_takes_less_than_100_bytes() -> None:
+    n = 100_000
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator(), max_terms=n)
+    calibrator.learn_many({"a": list(range(n))}, np.full(n, 0.5), np.arange(n) % 2)
+    assert calibrator.n_terms == n
+    assert calibrator.memory_usage <= 100 * n
+
+
+# Late labels -------------------------------------------------------------------------------------
+
+
+def test_tickets_of_labels_that_come_at_once_change_nothing() -> None:
+    with_tickets, without = SegmentCalibrator(["a", "b"]), SegmentCalibrator(["a", "b"])
+    for x, p, y, w in stream(7, 200):
+        answer, ticket = with_tickets.serve_one(x, p)
+        assert answer == pytest.approx(without.predict_one(x, p), rel=1e-9)
+        with_tickets.learn_one(x, p, y, w, served=ticket)
+        without.learn_one(x, p, y, w)
+        assert with_tickets.predict_one(x, p) == pytest.approx(without.predict_one(x, p), rel=1e-9)
+
+
+@pytest.mark.parametrize("base", [None, PlattCalibrator()], ids=["hedge", "platt"])
+def test_late_labels_are_learned_with_what_was_served(base: Any) -> None:
+    calibrator = SegmentCalibrator(["a", "b", "c"], base=base)
+    waiting: list[Any] = []
+    losses = []
+    for x, p, y, _ in stream(8, 4_000):
+        answer, ticket = calibrator.serve_one(x, p)
+        losses.append(log_loss(answer, y))
+        # As JSON would return it.
+        kept = (ticket.base and [ticket.base.n_samples, list(ticket.base.answers)], ticket.models)
+        waiting.append((x, p, y, kept))
+        if len(waiting) > 50:
+            x, p, y, kept = waiting.pop(0)
+            calibrator.learn_one(x, p, y, served=SegmentTicket(*kept))
+    _, scores, labels, _ = columns_of([(x, p, y, 1.0) for x, p, y, _ in stream(8, 4_000)])
+    assert sum(losses) < log_loss(HedgedCalibrator().predict_learn_many(scores, labels), labels)
+    restored = SegmentCalibrator.from_bytes(calibrator.to_bytes())
+    assert restored.to_bytes() == calibrator.to_bytes()
+
+
+# Bad input ---------------------------------------------------------------------------------------
+
+GOOD = ({"a": 1}, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([1], 0.5, 1), TypeError, "`x` must be a mapping"),
+        (({"a": []}, 0.5, 1), TypeError, r"the value of the field 'a' must be text, .* got \[\]"),
+        (({"a": b"x"}, 0.5, 1), TypeError, "the value of the field 'a'"),
+        (({"a": np.datetime64("2020-01-01")}, 0.5, 1), TypeError, "the value of the field 'a'"),
+        (({"a": 1}, 1.5, 1), ValueError, r"`score` must"),
+        (({"a": 1}, math.nan, 1), ValueError, r"`score` must"),
+        (({"a": 1}, "0.5", 1), TypeError, r"`score` must"),
+        (({"a": 1}, 0.5, 2), ValueError, "`y` must"),
+        (({"a": 1}, 0.5, math.nan), ValueError, "`y` must"),
+        (({"a": 1}, 0.5, 1, 0.0), ValueError, "`w` must"),
+        (({"a": 1}, 0.5, 1, math.inf), ValueError, "`w` must"),
+    ],
+    ids=str,
+)
+def test_bad_samples_change_nothing(arguments: Any, error: Any, message: str) -> None:
+    calibrator = SegmentCalibrator(["a"])
+    calibrator.learn_one(*GOOD)
+    before = calibrator.to_bytes()
+    with pytest.raises(error, match=message):
+        calibrator.learn_one(*arguments)
+    x, p, y, *w = arguments
+    columns = {"a": [1, x["a"]]} if isinstance(x, dict) else 7
+    # In a batch a label that is NaN is a sample without a label.
+    weights = [1.0, *(w or [-1.0 if y != y else 1.0])]
+    with pytest.raises(error):
+        calibrator.learn_many(columns, [0.5, p], [1, y], weights)
+    assert calibrator.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "served", [7, (1,), (None, 3), (None, (0, [0.5])), (None, (99, [0.5] * 5)), ((0, [2.0]), None)]
+)
+def test_bad_tickets_change_nothing(served: Any) -> None:
+    calibrator = SegmentCalibrator(["a"])
+    calibrator.learn_one(*GOOD)
+    before = calibrator.to_bytes()
+    with pytest.raises((TypeError, ValueError), match="`served` must"):
+        calibrator.learn_one(*GOOD, served=served)
+    assert calibrator.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"fields": "a"}, TypeError, "`fields` must be a sequence of names"),
+        ({"fields": []}, ValueError, "`fields` must be 1 to 64"),
+        ({"fields": ["a", "a"]}, ValueError, "`fields` must be 1 to 64 different"),
+        ({"fields": ["a", 1]}, TypeError, "`fields` must be names, got 1"),
+        ({"fields": ["a"] * 65}, ValueError, "`fields` must be 1 to 64"),
+        ({"crosses": "all"}, ValueError, "`crosses` must be 'auto'"),
+        ({"crosses": 3}, TypeError, "`crosses` must be 'auto'"),
+        ({"crosses": ["ab"]}, TypeError, "`crosses` must hold tuples"),
+        ({"crosses": [("a",)]}, ValueError, "two or more different"),
+        ({"crosses": [("a", "c")]}, ValueError, "two or more different `fields`"),
+        ({"crosses": [("a", "b"), ("b", "a")]}, ValueError, "`crosses` must be different"),
+        ({"base": 3}, TypeError, "`base` must be a Calibrator"),
+        ({"half_life": 0.0}, ValueError, "`half_life` must be above 0"),
+        ({"half_life": math.inf}, ValueError, "`half_life` must"),
+        ({"max_terms": 2}, ValueError, "`max_terms` must be an int from 3 to"),
+        ({"max_terms": 2**31}, ValueError, "`max_terms` must be"),
+        ({"max_terms": 10.0}, ValueError, "`max_terms` must be"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused(parameters: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        SegmentCalibrator(**{"fields": ["a", "b"], **parameters})
+
+
+def test_lengths_must_agree() -> None:
+    calibrator = SegmentCalibrator(["a"])
+    for columns, p, y in (({"a": [1]}, [0.5, 0.5], [1, 0]), ({"a": [1, 2]}, [0.5, 0.5], [1])):
+        with pytest.raises(ValueError, match="must have"):
+            calibrator.learn_many(columns, p, y)
+    assert calibrator.n_samples == 0
+
+
+@pytest.mark.parametrize("w", [1e-60, 1e60])
+@pytest.mark.parametrize("p", [0.0, 1.0, 1e-300])
+def test_extreme_samples_leave_probabilities(p: float, w: float) -> None:
+    calibrator = SegmentCalibrator(["a", "b"])
+    for i, y in itertools.product(range(20), (0.0, 1.0, 0.3)):
+        calibrator.learn_one({"a": i % 3, "b": i}, p, y, w)
+        for score in (0.0, p, 0.5, 1.0):
+            assert 0.0 <= calibrator.predict_one({"a": 1, "b": 2}, score) <= 1.0
+    assert SegmentCalibrator.from_bytes(calibrator.to_bytes()).n_terms == calibrator.n_terms
+
+
+# Copies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.deepcopy,
+        lambda c: pickle.loads(pickle.dumps(c)),
+        lambda c: SegmentCalibrator.from_bytes(c.to_bytes()),
+        lambda c: c.clone(include_attributes=True),
+    ],
+    ids=["deepcopy", "pickle", "bytes", "clone"],
+)
+def test_a_copy_continues_as_the_original_does(copied: Any) -> None:
+    original = SegmentCalibrator(["a", "b"], crosses=[("a", "b")], max_terms=20)
+    samples = list(stream(9, 200))
+    for x, p, y, w in samples[:100]:
+        original.learn_one(x, p, y, w)
+    twin = copied(original)
+    state = original.to_bytes()
+    for x, p, y, w in samples[100:]:
+        twin.learn_one(x, p, y, w)
+    assert original.to_bytes() == state
+    for x, p, y, w in samples[100:]:
+        original.learn_one(x, p, y, w)
+    assert original.to_bytes() == twin.to_bytes()
+
+
+def test_a_clone_has_learned_nothing() -> None:
+    original = SegmentCalibrator(["a"], half_life=5.0)
+    original.learn_one(*GOOD)
+    clone = original.clone()
+    assert (clone.n_samples, clone.n_terms, clone.half_life) == (0, 0, 5.0)
+    assert clone.predict_one({"a": 1}, 0.3) == 0.3
+
+
+def test_predicting_changes_nothing() -> None:
+    calibrator = SegmentCalibrator(["a", "b"])
+    for x, p, y, w in stream(4, 50):
+        calibrator.learn_one(x, p, y, w)
+    before = calibrator.to_bytes()
+    for x, p, *_ in stream(5, 50):
+        calibrator.predict_one(x, p)
+        calibrator.serve_one(x, p)
+        calibrator.explain_one(x)
+    assert calibrator.to_bytes() == before
+
+
+def test_threads_may_share_it() -> None:
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator(), max_terms=30)
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for x, p, y, w in stream(seed, 300, ("a",)):
+                calibrator.learn_one({**x, "b": seed}, p, y, w)
+                assert 0.0 <= calibrator.predict_one(x, p) <= 1.0
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert calibrator.n_samples == 1_200
