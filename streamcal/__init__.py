@@ -127,7 +127,7 @@ _HOME = {
     "TemperatureCalibrator": "streamcal.calibration.temperature",
     "ThresholdClassifier": "streamcal.ordinal.classifier",
     "Thresholds": "streamcal.ordinal.thresholds",
-    "Ticket": "streamcal.calibration.hedged",
+    "Ticket": "streamcal.calibration.tickets",
     "TopLabelCalibrator": "streamcal.calibration.top_label",
     "VennAbersCalibrator": "streamcal.calibration.venn_abers",
     "VoteClassifier": "streamcal.voting.classifier",

@@ -95,6 +95,12 @@ def segments(learner: Any, i: int) -> None:
     learner.learn_one(x, SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i])
 
 
+def binary_group(learner: Any, i: int) -> None:
+    tickets = [learner.serve_one(score)[1] for score in SCORES[i : i + 3]]
+    learner.learn_one(SCORES[i], 1.0)
+    learner.learn_group(SCORES[i : i + 3], [float(i % 2)] * 3, WEIGHTS[i], served=tickets)
+
+
 def real(learner: Any, i: int) -> None:
     learner.learn_one(3.0 * SCORES[i], SCORES[i - 1] + SCORES[i], WEIGHTS[i])
 
@@ -128,7 +134,7 @@ def ordinals(learner: Any, i: int) -> None:
 
 def events(join: LabelJoin, i: int) -> None:
     ticket = None if i % 3 else (i, (0.25, 0.5))
-    from streamcal.calibration.hedged import Ticket
+    from streamcal.calibration.tickets import Ticket
 
     join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket and Ticket(*ticket)))
     if i % 2:
@@ -220,6 +226,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: HedgedCalibrator(), binary),
         Example(lambda: HedgedCalibrator(), binary_late),
         Example(lambda: HedgedCalibrator((BetaCalibrator(), IsotonicCalibrator())), binary_late),
+        Example(lambda: HedgedCalibrator(), binary_group),
     ],
     "HistogramCalibrator": [
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),
@@ -653,6 +660,7 @@ def use_probability(learner: Any) -> None:
     if isinstance(learner, HedgedCalibrator):
         _, ticket = learner.serve_one(0.4)
         learner.learn_one(0.4, 1.0, served=ticket)
+        learner.learn_group([0.2, 0.4], [0.0, 1.0])
 
 
 def use_segments(learner: SegmentCalibrator) -> None:

@@ -97,6 +97,39 @@ def late_mixtures(
     return np.array(served)
 
 
+def group_mixtures(
+    groups: list[tuple[np.ndarray, np.ndarray]],
+    shares: tuple[float, ...],
+    prior: tuple[float, ...],
+    raw: int,
+    clip: float = 1e-6,
+) -> list[np.ndarray]:
+    """Return the mixtures for the rows of each group, served with all earlier groups learned.
+
+    A group is the answers, a row per label and a column per calibrator, and the labels; ``raw`` is
+    the column of the raw scores.
+    """
+    start = np.array(prior) / math.fsum(prior)
+    weights, odds, odds_of_raw = np.tile(start, (len(shares), 1)), np.zeros(len(shares)), 0.0
+    served: list[np.ndarray] = []
+    sizes: list[int] = []
+    for given, y in groups:
+        answers = np.clip(given, clip, 1.0 - clip)
+        others = 1.0 / math.sqrt(np.mean(sizes or [1]))  # the prior of all but the raw score
+        u = np.append(np.exp(odds) * others / len(shares), math.exp(odds_of_raw) * (1.0 - others))
+        by_share = answers @ weights.T
+        served.append(np.column_stack([by_share, answers[:, raw]]) @ u / u.sum())
+        logs = np.where(y[:, None] == 1.0, np.log(answers), np.log1p(-answers)).mean(axis=0)
+        odds += np.where(y[:, None] == 1.0, np.log(by_share), np.log1p(-by_share)).mean(axis=0)
+        odds_of_raw += logs[raw]
+        weights = weights * np.exp(logs)
+        weights /= weights.sum(axis=1, keepdims=True)
+        share = np.array(shares)[:, None]
+        weights = (1.0 - share) * weights + share * start
+        sizes.append(len(y))
+    return served
+
+
 def variance_ratio(values: np.ndarray, delay: int, n_blocks: int = 8) -> float:
     """Return the variance ratio of the series in the columns, with its start at ``delay`` + 1."""
     window = 4 * delay + 1

@@ -522,6 +522,14 @@ def _add_calibrators() -> None:
             calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
         calibrator.learn_one(score, draw.share(), draw.weight(), served=ticket)
 
+    def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        scores = [draw.probability() for _ in range(draw.pick([0, 1, 2, 9]))]
+        tickets = [calibrator.serve_one(score)[1] for score in scores]
+        if draw.chance(0.5):
+            calibrator.learn_one(draw.probability(), draw.share())
+        y, w = [draw.share() for _ in scores], max(draw.weight(), 1e-50)
+        calibrator.learn_group(scores, y, w, served=draw.pick([tickets, None]))
+
     def ask_hedge(calibrator: Any) -> Any:
         answers = ask_probabilities(calibrator, monotone=False)
         weights = list(calibrator.weights.values())
@@ -529,7 +537,9 @@ def _add_calibrators() -> None:
         assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
         return answers, weights
 
-    CASES[package.HedgedCalibrator] = Case(hedge, [*binary, learn_served], ask_hedge, cost=6.0)
+    CASES[package.HedgedCalibrator] = Case(
+        hedge, [*binary, learn_served, learn_group], ask_hedge, cost=6.0
+    )
     CASES[package.AnytimeCalibrator] = Case(
         lambda draw: package.AnytimeCalibrator(
             draw.pick([convex_losses(draw), mean_losses(draw)]),
@@ -640,7 +650,11 @@ def _add_joint() -> None:
         place, served = draw.random.randrange(len(labels)), None
         if draw.chance(0.5):
             held.append((vectors, labels[place], hedge.serve_one(*vectors)[1][place]))
-        if held and draw.chance(0.4):
+        if len(held) > 1 and draw.chance(0.2):
+            group = [(*vectors, y, served) for vectors, y, served in held]
+            held.clear()
+            hedge.learn_group(group, max(draw.weight(), 1e-50))
+        elif held and draw.chance(0.4):
             vectors, y, served = held.pop(0)
             hedge.learn_one(*vectors, y, draw.weight(), served)
         else:

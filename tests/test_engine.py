@@ -24,7 +24,7 @@ from streamcal import (
     PlattCalibrator,
     VennAbersCalibrator,
 )
-from streamcal.calibration.hedged import Ticket
+from streamcal.calibration.tickets import Ticket
 from streamcal.durable.engine import run
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import name_of

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import math
-import os
 import pickle
 import signal
 import sys
@@ -20,8 +19,9 @@ from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
-from streamcal.calibration.hedged import Ticket
 from streamcal.calibration.joint_hedge import JointTicket
+from streamcal.calibration.tickets import Ticket
+from streamcal.wrappers import _features, _memory, _packed, _waiting
 from streamcal.wrappers._memory import PredictionMemory
 from tests.contract import state
 
@@ -128,10 +128,10 @@ def test_memory_is_bounded() -> None:
     for i in range(200):
         model.predict_proba_one({"x": float(i)})
     assert len(model._memory) == 20
-    assert len(model._memory._stored) == len(model._memory._groups) == 19
+    assert len(model._memory._waiting.stored) == len(model._memory._waiting.by_hash) == 19
     for i in range(200):  # those that are not remembered are asked again
         model.learn_one({"x": float(i)}, i % 2 == 0)
-    assert len(model._memory) == len(model._memory._groups) == 0
+    assert len(model._memory) == len(model._memory._waiting.by_hash) == 0
 
 
 def test_labels_that_never_come_are_forgotten() -> None:
@@ -141,7 +141,7 @@ def test_labels_that_never_come_are_forgotten() -> None:
         if i % 3 == 0:
             model.learn_one({"x": float(i)}, i % 2 == 0)
     assert len(model._memory) <= 50
-    assert len(model._memory._groups) <= 50
+    assert len(model._memory._waiting.by_hash) <= 50
 
 
 @pytest.mark.parametrize("remember", [-1, 1.5, True, None, "10"])
@@ -316,6 +316,22 @@ def test_asking_twice_in_a_row_is_one_prediction() -> None:
     assert len(model._memory) == 1
 
 
+@pytest.mark.parametrize("make", [logistic, bayes])
+def test_a_comparison_before_training_does_no_harm(make: Any) -> None:
+    """Predictions for all samples come first; then each is predicted again, and learned."""
+    samples = list(datasets.Phishing().take(400))
+    samples = list({frozenset(x.items()): (x, y) for x, y in samples}.values())
+    compared, other = make(), make()
+    for x, _ in samples:
+        compared.predict_proba_one(x)
+    for model in (compared, other):
+        for x, y in samples:
+            model.predict_proba_one(x)
+            model.learn_one(x, y)
+    assert compared.calibrators[True].weights == other.calibrators[True].weights
+    assert compared.predict_proba_one(samples[0][0]) == other.predict_proba_one(samples[0][0])
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60), st.integers(1, 6))
 @settings(deadline=None)
 def test_random_programs_find_a_prediction_of_the_same_features(program: Any, limit: int) -> None:
@@ -338,10 +354,9 @@ def test_random_programs_find_a_prediction_of_the_same_features(program: Any, li
             when = int(found.raw[True])
             assert when in same
             waiting = [pair for pair in waiting if pair[1] != sample or pair[0] > when]
-    assert len(memory._groups) <= len(memory) <= limit
-    assert sum(len(group.places) for same in memory._groups.values() for group in same) == len(
-        memory._stored
-    )
+    assert len(memory._waiting.by_hash) <= len(memory) <= limit
+    places = [same.places for alike in memory._waiting.by_hash.values() for same in alike]
+    assert sum(map(len, places)) == len(memory._waiting.stored)
 
 
 @pytest.mark.parametrize("delay", [0, 3, 40])
@@ -446,6 +461,8 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
 class Interrupts:
     """Raises in the line of the memory that is reached after so many others."""
 
+    FILES = (_memory.__file__, _waiting.__file__, _packed.__file__, _features.__file__)
+
     def __init__(self, after: int) -> None:
         self.left = after
 
@@ -457,7 +474,7 @@ class Interrupts:
         return error[0] is KeyboardInterrupt
 
     def trace(self, frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.endswith("wrappers/_memory.py".replace("/", os.sep)):
+        if frame.f_code.co_filename not in self.FILES:
             return None
         if event == "line":
             self.left -= 1
@@ -471,7 +488,7 @@ class Interrupts:
 def test_whatever_interrupts_a_change_everything_is_forgotten(same: int) -> None:
     before, memory = sys.gettrace(), PredictionMemory(4)
     try:
-        for after in range(1, 90):
+        for after in range(1, 300):
             for i in range(5):
                 with Interrupts(after):
                     memory.add({"x": (after + i) % same}, prediction(0.1), no_tickets)
@@ -483,7 +500,7 @@ def test_whatever_interrupts_a_change_everything_is_forgotten(same: int) -> None
         memory.add({"y": i}, prediction(0.1), no_tickets)
     for i in range(1, 5):
         assert memory.take({"y": i}, no_tickets) is not None
-    assert len(memory) == len(memory._groups) == 0
+    assert len(memory) == len(memory._waiting.by_hash) == 0
 
 
 class RaisesLater(Incomparable):
@@ -510,7 +527,7 @@ def test_features_that_cannot_be_compared_later_are_forgotten(
     for i in range(5):
         memory.add({"x": i}, prediction(0.1), no_tickets)
     assert len(memory) == 4
-    assert len(memory._groups) == 3
+    assert len(memory._waiting.by_hash) == 3
 
 
 def unhashable(i: int) -> dict[str, Any]:

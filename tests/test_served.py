@@ -18,8 +18,8 @@ from streamcal import (
     PlattCalibrator,
     Served,
 )
-from streamcal.calibration.hedged import Ticket
 from streamcal.calibration.joint_hedge import JointTicket
+from streamcal.calibration.tickets import Ticket
 from tests.fixed_model import FixedModel, drifting_stream, features
 
 

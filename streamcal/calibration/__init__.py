@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.anytime import AnytimeCalibrator
     from streamcal.calibration.base import Calibrator
     from streamcal.calibration.beta import BetaCalibrator
-    from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+    from streamcal.calibration.hedged import HedgedCalibrator
     from streamcal.calibration.histogram import HistogramCalibrator
     from streamcal.calibration.identity import IdentityCalibrator
     from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.platt import PlattCalibrator
     from streamcal.calibration.segments import SegmentCalibrator, SegmentTicket
     from streamcal.calibration.temperature import TemperatureCalibrator
+    from streamcal.calibration.tickets import Ticket
     from streamcal.calibration.top_label import TopLabelCalibrator
     from streamcal.calibration.venn_abers import VennAbersCalibrator
 
@@ -53,7 +54,7 @@ _HOME = {
     "SegmentCalibrator": "segments",
     "SegmentTicket": "segments",
     "TemperatureCalibrator": "temperature",
-    "Ticket": "hedged",
+    "Ticket": "tickets",
     "TopLabelCalibrator": "top_label",
     "VennAbersCalibrator": "venn_abers",
 }

@@ -15,12 +15,9 @@ The weights depend on the predictions that were *served*. When a label is delaye
 prediction differs from the served one: a `Ticket` keeps what was served until the label arrives.
 """
 
-import inspect
-from array import array
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,53 +34,20 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import (
-    MOST_COUNT,
-    SMALLEST,
-    as_number,
-    as_probabilities,
-    as_probability,
-    as_weight,
-)
-from streamcal.calibration.base import Calibrator, check_binary
+from streamcal._validation import MOST_COUNT, as_probabilities, as_probability, as_weight
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.shape import Samples
+from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
 from streamcal.kernels.hedge import Hedge
 
-_POWERS = 3  # rows of weights for each share, once a label was late
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
 # Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
 _LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
-_MEMORY = 1_000.0  # labels over which the delay is averaged
-_INDEXED = (Sequence, np.ndarray)  # what a ticket may be made of
-
-
-class Ticket(NamedTuple):
-    """The predictions of a `HedgedCalibrator` for one sample, to pass back with its label.
-
-    Attributes
-    ----------
-    n_samples : int
-        The number of samples that the hedge had learned when it made the ticket.
-    answers : sequence of float
-        The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
-        the mixture for each share.
-
-    Examples
-    --------
-    >>> hedge = HedgedCalibrator()
-    >>> p, ticket = hedge.serve_one(0.3)
-    >>> hedge.learn_one(0.8, 1)  # meanwhile
-    >>> hedge.learn_one(0.3, 0, served=ticket)
-    >>> ticket.n_samples, len(ticket.answers)
-    (0, 10)
-    """
-
-    n_samples: int
-    answers: Sequence[float]
 
 
 class HedgedCalibrator(Locked, ProbabilityCalibrator):
@@ -145,6 +109,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     (d + 1) ln N. On some constructed streams of two calibrators, with labels one sample late, this
     hedge loses more than that. On every measured stream it lost less.)
 
+    *Rows that share an outcome*, as those of one game, count as one sample if `learn_group` gets
+    them.
+
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.
@@ -186,19 +153,18 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         clip: float = 1e-6,
     ) -> None:
         check_clip(clip)
-        shares = _check_shares(share)
-        prototypes = default_calibrators() if calibrators is None else _as_list(calibrators)
+        shares = check_shares(share)
+        prototypes = default_calibrators() if calibrators is None else as_list(calibrators)
         n = len(prototypes)
         usual = DEFAULT_PRIOR if calibrators is None else [1.0] * n
-        weights = _check_prior(usual if prior is None else prior, n)
+        weights = check_prior(usual if prior is None else prior, n)
         self.calibrators = calibrators
         self.prior = prior
         self.share = share
         self.clip = clip
 
-        self._names = _names(prototypes)
-        self._n_late = 0
-        self._mean_delay = 0.0
+        self._names = names_of(prototypes)
+        self._delay = MeanDelay()
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
@@ -236,11 +202,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            (n_samples, log_odds, weights, mixed, powers, late), states = self._hedge.state(
+            learned, states = self._hedge.state(
                 lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
             )
-            n_late, mean_delay = self._n_late, self._mean_delay
-        fields = {"n_samples": n_samples, "n_late": n_late, "mean_delay": mean_delay}
+            n_late, mean_delay = self._delay
+        n_samples, n_labels, log_odds, weights, mixed, powers, late = learned
+        fields = {"n_samples": n_samples, "n_labels": n_labels}
+        fields |= {"n_late": n_late, "mean_delay": mean_delay}
         arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
         arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
         arrays |= {str(i): nest(state) for i, state in enumerate(states)}
@@ -257,20 +225,23 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n, n_shares = len(self._calibrators), len(self._shares)
         late = _read_late(arrays, n)
-        n_rows = n_shares * (_POWERS if late else 1)
+        n_rows = n_shares * (POWERS if late else 1)
         log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
         weights = array_of(arrays, "weights", n_rows, n)
-        powers = array_of(arrays, "powers", _POWERS)
+        powers = array_of(arrays, "powers", POWERS)
         require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
         self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
+        n_labels = as_int(fields["n_labels"], "n_labels", n_samples)
+        is_grouped = n_labels > n_samples
+        require(not is_grouped or bool(n_samples and late), "only groups have several labels")
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
         check_alike(restored, self._calibrators)
-        self._n_late, self._mean_delay = n_late, mean_delay
+        self._delay = MeanDelay(n_late, mean_delay)
         self._set_calibrators(restored)
-        self._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
+        self._hedge.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
 
     def _check_weights(
         self,
@@ -296,7 +267,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     @property
     def n_samples(self) -> int:
-        """How many samples have been learned."""
+        """How many samples have been learned; a group counts as one."""
         return self._hedge.n_samples
 
     @property
@@ -320,7 +291,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         It is the mean of about the last 1,000 labels. A label without a ticket counts as 0.
         """
-        return self._mean_delay
+        return self._delay.mean
 
     # ------------------------------------------------------------------------------ one sample
 
@@ -358,29 +329,29 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
     ) -> None:
         """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
-        if self._mean_delay:
-            self._n_late, self._mean_delay = self._delays_with(0.0)
-        self._hedge.learn(p, y, w, self._mean_delay, predictions)
+        if self._delay.mean:
+            self._delay = self._delay.after(0.0)
+        self._hedge.learn(p, y, w, self._delay.mean, predictions)
 
     def _learn_late(self, p: float, y: float, w: float, served: Ticket) -> None:
         """Learn a sample with the ticket of its prediction."""
         n_served, answers = self._read_ticket(served)
-        n, before = len(self._names), self.n_samples
+        n = len(self._names)
         mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
-        n_late, mean_delay = self._delays_with(before - n_served)
+        self._learn_after(
+            self.n_samples - n_served,
+            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures),
+        )
+
+    def _learn_after(self, late: float, learn: Callable[[float], None]) -> None:
+        """Learn a sample that is so late; the mean delay changes if the sample counts."""
+        before = self.n_samples
+        delay = self._delay.after(late)
         try:
-            self._hedge.learn(p, y, w, mean_delay, answers[:n], mixtures)
+            learn(delay.mean)
         finally:
             if self.n_samples > before:
-                self._n_late, self._mean_delay = n_late, mean_delay
-
-    def _delays_with(self, late: float) -> tuple[int, float]:
-        """Return the number of labels since the first late one, and the mean delay, after this."""
-        if not (late or self._mean_delay):
-            return self._n_late, self._mean_delay
-        n_late = self._n_late + 1
-        rate = max(1.0 / n_late, 1.0 / _MEMORY)
-        return n_late, self._mean_delay + rate * (late - self._mean_delay)
+                self._delay = delay
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -420,31 +391,91 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return self._read_ticket(served)[1]
 
     def _read_ticket(self, served: Any) -> tuple[float, list[float]]:
-        """Return the number of samples and the predictions on a ticket, or raise."""
-        try:
-            n_samples, answers = served
-            # An iterator could be read only once, a set or a mapping not by position.
-            if not (isinstance(served, _INDEXED) and isinstance(answers, _INDEXED)):
-                raise TypeError
-            if isinstance(answers, bytes | bytearray):
-                raise TypeError
-            values = array("d", answers).tolist()  # refuses digits
-        except (TypeError, ValueError, OverflowError):
-            raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
-        learned = as_number(n_samples, "served")
-        if not 0.0 <= learned <= self.n_samples:
-            raise ValueError(
-                f"`served` must come from this calibrator, which has learned {self.n_samples}"
-                f" samples, got one after {n_samples}"
+        """Return the number of samples and the predictions on a ticket of this hedge, or raise."""
+        return read_ticket(served, self.n_samples, len(self._names), len(self._shares))
+
+    def learn_group(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float = 1.0,
+        *,
+        served: Sequence[Ticket | None] | None = None,
+    ) -> None:
+        """Learn rows that share an outcome, or nearly so, as one sample.
+
+        Examples are the rows of a game, of a session or of a customer, whose labels come together.
+        Each of m rows has the weight ``w`` / m. The weights of the hedge follow from the mean log
+        loss of the rows.
+
+        Parameters
+        ----------
+        scores : array_like of shape (n_rows,)
+            Probabilities in [0, 1].
+        y : array_like of shape (n_rows,)
+            The labels, in [0, 1].
+        w : float
+            The weight of the group, from 1e-60 to 1e60.
+        served : sequence of Ticket or None, optional
+            The ticket of each row. Without a ticket, the current prediction for the row counts.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ; nothing is learned. If a calibrator of your own
+            raises an error, no calibrator learns the rows after that.
+
+        Notes
+        -----
+        The raw score alone has a prior of 1 − 1 / √m, where m is the mean number of rows of a
+        sample. Let all groups have m rows, and let each be served when all groups before it are
+        learned. Then the bound for immediate labels holds for groups: the sum of their mean log
+        losses is at most that of the best calibrator plus ln N + ln K + ln(m) / 2, and that of the
+        raw score plus −ln(1 − 1 / √m), which is about 1 / √m. For late labels this prior is
+        1 − (1 + η) / (2 √m), and the delay is counted in groups.
+
+        Examples
+        --------
+        Three games of a hundred rows each, where all rows say 0.6. Three results say little:
+
+        >>> hedge, scores = HedgedCalibrator(), [0.6] * 100
+        >>> for won in (1, 1, 1):
+        ...     tickets = [hedge.serve_one(score)[1] for score in scores]
+        ...     hedge.learn_group(scores, [won] * 100, served=tickets)
+        >>> hedge.n_samples, round(hedge.predict_one(0.6), 2)
+        (3, 0.61)
+        """
+        vector, labels, _ = self._check_samples(scores, y, None)
+        rows, n_rows = vector.tolist(), len(vector)
+        tickets = as_tickets(served, n_rows)
+        weight = as_weight(w)
+        if n_rows < 2:  # learned as any other sample
+            for p, label, ticket in zip(rows, labels.tolist(), tickets, strict=True):
+                self.learn_one(p, label, weight, served=ticket)
+            return
+        as_weight(weight / n_rows)
+        with self._mutex:
+            late, answers, mixtures = self._read_tickets(rows, tickets)
+            self._learn_after(
+                late,
+                lambda delay: self._hedge.learn_group(
+                    rows, labels, weight, delay, answers, mixtures
+                ),
             )
-        n, n_shares = len(self._names), len(self._shares)
-        fits = len(values) in (n + n_shares, n + _POWERS * n_shares)
-        if not fits or not all(0.0 <= value <= 1.0 for value in values):
-            raise ValueError(
-                f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
-                f" {_POWERS * n_shares} mixtures, got {answers}"
-            )
-        return learned, values
+
+    def _read_tickets(
+        self, scores: list[float], tickets: Sequence[Ticket | None]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean delay of a group, and what calibrators and mixtures served, by row."""
+        n, n_mixtures = len(self._names), POWERS * len(self._shares)
+        late, answers, mixtures = 0.0, [], []
+        for score, ticket in zip(scores, tickets, strict=True):
+            given = self._hedge.serve(score)[1:] if ticket is None else ticket
+            n_served, values = self._read_ticket(given)
+            late += (self.n_samples - n_served) / len(scores)
+            answers.append(values[:n])
+            mixtures.append(np.resize(values[n:], n_mixtures))  # repeats what one power served
+        return late, np.array(answers), np.array(mixtures).clip(self.clip, 1.0 - self.clip)
 
     # ------------------------------------------------------------------------------ many samples
 
@@ -471,10 +502,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
         with self._mutex:
-            if self._mean_delay:
+            if self._delay.mean:
                 for _ in samples[0]:
-                    self._n_late, self._mean_delay = self._delays_with(0.0)
-            return self._hedge.run(self._calibrators, *samples, self._mean_delay)
+                    self._delay = self._delay.after(0.0)
+            return self._hedge.run(self._calibrators, *samples, self._delay.mean)
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the
@@ -505,57 +536,3 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     require((abs(late[0]) <= _LARGEST_SUM).all(), "sums must be in range")
     require(all((part <= _LARGEST_SQUARE).all() for part in late[1:]), "squares must be in range")
     return late
-
-
-def _names(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
-    """Return a name for each calibrator, all different: its class and changed parameters."""
-    names: list[str] = []
-    counts: Counter[str] = Counter()
-    for calibrator in calibrators:
-        parameters = inspect.signature(type(calibrator)).parameters.values()
-        values = {
-            p.name: getattr(calibrator, p.name) for p in parameters if p.default is not p.empty
-        }
-        defaults = {p.name: p.default for p in parameters}
-        changed = [f"{name}={v!r}" for name, v in values.items() if v != defaults[name]]
-        name = f"{type(calibrator).__name__}({', '.join(changed)})"
-        counts[name] += 1
-        names.append(f"{name} #{counts[name]}" if counts[name] > 1 else name)
-    return tuple(names)
-
-
-def _as_list(calibrators: Any) -> list[Calibrator]:
-    if not isinstance(calibrators, Sequence):  # `clone` can't copy an iterator
-        raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
-    checked = list(calibrators)
-    if not checked:
-        raise ValueError("`calibrators` must hold at least one Calibrator, got none")
-    for at, calibrator in enumerate(checked):
-        if not isinstance(calibrator, Calibrator):
-            raise TypeError(
-                f"`calibrators` must hold Calibrators, got {calibrator!r} at position {at}"
-            )
-        check_binary(calibrator, "calibrators", f"at position {at} ")
-    return checked
-
-
-def _check_prior(prior: Any, n: int) -> NDArray[np.float64]:
-    if isinstance(prior, str) or not isinstance(prior, Sequence):
-        raise TypeError(f"`prior` must be a sequence of weights, got {prior!r}")
-    weights = np.array([as_weight(weight, "prior") for weight in prior])
-    if len(weights) != n:
-        raise ValueError(f"`prior` must have one weight per calibrator ({n}), got {len(weights)}")
-    return weights
-
-
-def _check_shares(share: Any) -> tuple[float, ...]:
-    shares = tuple(share) if isinstance(share, tuple | list) else (share,)
-    checked = tuple(as_number(value, "share") for value in shares)
-    # A smaller share, multiplied by the smallest prior, could be rounded to 0.
-    if not checked or not all(value == 0.0 or SMALLEST <= value < 1.0 for value in checked):
-        raise ValueError(
-            f"`share` must be 0 or a number in [{SMALLEST:g}, 1), or several, got {share}"
-        )
-    if len(set(checked)) < len(checked):
-        raise ValueError(f"`share` must not hold a number twice, got {share}")
-    return checked

@@ -16,7 +16,7 @@ Matrix scaling of all labels is the most powerful and has the most parameters: i
 streams, the hedge keeps it from harm on short ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -37,9 +37,10 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import MOST_COUNT, decay_per_sample
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.temperature import TemperatureCalibrator
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.joint import SLOPE_PRIOR, JointMaps, Matrix
 
 Raw = Mapping[ClfTarget, float]
@@ -144,7 +145,7 @@ class JointHedge(Locked):
         ``served`` is this label's ticket; without it, the current predictions count. Nothing is
         learned from a label without a probability.
         """
-        column = next((i for i, label in enumerate(raw) if label == y), None)
+        column = _column_of(raw, y)
         if column is None:
             return
         weigher = self._weigher
@@ -155,6 +156,28 @@ class JointHedge(Locked):
                 weigher._learn_now(0.5, 1.0, w, answers)
             else:
                 weigher.learn_one(0.5, 1.0, w, served=served)
+
+    def learn_group(
+        self, rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]], w: float
+    ) -> None:
+        """Learn rows that share an outcome as one sample of weight ``w``.
+
+        A row is the arguments of `learn_one`; each has an equal part of the weight.
+        """
+        known = [
+            (*row, column) for row in rows if (column := _column_of(row[0], row[2])) is not None
+        ]
+        with self._mutex:
+            for raw, *_ in known:
+                self._add_labels(raw)
+            tickets = [
+                ticket or self.serve_one(raw, one_vs_rest)[1][column]
+                for raw, one_vs_rest, _, ticket, column in known
+            ]
+            for raw, one_vs_rest, _, _, column in known:
+                self._maps.learn(*self._vectors(raw, one_vs_rest), column, w / len(rows))
+            ones = np.ones(len(known))
+            self._weigher.learn_group(0.5 * ones, ones, w, served=tickets)
 
     def served_one_vs_rest(
         self, raw: Raw, tickets: Mapping[ClfTarget, object]
@@ -217,6 +240,11 @@ class JointHedge(Locked):
         self._places = {label: i for i, label in enumerate(labels)}
         for matrix, state in zip(self._maps.matrices, states, strict=True):
             matrix.restore(*state)
+
+
+def _column_of(raw: Raw, y: ClfTarget) -> int | None:
+    """Return the place of the label among those of the model, None if it has no probability."""
+    return next((i for i, label in enumerate(raw) if label == y), None)
 
 
 _PARTS = ("numbers", "weights", "inverse")  # of a matrix

@@ -39,9 +39,10 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]

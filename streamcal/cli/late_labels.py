@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.calibration.hedged import Ticket
+from streamcal.calibration.tickets import Ticket
 from streamcal.durable.keyed import KeyedCalibrator
 from streamcal.durable.keys import Groups
 

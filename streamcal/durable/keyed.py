@@ -11,8 +11,9 @@ from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.calibration.card import card
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.snapshot import Snapshot
+from streamcal.calibration.tickets import Ticket
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store

@@ -23,7 +23,7 @@ from streamcal._state import (
     unpack,
 )
 from streamcal._validation import as_number, as_weight, check_count
-from streamcal.calibration.hedged import Ticket
+from streamcal.calibration.tickets import Ticket
 from streamcal.durable.keys import name_of
 
 

@@ -8,6 +8,7 @@ cdef class Hedge(Exclusive):
     cdef tuple order  # the experts, those first that may refuse a sample
     cdef Py_ssize_t n_asked_first  # how many these are
     cdef readonly Py_ssize_t n_samples
+    cdef readonly Py_ssize_t n_labels  # of these samples: a group has several, any other one
     cdef double clip
     cdef Py_ssize_t n_shares
     cdef Py_ssize_t raw  # the index of the expert that predicts the raw score, or -1
@@ -23,6 +24,7 @@ cdef class Hedge(Exclusive):
 
     cdef int expect_late_labels(self) except -1
     cdef int expect_no_late_labels(self) except -1
+    cdef object teach_group(self, scores, double[::1] y, double w)
     cdef object teach(self, Py_ssize_t n, double score, double y, double w)
     cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1
     cdef tuple run_one_by_one(
@@ -37,6 +39,15 @@ cdef class Hedge(Exclusive):
     cdef void weigh(
         self, double *answers, const double *mixtures, double y, double w, double delay
     ) noexcept nogil
+    cdef void weigh_group(
+        self,
+        const double[:, ::1] served,
+        const double[:, ::1] mixtures,
+        const double[::1] y,
+        double w,
+        double delay,
+    ) noexcept nogil
+    cdef void update(self, const double *logs, double w, double delay) noexcept nogil
     cdef void weigh_rows(
         self, Py_ssize_t start, const double *logs, double w, double power
     ) noexcept nogil

@@ -11,6 +11,7 @@ Vector = NDArray[np.float64]
 class Hedge(Exclusive):
     experts: tuple[Any, ...]
     n_samples: int
+    n_labels: int
     def __init__(
         self, experts: list[Any], shares: tuple[float, ...], prior: Vector, clip: float, raw: int
     ) -> None: ...
@@ -22,6 +23,15 @@ class Hedge(Exclusive):
         delay: float,
         served: Any = None,
         mixtures: Any = None,
+    ) -> None: ...
+    def learn_group(
+        self,
+        scores: list[float],
+        y: Vector,
+        w: float,
+        delay: float,
+        served: Vector,
+        mixtures: Vector,
     ) -> None: ...
     def predict(self, score: float) -> float: ...
     def serve(self, score: float) -> tuple[float, int, tuple[float, ...]]: ...
@@ -36,6 +46,7 @@ class Hedge(Exclusive):
     def restore(
         self,
         n_samples: int,
+        n_labels: int,
         log_odds: Vector,
         weights: Vector,
         mixed: Vector,

@@ -20,6 +20,9 @@ a row is computed from the predictions that it *served*, with the power η. One 
 the raw score alone, has a prior of (1 − η) / 2. While no label is late, η is 1 and the three rows
 are equal, so only one of them is kept.
 
+*Groups.* Rows that share an outcome are one sample. Its log likelihood is the mean of those of its
+rows. If a sample has m rows on average, the raw score alone has a prior of 1 − (1 + η) / (2 √m).
+
 Without sharing, a weight may become smaller than any float and still recover, so for α = 0 the
 logarithms of the weights are kept. An expert is a compiled one (`Expert`) or any object with
 ``predict_one`` and ``learn_one``.
@@ -109,11 +112,51 @@ cdef class Hedge(Exclusive):
                     self.expect_no_late_labels()
                 raise
             self.weigh(&self.answers[0], served_by_rows, y, w, delay)
-            self.n_samples += 1
         finally:
             self.release()
         if error is not None:
             raise error
+
+    def learn_group(self, scores, y, double w, double delay, served, mixtures):
+        """Teach the experts the rows of a group, which counts as one sample.
+
+        ``served`` has shape (n_labels, n_experts), ``mixtures`` (n_labels, n_mixtures). If an
+        expert raises, the experts do not learn the rows after that, see `teach`; the group counts
+        unless the first expert refused the first row.
+        """
+        cdef double[::1] labels = y
+        cdef double[:, ::1] by_experts = served, by_rows = mixtures
+        cdef bint is_first = self.variance_ratio is None
+        self.acquire()
+        try:
+            if is_first:
+                self.expect_late_labels()  # the raw score gets a row of its own
+            try:
+                error = self.teach_group(scores, labels, w / len(labels))
+            except BaseException:
+                if is_first:
+                    self.expect_no_late_labels()
+                raise
+            self.weigh_group(by_experts, by_rows, labels, w, delay)
+        finally:
+            self.release()
+        if error is not None:
+            raise error
+
+    cdef object teach_group(self, scores, double[::1] y, double w):
+        """Teach all experts the rows of a group until one refuses a row; return its error."""
+        cdef Py_ssize_t t, n = self.answers.shape[0]
+        error = None
+        for t in range(y.shape[0]):
+            try:
+                error = self.teach(n, scores[t], y[t], w)
+            except BaseException as refusal:
+                if t == 0:
+                    raise
+                error = refusal
+            if error is not None:
+                break
+        return error
 
     cdef object teach(self, Py_ssize_t n, double score, double y, double w):
         """Teach a sample to the first ``n`` experts in `order`.
@@ -236,7 +279,7 @@ cdef class Hedge(Exclusive):
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w
         cdef double[:, ::1] answers = np.empty((len(scores), len(self.experts)))
         cdef double label, weight
-        cdef Py_ssize_t t, i, n = len(scores), n_added = 0
+        cdef Py_ssize_t t, i, n = len(scores)
         error = None
         if self.n_asked_first > 0:
             n, error = self.run_one_by_one(score_view, labels, sample_weights, answers)
@@ -252,8 +295,6 @@ cdef class Hedge(Exclusive):
                 label, weight = labels[t], sample_weights[t]
                 if is_sample(score_view[t], label, weight):
                     self.weigh(&answers[t, 0], NULL, label, weight, delay)
-                    n_added += 1
-        self.n_samples += n_added
         if error is not None:
             raise error
         return 0
@@ -316,29 +357,58 @@ cdef class Hedge(Exclusive):
     cdef void weigh(
         self, double *answers, const double *mixtures, double y, double w, double delay
     ) noexcept nogil:
-        """Update all weights by the predictions for a sample of label ``y``.
+        """Count a sample of label ``y``, and update all weights by the predictions for it.
 
         Without ``mixtures`` the rows predict now. ``answers`` is overwritten by log likelihoods.
         """
-        cdef Py_ssize_t n_rows = self.shares.shape[0], i, k
-        cdef double p, eta
-        for k in range(n_rows):
+        cdef Py_ssize_t i, k
+        cdef double p
+        for k in range(self.shares.shape[0]):
             p = self.answer_of_row(k, answers) if mixtures == NULL else mixtures[k]
             self.gains[k] = log_likelihood(p, y)
         for i in range(self.prior.shape[0]):
             answers[i] = log_likelihood(self.clipped(answers[i]), y)
+        self.n_labels += 1
+        self.update(answers, w, delay)
+
+    cdef void weigh_group(
+        self,
+        const double[:, ::1] served,
+        const double[:, ::1] mixtures,
+        const double[::1] y,
+        double w,
+        double delay,
+    ) noexcept nogil:
+        """Count a group, and update all weights by the mean log likelihoods of its rows."""
+        cdef Py_ssize_t i, k, t, n = y.shape[0]
+        for k in range(self.shares.shape[0]):
+            self.gains[k] = 0.0
+            for t in range(n):
+                self.gains[k] += log_likelihood(mixtures[t, k], y[t]) / n
+        for i in range(self.prior.shape[0]):
+            self.answers[i] = 0.0
+            for t in range(n):
+                self.answers[i] += log_likelihood(self.clipped(served[t, i]), y[t]) / n
+        self.n_labels += n
+        self.update(&self.answers[0], w, delay)
+
+    cdef void update(self, const double *logs, double w, double delay) noexcept nogil:
+        """Update the weights by the experts' log likelihoods and those of the rows in `gains`."""
+        cdef Py_ssize_t n_rows = self.shares.shape[0], i, k
+        cdef double eta
+        self.n_samples += 1
         if self.variance_ratio is not None:
-            self.variance_ratio.add(answers, w, delay)
+            self.variance_ratio.add(logs, w, delay)
             eta = 1.0 / self.variance_ratio.ratio(delay)
             self.powers[0] = eta
             self.powers[1] = sqrt(eta)
             if self.raw >= 0:
-                self.log_odds[n_rows] += eta * w * answers[self.raw]
+                self.log_odds[n_rows] += eta * w * logs[self.raw]
         for k in range(n_rows):
             self.log_odds[k] += self.powers[0] * w * self.gains[k]
         # From here on `gains` has those of the experts, no longer those of the rows.
         for i in range(n_rows // self.n_shares):
-            self.weigh_rows(i * self.n_shares, answers, w, self.powers[i])
+            self.weigh_rows(i * self.n_shares, logs, w, self.powers[i])
         self.mix()
 
     cdef void weigh_rows(
@@ -378,6 +448,7 @@ cdef class Hedge(Exclusive):
         cdef bint has_raw = self.raw >= 0 and self.variance_ratio is not None
         if has_raw:
             raw_prior = (1.0 - self.powers[0]) / 2.0  # 0 for immediate labels
+            raw_prior += (1.0 - raw_prior) * (1.0 - sqrt(self.n_samples / <double> self.n_labels))
         for k in range(n_rows + (raw_prior > 0.0)):
             best = max(best, self.log_odds[k])
         for i in range(n):
@@ -437,24 +508,25 @@ cdef class Hedge(Exclusive):
     def state(self, take=None):
         """Return what `restore` takes, and what ``take()`` returns at the same instant.
 
-        The former is the number of samples, log odds, weights, mixed weights, powers, and the state
+        The former is the number of samples, that of their labels, log odds, weights, mixed weights, powers, and the state
         of the variance ratio, which is empty if no label was late.
         """
         self.acquire()
         try:
             arrays = map(np.array, (self.log_odds, self.weights, self.mixed, self.powers))
             late = () if self.variance_ratio is None else self.variance_ratio.state()
-            return (self.n_samples, *arrays, late), take and take()
+            return (self.n_samples, self.n_labels, *arrays, late), take and take()
         finally:
             self.release()
 
-    def restore(self, n_samples, log_odds, weights, mixed, powers, late):
+    def restore(self, n_samples, n_labels, log_odds, weights, mixed, powers, late):
         """Set the state to what `state` returned."""
         if late:
             if self.variance_ratio is None:
                 self.expect_late_labels()
             self.variance_ratio.restore(*late)
         self.n_samples = n_samples
+        self.n_labels = n_labels
         self.log_odds = np.array(log_odds)
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)

@@ -30,15 +30,18 @@ from streamcal._state import (
 )
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.hedged import HedgedCalibrator, Ticket
+from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
+from streamcal.calibration.tickets import Ticket
 
 Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
 Labels = Sequence[ClfTarget]
 Weights = NDArray[np.float64]
 Tickets = Mapping[ClfTarget, AnyTicket] | None
+Rows = Sequence[tuple[Raw, ClfTarget, Tickets]]
+"""Of a group: the model's probabilities, the label, and the tickets of what was served, if any."""
 
 
 class Strategy(ABC):
@@ -55,6 +58,11 @@ class Strategy(ABC):
     @abstractmethod
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
+
+    def learn_group(self, rows: Rows, w: float) -> None:
+        """Teach the calibrators rows that share an outcome, as one sample of weight ``w``."""
+        for raw, y, tickets in rows:
+            self.learn_one(raw, y, w / len(rows), tickets)
 
     def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
         """Return `predict_one`, and the tickets that hedged calibrators need with the label."""
@@ -142,12 +150,23 @@ class LabelCalibrators:
         if calibrator is None:
             calibrator = self._add(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
-        if tickets and label in tickets and isinstance(calibrator, HedgedCalibrator):
-            given = tickets[label]
-            ticket = given.one_vs_rest if isinstance(given, JointTicket) else given
-            calibrator.learn_one(raw[label], hit, w, served=ticket)
+        if tickets and isinstance(calibrator, HedgedCalibrator):
+            calibrator.learn_one(raw[label], hit, w, served=_own_ticket(tickets, label))
         else:
             calibrator.learn_one(raw[label], hit, w)
+
+    def learn_group(self, label: ClfTarget, rows: Rows, w: float) -> None:
+        """Teach the calibrator of a label which rows of a group have this label."""
+        calibrator = self.by_label.get(label)
+        if calibrator is None:
+            calibrator = self._add(label, rows[0][0])
+        scores = [raw[label] for raw, _, _ in rows]
+        hits = [1.0 if y == label else 0.0 for _, y, _ in rows]
+        if isinstance(calibrator, HedgedCalibrator):
+            served = [_own_ticket(tickets, label) for _, _, tickets in rows]
+            calibrator.learn_group(scores, hits, w, served=served)
+        else:
+            calibrator.learn_many(scores, hits, np.full(len(rows), w / len(rows)))
 
     def learn_many(
         self, label: ClfTarget, columns: Columns, labels: Labels, weights: Weights
@@ -255,6 +274,14 @@ class OneVsRest(OwningStrategy):
         for label in raw:
             self._calibrators.learn_one(label, raw, y, w, tickets)
 
+    def learn_group(self, rows: Rows, w: float) -> None:
+        labels = dict.fromkeys(label for raw, _, _ in rows for label in raw)
+        if self.for_labels(labels) is self._binary:
+            labels = {True: None}
+        for label in labels:
+            known = [row for row in rows if label in row[0]]
+            self._calibrators.learn_group(label, known, w)
+
     def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
         calibrated: dict[ClfTarget, float] = {}
         tickets: dict[ClfTarget, AnyTicket] = {}
@@ -333,13 +360,29 @@ class HedgedJointly(OneVsRest):
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         if len(raw) > 2:
-            tickets = tickets or {}
-            served = self._joint.served_one_vs_rest(raw, tickets)
-            # Like `JointHedge`, this accepts a ``y`` without a hash that equals a label.
-            given = next((tickets.get(label) for label in raw if label == y), None)
-            ticket = given.joint if isinstance(given, JointTicket) else None
-            self._joint.learn_one(raw, served or super().predict_one(raw), y, w, ticket)
+            one_vs_rest, ticket = self._read_joint(raw, y, tickets)
+            self._joint.learn_one(raw, one_vs_rest, y, w, ticket)
         super().learn_one(raw, y, w, tickets)
+
+    def learn_group(self, rows: Rows, w: float) -> None:
+        many = [(raw, y, tickets) for raw, y, tickets in rows if len(raw) > 2]
+        if many:
+            read = [self._read_joint(*row) for row in many]
+            both = zip(many, read, strict=True)
+            joint = [(raw, own, y, ticket) for (raw, y, _), (own, ticket) in both]
+            self._joint.learn_group(joint, w)
+        super().learn_group(rows, w)
+
+    def _read_joint(
+        self, raw: Raw, y: ClfTarget, tickets: Tickets
+    ) -> tuple[dict[ClfTarget, float], Ticket | None]:
+        """Return what one-vs-rest answered, and the mixture's ticket for the true label, if any."""
+        tickets = tickets or {}
+        served = self._joint.served_one_vs_rest(raw, tickets)
+        # Like `JointHedge`, this accepts a ``y`` without a hash that equals a label.
+        given = next((tickets.get(label) for label in raw if label == y), None)
+        ticket = given.joint if isinstance(given, JointTicket) else None
+        return served or super().predict_one(raw), ticket
 
     def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
         _check_mapping(tickets)
@@ -413,6 +456,12 @@ class Joint(OwningStrategy):
         restored = JointCalibrator.from_bytes(state_of(arrays, "0"))
         check_alike([restored], [self._prototype])
         self._calibrator = restored
+
+
+def _own_ticket(tickets: Tickets, label: ClfTarget) -> Ticket | None:
+    """Return the ticket of a label's own calibrator, None if there is none."""
+    given = tickets.get(label) if tickets else None
+    return given.one_vs_rest if isinstance(given, JointTicket) else given
 
 
 def _check_mapping(tickets: object) -> None:

@@ -1,7 +1,7 @@
 """A river classifier with calibrated probabilities."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -97,9 +97,10 @@ class CalibratedClassifier(
     is used whose label is about as late as usual. If the features do not identify a sample or have
     no hash (a list or an array among them; then a late label raises a `RuntimeWarning` once), or
     the process may end before the label arrives, call `serve_one` instead, and pass its whole
-    result as ``served`` with the label. A sample that is predicted before training only for a
-    comparison is learned with that prediction, as if its label were late; `serve_one` does not
-    remember, so compare ``serve_one(x).calibrated``. A transformer that
+    result as ``served`` with the label. If samples are predicted before training only for a
+    comparison, and are then learned without being predicted again, each is learned with that
+    prediction, as if its label were late; `serve_one` does not remember, so compare
+    ``serve_one(x).calibrated``. A transformer that
     learns, such as a `StandardScaler`, changes the features between prediction and label:
     ``CalibratedClassifier(scaler | model)`` has it inside. Within
     ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
@@ -240,16 +241,7 @@ class CalibratedClassifier(
         """
         check_label(y)
         w = 1.0 if w == 1.0 else as_weight(w)
-        shown = tickets = None
-        if served is not None:
-            raw, shown, tickets = self._read_served(served)
-            self._memory.store_latest(self._make_tickets)
-        elif (remembered := self._memory.take(x, self._make_tickets)) and remembered.raw:
-            raw, shown, n_alarms, tickets = remembered
-            if tickets and not self._is_current(n_alarms):
-                tickets = None
-        else:
-            raw = self._predict_raw(x, kwargs)
+        raw, shown, tickets = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
         strategy.check_probabilities(raw)
 
@@ -258,9 +250,98 @@ class CalibratedClassifier(
         else:
             self._call("learn_one", x, y, **kwargs, w=w)
 
-        if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], shown):
+        if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], [shown]):
             tickets = None  # the calibrators that made them were replaced
         strategy.learn_one(raw, y, w, tickets)
+
+    def learn_group(
+        self,
+        X: Sequence[Features],
+        y: Sequence[ClfTarget],
+        w: float = 1.0,
+        *,
+        served: Sequence[Served | Mapping[ClfTarget, float] | None] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Learn rows that share an outcome, or nearly so; to the calibrators they are one sample.
+
+        Examples are the rows of a game, of a session or of a customer, whose labels come together.
+        The model learns each row with the weight ``w``, the calibrators with ``w / len(X)``.
+
+        Parameters
+        ----------
+        X : sequence of dict
+            The features of each row.
+        y : sequence of labels
+            The label of each row.
+        w : float
+            Weight of the group, from 1e-60 to 1e60.
+        served : sequence, optional
+            For each row what `learn_one` accepts as ``served``. Without it, or for None, the
+            remembered prediction, as there.
+        **kwargs
+            For the model, if its ``learn_one`` accepts them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ.
+
+        Examples
+        --------
+        A model predicts every minute of a game; the result comes at the end:
+
+        >>> from river import linear_model
+        >>> model = CalibratedClassifier(linear_model.LogisticRegression())
+        >>> for game in range(40):
+        ...     minutes = [{"lead": minute * (-1) ** game / 90} for minute in range(90)]
+        ...     probabilities = [model.predict_proba_one(x) for x in minutes]
+        ...     model.learn_group(minutes, [game % 2 == 0] * 90)
+        >>> model.calibrators[True].n_samples
+        40
+        """
+        if not len(X) == len(y) == len(X if served is None else served):
+            raise ValueError(
+                f"`y` and `served` must have one value per row of `X` ({len(X)}), got"
+                f" {len(y)} and {served if served is None else len(served)}"
+            )
+        for label in y:
+            check_label(label)
+        w = as_weight(w)
+        as_weight(w / max(len(X), 1))
+        given = [None] * len(X) if served is None else served
+        recalled = []
+        for x, each in zip(X, given, strict=True):
+            recalled.append(self._recall(x, each, kwargs))
+            raw = recalled[-1][0]
+            self._strategy.for_labels(raw).check_probabilities(raw)
+
+        for x, label in zip(X, y, strict=True):
+            self._call("learn_one", x, label, **kwargs, w=w)
+
+        rows = [(raw, label, each) for (raw, _, each), label in zip(recalled, y, strict=True)]
+        samples = [(raw, label, w / len(X)) for raw, label, _ in rows]
+        shown = [shown for _, shown, _ in recalled]
+        if self._monitor and self._replace_after_drift(self._monitor, samples, shown):
+            rows = [(raw, label, None) for raw, label, _ in rows]
+        self._strategy.learn_group(rows, w)
+
+    def _recall(
+        self, x: Features, served: Any, kwargs: dict[str, Any]
+    ) -> tuple[Raw, Raw | None, Tickets]:
+        """Return the model's probabilities of a sample, the calibrated ones, and the tickets.
+
+        They are those in ``served``, else those that are remembered, else the model predicts.
+        """
+        if served is not None:
+            answers = self._read_served(served)
+            self._memory.store_latest(self._make_tickets)
+            return answers
+        remembered = self._memory.take(x, self._make_tickets)
+        if not remembered or not remembered.raw:
+            return self._predict_raw(x, kwargs), None, None
+        raw, shown, n_alarms, tickets = remembered
+        return raw, shown, tickets if tickets and self._is_current(n_alarms) else None
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
         """Return `predict_proba_one` of a sample, and everything that `learn_one` needs later.
@@ -366,16 +447,19 @@ class CalibratedClassifier(
         return n_alarms == self.n_alarms or self.on_drift == "none"
 
     def _replace_after_drift(
-        self, monitor: DriftMonitor, samples: Iterable[Sample], shown: Raw | None = None
+        self,
+        monitor: DriftMonitor,
+        samples: Iterable[Sample],
+        shown: Iterable[Raw | None] = repeat(None),
     ) -> bool:
         """Update the drift detector; after an alarm replace the calibrators.
 
-        The detector gets the error of ``shown``, the served probabilities of the only sample.
-        Without ``shown`` it gets the errors of the current calibrated probabilities. Return whether
-        the calibrators were replaced.
+        The detector gets the errors of ``shown``, the served probabilities; for None, those of the
+        current calibrated probabilities. Return whether the calibrators were replaced.
         """
         samples = list(samples)
-        alarm = monitor.update([(shown or self.calibrate_one(raw), y) for raw, y, _ in samples])
+        pairs = zip(samples, shown, strict=False)
+        alarm = monitor.update([(p or self.calibrate_one(raw), y) for (raw, y, _), p in pairs])
         replace = alarm and self.on_drift != "none"
         if replace:
             self._strategy.reset()

@@ -1,0 +1,69 @@
+"""Checks of the parameters of a hedge, and names for its calibrators."""
+
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._validation import SMALLEST, as_number, as_weight
+from streamcal.calibration.base import Calibrator, check_binary
+
+
+def names_of(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
+    """Return a name for each calibrator, all different: its class and changed parameters."""
+    names: list[str] = []
+    counts: Counter[str] = Counter()
+    for calibrator in calibrators:
+        parameters = inspect.signature(type(calibrator)).parameters.values()
+        values = {
+            p.name: getattr(calibrator, p.name) for p in parameters if p.default is not p.empty
+        }
+        defaults = {p.name: p.default for p in parameters}
+        changed = [f"{name}={v!r}" for name, v in values.items() if v != defaults[name]]
+        name = f"{type(calibrator).__name__}({', '.join(changed)})"
+        counts[name] += 1
+        names.append(f"{name} #{counts[name]}" if counts[name] > 1 else name)
+    return tuple(names)
+
+
+def as_list(calibrators: Any) -> list[Calibrator]:
+    """Return the prototypes of calibrators, or raise."""
+    if not isinstance(calibrators, Sequence):  # `clone` can't copy an iterator
+        raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
+    checked = list(calibrators)
+    if not checked:
+        raise ValueError("`calibrators` must hold at least one Calibrator, got none")
+    for at, calibrator in enumerate(checked):
+        if not isinstance(calibrator, Calibrator):
+            raise TypeError(
+                f"`calibrators` must hold Calibrators, got {calibrator!r} at position {at}"
+            )
+        check_binary(calibrator, "calibrators", f"at position {at} ")
+    return checked
+
+
+def check_prior(prior: Any, n: int) -> NDArray[np.float64]:
+    """Return the initial weights of ``n`` calibrators, or raise."""
+    if isinstance(prior, str) or not isinstance(prior, Sequence):
+        raise TypeError(f"`prior` must be a sequence of weights, got {prior!r}")
+    weights = np.array([as_weight(weight, "prior") for weight in prior])
+    if len(weights) != n:
+        raise ValueError(f"`prior` must have one weight per calibrator ({n}), got {len(weights)}")
+    return weights
+
+
+def check_shares(share: Any) -> tuple[float, ...]:
+    """Return the shares, or raise."""
+    shares = tuple(share) if isinstance(share, tuple | list) else (share,)
+    checked = tuple(as_number(value, "share") for value in shares)
+    # A smaller share, multiplied by the smallest prior, could be rounded to 0.
+    if not checked or not all(value == 0.0 or SMALLEST <= value < 1.0 for value in checked):
+        raise ValueError(
+            f"`share` must be 0 or a number in [{SMALLEST:g}, 1), or several, got {share}"
+        )
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"`share` must not hold a number twice, got {share}")
+    return checked
