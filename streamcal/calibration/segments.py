@@ -548,9 +548,9 @@ def _make_weigher() -> HedgedCalibrator:
     models = [IdentityCalibrator() for _ in _MODELS]
     other = (1.0 - _BASE_PRIOR) / N_SPEEDS
     weigher = HedgedCalibrator(models, prior=[_BASE_PRIOR, other, other], share=tuple(_SHARES))
-    n_samples, log_odds, weights, mixed, powers, late = weigher._hedge.state()[0]
+    n_samples, n_labels, log_odds, *others = weigher._hedge.state()[0]
     log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
-    weigher._hedge.restore(n_samples, log_odds, weights, mixed, powers, late)
+    weigher._hedge.restore(n_samples, n_labels, log_odds, *others)
     return weigher
 
 

@@ -508,8 +508,8 @@ cdef class Hedge(Exclusive):
     def state(self, take=None):
         """Return what `restore` takes, and what ``take()`` returns at the same instant.
 
-        The former is the number of samples, that of their labels, log odds, weights, mixed weights, powers, and the state
-        of the variance ratio, which is empty if no label was late.
+        The former is the number of samples, that of their labels, log odds, weights, mixed
+        weights, powers, and the state of the variance ratio, which is empty if no label was late.
         """
         self.acquire()
         try:
