@@ -38,9 +38,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     author = ["-c", "user.name=streamcal", "-c", "user.email=streamcal@localhost"]
     tree = git(*author, "stash", "create") or git("rev-parse", "HEAD")
     if tree == base:
-        print(f"{options.base} is this very tree: nothing to compare", file=sys.stderr)
+        print(f"{options.base} is this tree: nothing to compare", file=sys.stderr)
         return 2
 
+    table, suspects, broken = measure(base, tree, options)
+    print(table)
+    if suspects:
+        print(f"worse than {options.base}: {', '.join(suspects)}")
+        return 1
+    if broken:
+        print("a benchmark fails in this tree, see above")
+        return 1
+    print(f"nothing is worse than {options.base} by a factor of {options.factor:g}")
+    return 0
+
+
+def measure(base: str, tree: str, options: argparse.Namespace) -> tuple[str, list[str], bool]:
+    """Run both sides; return asv's table, what is worse, and whether a benchmark of ours fails."""
     shutil.rmtree(WORK, ignore_errors=True)
     git("worktree", "prune")
     WORK.mkdir(parents=True)
@@ -64,15 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             suspects = worse(table)
     finally:
         git("worktree", "remove", "--force", str(checkout))
-    print(table)
-    if suspects:
-        print(f"worse than {options.base}: {', '.join(suspects)}")
-        return 1
-    if broken:
-        print("a benchmark fails in this tree, see above")
-        return 1
-    print(f"nothing is worse than {options.base} by a factor of {options.factor:g}")
-    return 0
+    return table, suspects, broken
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

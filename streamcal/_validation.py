@@ -5,6 +5,7 @@ position of the first bad value, so that its row in a file can be found.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,21 @@ def as_probability(value: Any, name: str = "score") -> float:
     if LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
         return min(max(p, 0.0), 1.0)
     raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
+
+
+def check_probability_range(probabilities: Mapping[Any, float]) -> None:
+    """Raise unless all probabilities of one sample lie in [0, 1], up to rounding errors.
+
+    Examples
+    --------
+    >>> check_probability_range({"spam": 1.5})
+    Traceback (most recent call last):
+    ...
+    ValueError: probabilities must lie in [0, 1], got {'spam': 1.5}
+    """
+    for p in probabilities.values():
+        if not LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
+            raise ValueError(f"probabilities must lie in [0, 1], got {probabilities}")
 
 
 def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[np.float64]:

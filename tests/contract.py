@@ -129,7 +129,7 @@ class CalibratorContract:
             assert answers == sorted(answers)
         assert answers[0] < answers[-1]
 
-    def test_cold_start(self, fresh: Calibrator) -> None:
+    def test_before_learning_a_score_is_its_own_answer(self, fresh: Calibrator) -> None:
         before = state(fresh)
         assert self.answers(fresh) == self.grid.tolist()
         assert state(fresh) == before
@@ -138,7 +138,7 @@ class CalibratorContract:
         assert fresh.learn_one(0.5, self.labels[1]) is None
         assert fresh.learn_one(score=0.5, y=self.labels[0], w=2.0) is None
 
-    def test_weight_repeats(self, prototype: Calibrator) -> None:
+    def test_a_weight_of_two_is_the_sample_twice(self, prototype: Calibrator) -> None:
         if not self.weights_repeat:
             pytest.skip("not promised")
         scores, y, _ = self.stream(60)
@@ -151,7 +151,7 @@ class CalibratorContract:
         assert self.answers(once) == pytest.approx(self.answers(twice), abs=1e-12)
         assert self.answers(batch) == pytest.approx(self.answers(once), abs=1e-12)
 
-    def test_weight_matters(self, prototype: Calibrator) -> None:
+    def test_a_heavy_sample_moves_the_answer_more(self, prototype: Calibrator) -> None:
         light, heavy = prototype.clone(), prototype.clone()
         for calibrator, w in ((light, 1.0), (heavy, 50.0)):
             calibrator.learn_one(0.5, self.labels[0])
@@ -159,7 +159,7 @@ class CalibratorContract:
         assert heavy.predict_one(0.5) > light.predict_one(0.5)
 
     @pytest.mark.parametrize("score", BAD_SCORES)
-    def test_bad_score(self, taught: Calibrator, score: Any) -> None:
+    def test_a_bad_score_is_refused(self, taught: Calibrator, score: Any) -> None:
         before = state(taught)
         with pytest.raises(BAD, match="`score`"):
             taught.learn_one(score, self.labels[1])
@@ -168,13 +168,13 @@ class CalibratorContract:
         assert state(taught) == before
 
     @pytest.mark.parametrize("w", BAD_WEIGHTS)
-    def test_bad_weight(self, taught: Calibrator, w: Any) -> None:
+    def test_a_bad_weight_is_refused(self, taught: Calibrator, w: Any) -> None:
         before = state(taught)
         with pytest.raises(BAD, match="`w`"):
             taught.learn_one(0.5, self.labels[1], w)
         assert state(taught) == before
 
-    def test_bad_label(self, taught: Calibrator) -> None:
+    def test_a_bad_label_is_refused(self, taught: Calibrator) -> None:
         before = state(taught)
         for label in self.bad_labels:
             with pytest.raises(BAD, match="`y`"):
@@ -238,7 +238,7 @@ class CalibratorContract:
         assert predicted.dtype == np.float64
         assert predicted.tolist() == expected
 
-    def test_empty_batch(self, taught: Calibrator) -> None:
+    def test_an_empty_batch_changes_nothing(self, taught: Calibrator) -> None:
         before = self.answers(taught)
         taught.learn_many([], [])
         assert taught.predict_many([]).shape == (0,)
@@ -335,7 +335,7 @@ class CalibratorContract:
             sizes.append(fresh._raw_memory_usage)
         assert max(sizes[1:]) <= 1.25 * sizes[0] + 1024
 
-    def test_river_base(self, prototype: Calibrator) -> None:
+    def test_it_passes_the_basic_checks_of_river(self, prototype: Calibrator) -> None:
         for check in RIVER_BASE_CHECKS:
             check(prototype.clone())
 
@@ -444,7 +444,9 @@ class ClassifierContract:
     def answers(self, model: base.Classifier, kind: str = "bool") -> list[dict[Any, float]]:
         return [model.predict_proba_one(x) for x, _ in self.stream(kind, 25, seed=6)]
 
-    def test_probabilities(self, fresh: base.Classifier, kind: str) -> None:
+    def test_probabilities_sum_to_one_and_name_the_label(
+        self, fresh: base.Classifier, kind: str
+    ) -> None:
         labels = LABELS[kind]
         for x, y in self.stream(kind, 80):
             answer = fresh.predict_proba_one(x)
@@ -459,7 +461,7 @@ class ClassifierContract:
         hits = [fresh.predict_one(x) == y for x, y in self.stream(kind, 60, seed=6)]
         assert np.mean(hits) > 0.6
 
-    def test_cold_start(self, fresh: base.Classifier) -> None:
+    def test_before_learning_a_score_is_its_own_answer(self, fresh: base.Classifier) -> None:
         answer = fresh.predict_proba_one({"a": 1.0})
         assert isinstance(answer, dict)
         assert (fresh.predict_one({"a": 1.0}) is None) == (not answer)
@@ -474,14 +476,14 @@ class ClassifierContract:
         two.learn_one(x, not y, w=np.float64(0.5))
 
     @pytest.mark.parametrize("w", BAD_WEIGHTS)
-    def test_bad_weight(self, taught: base.Classifier, w: Any) -> None:
+    def test_a_bad_weight_is_refused(self, taught: base.Classifier, w: Any) -> None:
         before = state(taught)
         with pytest.raises(BAD, match="`w`"):
             taught.learn_one({"a": 1.0}, True, w=w)
         assert state(taught) == before
 
     @pytest.mark.parametrize("y", [None, math.nan, np.float64("nan")])
-    def test_bad_label(self, taught: base.Classifier, y: Any) -> None:
+    def test_a_bad_label_is_refused(self, taught: base.Classifier, y: Any) -> None:
         before = state(taught)
         with pytest.raises(BAD, match="`y`"):
             taught.learn_one({"a": 1.0}, y)

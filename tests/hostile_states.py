@@ -50,13 +50,16 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful
+from streamcal._state.stateful import _HOME
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.decision import Metric, goals
+from streamcal.decision._base import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
+from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
 from tests.invariants import Structure
 
@@ -316,6 +319,9 @@ def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     return 5.0 * tp - fp
 
 
+BASES = (CodedMetric, LinearRanker, RankLearner)  # of classes that have bytes
+
+
 def classes() -> dict[str, type[Stateful]]:
     """Return the concrete classes of the package that have bytes, by name."""
     found = {}
@@ -326,11 +332,8 @@ def classes() -> dict[str, type[Stateful]]:
             own = isinstance(thing, type) and thing.__module__ == module.name
             if own and issubclass(thing, Stateful) and not thing.__name__.startswith("_"):
                 made = thing._freeze is not Stateful._freeze
-                if (
-                    made
-                    and not getattr(thing, "__abstractmethods__", None)
-                    and thing is not RankLearner
-                ):
+                abstract = getattr(thing, "__abstractmethods__", None) or thing in BASES
+                if made and not abstract:
                     found[thing.__name__] = thing
     return found
 
@@ -494,11 +497,11 @@ class Mutant:
     def _raw(self, kind: str, fields: Header, parts: Parts) -> bytes:
         """Break the frame of a state, or put it under the name of another class."""
         rng = self.rng
-        listed: Any = [[n, _state._dtype(p), list(p.shape)] for n, p in parts.items()]
+        listed: Any = [[n, _state.format._dtype(p), list(p.shape)] for n, p in parts.items()]
         header: Any = {"kind": kind, "fields": fields, "arrays": listed}
         what = rng.randrange(4)
         if what == 0:
-            header["kind"] = rng.choice([*_state._HOME, "Stateful", "Calibrator", None, 5, "x"])
+            header["kind"] = rng.choice([*_HOME, "Stateful", "Calibrator", None, 5, "x"])
         elif what == 1 and listed:
             rng.choice(listed)[rng.randrange(3)] = rng.choice(
                 [*VALUES, [10**12], [-1], [-1, -8], [2**40, 2**40], [True], [0.5], "<f8", "|u1"]
@@ -550,8 +553,8 @@ def reachable(tree: Any, path: tuple[Any, ...]) -> bool:
 
 
 def write(kind: str, fields: Header, parts: Parts) -> bytes:
-    listed = [[n, _state._dtype(p), list(p.shape)] for n, p in parts.items()]
-    blobs = [np.ascontiguousarray(p, _state._dtype(p)).tobytes() for p in parts.values()]
+    listed = [[n, _state.format._dtype(p), list(p.shape)] for n, p in parts.items()]
+    blobs = [np.ascontiguousarray(p, _state.format._dtype(p)).tobytes() for p in parts.values()]
     return sealed({"kind": kind, "fields": fields, "arrays": listed}, b"".join(blobs))
 
 
@@ -820,7 +823,7 @@ def use_wrapper(learner: Any) -> None:
         return
     label: Any = True
     if isinstance(learner, ThresholdClassifier):
-        label = learner._order[0] if learner._order else 1
+        label = learner._order.labels[0] if learner._order else 1
     elif isinstance(learner, DecisionClassifier):
         label = learner.pos_val
     elif isinstance(learner.classifier, naive_bayes.GaussianNB):

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from streamcal import losses
 
 
-def best_value(loss, y, w):
+def best_value(loss: Any, y: Any, w: Any) -> Any:
     """The minimiser of one block, by SciPy; between its labels, where the loss has it there."""
     low, high = (min(y), max(y)) if loss.minimized_by_label else (-60.0, 60.0)
     if low == high:
@@ -22,7 +22,7 @@ def best_value(loss, y, w):
     ).x
 
 
-def max_min(groups, loss):
+def max_min(groups: Any, loss: Any) -> list[Any]:
     """The value of each group of samples: max over a <= i of min over b >= i of the best value from
     a to b (Robertson, Wright & Dykstra, *Order Restricted Statistical Inference*, 1988, section 1.4
     for means; the same proof holds for every strictly convex loss).
@@ -42,7 +42,7 @@ def max_min(groups, loss):
     return [max(min(best[a, b] for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
 
 
-def quantile_maps(groups, tau):
+def quantile_maps(groups: Any, tau: Any) -> Any:
     """The least, the middle and the greatest of all best maps for the pinball loss.
 
     Exact: tau and weights become fractions. The best maps form a lattice, whose ends have labels as
@@ -52,7 +52,7 @@ def quantile_maps(groups, tau):
     tau = Fraction(tau).limit_denominator(1000)
     values = sorted({label for labels, _ in groups for label in labels})
 
-    def cost(z, labels, weights):
+    def cost(z: Any, labels: Any, weights: Any) -> Any:
         return sum(
             Fraction(w) * (tau if y >= z else tau - 1) * (Fraction(y) - Fraction(z))
             for y, w in zip(labels, weights, strict=True)
@@ -65,7 +65,7 @@ def quantile_maps(groups, tau):
         totals = [here + later for here, later in zip(row, after[0], strict=True)]
         after.insert(0, [min(totals[v:]) for v in range(len(values))])
 
-    def trace(end):
+    def trace(end: Any) -> Any:
         path, v = [], 0
         for k, row in enumerate(table):
             best = [u for u in range(v, len(values)) if row[u] + after[k + 1][u] == after[k][v]]
@@ -87,7 +87,7 @@ def quantile_maps(groups, tau):
     )
 
 
-def grouped(scores, y, w):
+def grouped(scores: Any, y: Any, w: Any) -> Any:
     """One (labels, weights) for each distinct score, in order."""
     groups: dict[float, tuple[list[float], list[float]]] = {}
     for score, label, weight in sorted(zip(scores, y, w, strict=True)):
@@ -97,5 +97,5 @@ def grouped(scores, y, w):
     return list(groups.values())
 
 
-def total_loss(loss: losses.Loss, z, y, w):
+def total_loss(loss: losses.Loss, z: Any, y: Any, w: Any) -> Any:
     return float(np.dot(w, loss(np.asarray(z), np.asarray(y))))

@@ -1,13 +1,14 @@
 """Diagnostics by their definitions, slow and simple."""
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from sklearn.isotonic import IsotonicRegression
 
 
-def smooth_ece_at(y, p, w, sigma, n_points=2001):
+def smooth_ece_at(y: Any, p: Any, w: Any, sigma: Any, n_points: int = 2001) -> Any:
     """Integrate the smoothed residuals by the midpoint rule, with a Gaussian for each image."""
     t = (np.arange(n_points) + 0.5) / n_points
     residual = w * (y - p) / w.sum()
@@ -19,11 +20,11 @@ def smooth_ece_at(y, p, w, sigma, n_points=2001):
     return np.abs(density).mean() / (sigma * math.sqrt(2 * math.pi))
 
 
-def smooth_ece(y, p, w):
+def smooth_ece(y: Any, p: Any, w: Any) -> Any:
     return brentq(lambda sigma: smooth_ece_at(y, p, w, sigma) - sigma, 2e-3, 1.0, xtol=1e-7)
 
 
-def spiegelhalter(y, p, w):
+def spiegelhalter(y: Any, p: Any, w: Any) -> Any:
     """Return (Brier score − its mean) / its deviation under calibration, from the two outcomes."""
     share = w / w.sum()
     happens, fails = (1 - p) ** 2, p**2
@@ -37,12 +38,12 @@ def spiegelhalter(y, p, w):
     return excess / deviation
 
 
-def log_likelihood(chances, n, means):
+def log_likelihood(chances: Any, n: Any, means: Any) -> Any:
     chances = np.clip(chances, 1e-300, 1 - 1e-16)
     return float((n * (means * np.log(chances) + (1 - means) * np.log1p(-chances))).sum())
 
 
-def likelihood_ratio(x, n, means, k, theta):
+def likelihood_ratio(x: Any, n: Any, means: Any, k: Any, theta: Any) -> Any:
     """Return 2 log of the ratio of the monotone fit to that through (x_k, θ)."""
     free = IsotonicRegression().fit(x, means, sample_weight=n).predict(x)
     bound = np.full(len(x), theta)
@@ -53,7 +54,7 @@ def likelihood_ratio(x, n, means, k, theta):
     return 2 * (log_likelihood(free, n, means) - log_likelihood(bound, n, means))
 
 
-def argmax_of_motion(n_draws, seed, step=0.01, reach=3.0):
+def argmax_of_motion(n_draws: Any, seed: int, step: float = 0.01, reach: float = 3.0) -> Any:
     """Draw the argmax of W(t) − t² on a grid: Chernoff's distribution, nearly."""
     rng = np.random.default_rng(seed)
     t = np.arange(1, round(reach / step) + 1) * step

@@ -3,6 +3,7 @@
 import math
 import pickle
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,14 +41,14 @@ SMOOTH = [
 ]
 
 
-def at_samples(stairs, scores):
+def at_samples(stairs: Any, scores: Any) -> tuple[Any, Any, Any]:
     """Return values, floors and ceilings sample by sample."""
     block = np.searchsorted(stairs.upper, scores)
     return stairs.values[block], stairs.floors[block], stairs.ceilings[block]
 
 
 @st.composite
-def samples(draw, max_size=14):
+def samples(draw: Any, max_size: float = 14) -> tuple[Any, Any, Any]:
     n = draw(st.integers(1, max_size))
     scores = sorted(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)))
     y = draw(st.lists(st.integers(-8, 8), min_size=n, max_size=n))
@@ -61,7 +62,7 @@ def samples(draw, max_size=14):
 @both_backends
 @settings(max_examples=40)
 @given(data=samples(), rounds=st.integers(1, 7))
-def test_rounds_are_those_of_the_pairwise_description(backend, data, rounds):
+def test_rounds_are_those_of_the_pairwise_description(backend: Any, data: Any, rounds: int) -> None:
     """With whole labels and a range of a power of two all sums are exact, zeros included."""
     _, y, w = data
     scores = np.arange(len(y))  # the paper has no ties
@@ -78,7 +79,7 @@ def test_rounds_are_those_of_the_pairwise_description(backend, data, rounds):
 @both_backends
 @settings(max_examples=25)
 @given(data=samples(max_size=8), rounds=st.integers(1, 12))
-def test_unknown_ranges_are_probed_by_doubling(backend, data, rounds):
+def test_unknown_ranges_are_probed_by_doubling(backend: Any, data: Any, rounds: int) -> None:
     _, y, w = data
     scores = np.arange(len(y))
     stairs = anytime_isotonic(scores, y, w, loss=FIVEFOLD, rounds=rounds, backend=backend)
@@ -92,7 +93,7 @@ def test_unknown_ranges_are_probed_by_doubling(backend, data, rounds):
 
 
 @pytest.mark.parametrize("loss", SMOOTH[::2], ids=lambda x: getattr(x, "name", x))
-def test_both_places_answer_to_the_last_cell(loss):
+def test_both_places_answer_to_the_last_cell(loss: Any) -> None:
     rng = np.random.default_rng(3)
     scores, y, w = rng.integers(0, 150, 400), rng.normal(size=400), rng.uniform(0.5, 2, 400)
     y += scores / 50
@@ -118,7 +119,7 @@ RECORDED = [
 ]
 
 
-def answers(loss, rounds, inputs):
+def answers(loss: Any, rounds: Any, inputs: Any) -> Any:
     """Solve samples (score, label, weight) in some rounds, or to the end; return all there is."""
     stairs = anytime_isotonic(*inputs, loss=loss, rounds=rounds or None)
     found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
@@ -133,7 +134,7 @@ def answers(loss, rounds, inputs):
 
 
 @pytest.mark.parametrize("which", range(len(RECORDED)), ids=lambda k: RECORDED[k].name)
-def test_answers_are_as_recorded(which):
+def test_answers_are_as_recorded(which: int) -> None:
     with np.load(Path(__file__).parent / "recorded" / "anytime.npz") as recorded:
         for at in range(len(recorded.files) // 3):
             of, rounds = recorded[f"case{at}"].tolist()
@@ -148,7 +149,7 @@ def test_answers_are_as_recorded(which):
 @both_backends
 @given(data=samples())
 @settings(max_examples=40)
-def test_squared_loss_against_exact_arithmetic(backend, data):
+def test_squared_loss_against_exact_arithmetic(backend: Any, data: Any) -> None:
     scores, y, w = data
     stairs = anytime_isotonic(scores, y, w, loss="squared", backend=backend)
     values, low, high = at_samples(stairs, scores)
@@ -159,7 +160,7 @@ def test_squared_loss_against_exact_arithmetic(backend, data):
     assert stairs.half_width <= 1e-9 * max(np.ptp(y), 1e-300)
 
 
-def test_squared_loss_against_scipy():
+def test_squared_loss_against_scipy() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(size=20_000) + np.linspace(0, 3, 20_000)
     stairs = anytime_isotonic(np.arange(20_000), y, loss="squared", rounds=30)
@@ -171,13 +172,13 @@ def test_squared_loss_against_scipy():
 
 @pytest.mark.parametrize("loss", [*SMOOTH, losses.Pinball(tau=0.3)], ids=lambda x: x.name)
 @pytest.mark.parametrize("seed", range(3))
-def test_no_block_can_be_improved(loss, seed):
+def test_no_block_can_be_improved(loss: Any, seed: int) -> None:
     """No other monotone map nearby is better: not a block moved, nor one cut anywhere."""
     rng = np.random.default_rng(seed)
     scores, y, w = np.arange(60), rng.normal(size=60) + np.linspace(0, 2, 60), rng.uniform(1, 3, 60)
     u = anytime_isotonic(scores, y, w, loss=loss)(scores, interpolation="step")
 
-    def total(z):
+    def total(z: Any) -> Any:
         return float(np.sum(w * np.asarray(loss(z, y))))
 
     for cut in range(61):
@@ -200,7 +201,7 @@ def test_no_block_can_be_improved(loss, seed):
     ids=["median", "quantile", "expectile"],
 )
 @pytest.mark.parametrize("whole", [True, False])
-def test_against_model_diagnostics(loss, functional, seed, whole):
+def test_against_model_diagnostics(loss: Any, functional: Any, seed: int, whole: bool) -> None:
     rng = np.random.default_rng(seed)
     y = rng.normal(size=300) + np.linspace(0, 3, 300)
     y = np.round(2 * y) if whole else y
@@ -227,13 +228,13 @@ OTHER = [9, 1, 8, 2, 7, 3, 6]
     ],
     ids=str,
 )
-def test_published_numbers(y, loss, expected):
+def test_it_repeats_published_numbers(y: Any, loss: Any, expected: Any) -> None:
     stairs = anytime_isotonic(range(len(y)), y, loss=loss)
     np.testing.assert_allclose(at_samples(stairs, np.arange(len(y)))[0], expected, atol=1e-7)
 
 
 @given(data=samples(), tau=st.sampled_from([0.1, 0.5, 0.8, 0.9, 1 / 3]))
-def test_quantiles_against_dynamic_programming(data, tau):
+def test_quantiles_against_dynamic_programming(data: Any, tau: Any) -> None:
     scores, y, w = data
     maps = oracles_convex.quantile_maps(oracles_convex.grouped(*data), tau)
     for ties, expected in zip(("lower", "midpoint", "upper"), maps, strict=True):
@@ -242,7 +243,7 @@ def test_quantiles_against_dynamic_programming(data, tau):
         assert values.tolist() == low.tolist() == high.tolist() == expected.tolist()
 
 
-def test_quantiles_of_labels_on_a_wild_scale():
+def test_quantiles_of_labels_on_a_wild_scale() -> None:
     rng = np.random.default_rng(5)
     y = rng.choice([-1.0, 1.0], 500) * 2.0 ** rng.integers(-1000, 1000, 500)
     groups = oracles_convex.grouped(np.arange(40), y[:40], np.ones(40))
@@ -258,7 +259,7 @@ def test_quantiles_of_labels_on_a_wild_scale():
 @both_backends
 @given(data=samples(max_size=30), rounds=st.integers(1, 40))
 @settings(max_examples=30)
-def test_certificates_contain_the_optimum(backend, data, rounds):
+def test_certificates_contain_the_optimum(backend: Any, data: Any, rounds: int) -> None:
     scores, y, w = data
     exact = isotonic_fit(scores, y, w, loss="squared")(scores, interpolation="step")
     stairs = anytime_isotonic(scores, y, w, loss="squared", rounds=rounds, backend=backend)
@@ -270,7 +271,7 @@ def test_certificates_contain_the_optimum(backend, data, rounds):
 
 @given(data=samples(max_size=30), start=samples(max_size=30), rounds=st.integers(1, 40))
 @settings(max_examples=60)
-def test_a_start_may_be_wrong_but_not_the_certificate(data, start, rounds):
+def test_a_start_may_be_wrong_but_not_the_certificate(data: Any, start: Any, rounds: int) -> None:
     scores, y, w = data
     guess = isotonic_fit(*start, loss="squared")
     exact = isotonic_fit(scores, y, w, loss="squared")(scores, interpolation="step")
@@ -282,14 +283,14 @@ def test_a_start_may_be_wrong_but_not_the_certificate(data, start, rounds):
     assert stairs.half_width <= 1e-9 * max(np.ptp(y), 1e-300)
 
 
-def test_a_start_may_have_infinite_values():
+def test_a_start_may_have_infinite_values() -> None:
     start = isotonic_fit([1, 2, 3], [-1, 1, 1], loss="logistic")
     stairs = anytime_isotonic([1, 2, 3], [1.0, 3.0, 2.0], loss="squared", start=start)
     np.testing.assert_allclose(stairs.values, [1.0, 2.5], atol=1e-8)
 
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=lambda x: getattr(x, "name", x))
-def test_a_good_start_needs_fewer_rounds(loss):
+def test_a_good_start_needs_fewer_rounds(loss: Any) -> None:
     rng = np.random.default_rng(1)
     scores = np.arange(20_000)
     y = rng.normal(size=20_000) + scores / 5_000
@@ -309,7 +310,7 @@ def test_a_good_start_needs_fewer_rounds(loss):
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=lambda x: getattr(x, "name", x))
 @pytest.mark.parametrize("kind", ["far", "flat", "steps"])
-def test_a_start_that_is_far_off_costs_rounds_alone(loss, kind):
+def test_a_start_that_is_far_off_costs_rounds_alone(loss: Any, kind: str) -> None:
     rng = np.random.default_rng(8)
     scores = np.repeat(np.arange(400), rng.integers(1, 4, 400))
     y = rng.normal(size=len(scores)) + scores / 100
@@ -327,7 +328,7 @@ def test_a_start_that_is_far_off_costs_rounds_alone(loss, kind):
 
 
 @pytest.mark.parametrize("rounds", [1, 3, None])
-def test_a_start_and_offsets_and_a_range(rounds):
+def test_a_start_and_offsets_and_a_range(rounds: int | None) -> None:
     rng = np.random.default_rng(9)
     scores, offset = np.arange(300), rng.normal(size=300)
     y = rng.normal(size=300) + scores / 100 + offset
@@ -342,7 +343,7 @@ def test_a_start_and_offsets_and_a_range(rounds):
     assert (at_samples(exact, scores)[1] <= ceilings).all()
 
 
-def test_a_start_that_is_the_answer_needs_no_rounds():
+def test_a_start_that_is_the_answer_needs_no_rounds() -> None:
     rng = np.random.default_rng(10)
     scores, y = np.arange(3_000), rng.normal(size=3_000) + np.arange(3_000) / 700
     before = anytime_isotonic(scores, y, loss="squared")
@@ -352,7 +353,7 @@ def test_a_start_that_is_the_answer_needs_no_rounds():
     np.testing.assert_allclose(again.values, before.values, atol=2e-9 * np.ptp(y))
 
 
-def test_refinements_are_nested_and_end_at_the_last_double():
+def test_refinements_are_nested_and_end_at_the_last_double() -> None:
     y = [3.0, 1.0, 2.0, 5.0, 4.0]
     previous = None
     for stairs in anytime_isotonic_refinements(range(5), y, loss="log-cosh"):
@@ -364,7 +365,7 @@ def test_refinements_are_nested_and_end_at_the_last_double():
     assert stairs.half_width <= 1e-15
 
 
-def test_deadline_keeps_a_certificate():
+def test_deadline_keeps_a_certificate() -> None:
     rng = np.random.default_rng(2)
     y = rng.normal(size=50_000) + np.linspace(0, 3, 50_000)
     stairs = anytime_isotonic(np.arange(50_000), y, loss="squared", deadline=1e-9)
@@ -374,7 +375,7 @@ def test_deadline_keeps_a_certificate():
     assert stairs.half_width < 1e-14
 
 
-def test_tolerance_is_reached_and_not_passed_by_far():
+def test_tolerance_is_reached_and_not_passed_by_far() -> None:
     rng = np.random.default_rng(2)
     y = rng.normal(size=500)
     for loss in ("squared", "absolute"):
@@ -387,7 +388,7 @@ def test_tolerance_is_reached_and_not_passed_by_far():
 
 
 @both_backends
-def test_range_confines_the_map(backend):
+def test_range_confines_the_map(backend: Any) -> None:
     y = [0.0, 1.0, 5.0, 9.0]
     stairs = anytime_isotonic(range(4), y, loss="squared", y_min=1, y_max=6, backend=backend)
     found = at_samples(stairs, np.arange(4))[0]
@@ -398,7 +399,7 @@ def test_range_confines_the_map(backend):
 
 
 @both_backends
-def test_logistic_loss_with_offsets(backend):
+def test_logistic_loss_with_offsets(backend: Any) -> None:
     rng = np.random.default_rng(4)
     scores = np.repeat(np.arange(5), 40)
     offset = rng.normal(size=200)
@@ -407,7 +408,7 @@ def test_logistic_loss_with_offsets(backend):
         scores, y, loss=losses.Logistic(), offset=offset, tol=1e-9, backend=backend
     )
 
-    def slope(z, part):
+    def slope(z: Any, part: Any) -> Any:
         return -np.sum(y[part] / (1 + np.exp(y[part] * (z + offset[part]))))
 
     for block, value in enumerate(stairs.values):
@@ -415,7 +416,7 @@ def test_logistic_loss_with_offsets(backend):
         assert value == pytest.approx(brentq(slope, -20, 20, args=(part,)), abs=1e-8)
 
 
-def test_heavy_and_steep_samples_do_not_swallow_light_ones():
+def test_heavy_and_steep_samples_do_not_swallow_light_ones() -> None:
     stairs = anytime_isotonic(range(4), [3, 2, 1, 5], [1e17, 1, 1e17, 1], loss="squared")
     np.testing.assert_allclose(stairs.values, [2.0, 5.0], atol=1e-7)
     stairs = anytime_isotonic(range(4), [5, -60, 14, 15], loss="linex")
@@ -424,7 +425,9 @@ def test_heavy_and_steep_samples_do_not_swallow_light_ones():
 
 
 @given(data=samples(max_size=12), spread=st.integers(0, 40), label_scale=st.sampled_from([1, 9]))
-def test_certificates_hold_for_spread_weights_and_steep_losses(data, spread, label_scale):
+def test_certificates_hold_for_spread_weights_and_steep_losses(
+    data: Any, spread: int, label_scale: int
+) -> None:
     scores, y, w = data
     w, y = w * 2.0 ** (-spread * np.arange(len(w)) % 50), label_scale * y
     for loss in ("squared", "linex"):
@@ -434,7 +437,7 @@ def test_certificates_hold_for_spread_weights_and_steep_losses(data, spread, lab
         assert (exact <= high + 1e-6).all()
 
 
-def test_offsets_of_residual_losses_shift_the_labels():
+def test_offsets_of_residual_losses_shift_the_labels() -> None:
     y, offset = np.array([3.0, 1.0, 4.0, 2.0]), np.array([0.5, 2.0, 0.0, 1.0])
     for loss in (losses.Squared(), losses.Absolute(), losses.LogCosh()):
         shifted = anytime_isotonic(range(4), y, loss=loss, offset=offset)
@@ -444,7 +447,7 @@ def test_offsets_of_residual_losses_shift_the_labels():
 
 
 @both_backends
-def test_a_minimiser_at_infinity_is_where_the_derivative_vanishes(backend):
+def test_a_minimiser_at_infinity_is_where_the_derivative_vanishes(backend: Any) -> None:
     stairs = anytime_isotonic([1, 2], [1.0, 1.0], loss=losses.Logistic(), backend=backend)
     assert stairs.values.tolist() == [1024.0]  # e^-745 is the last double
     stairs = anytime_isotonic([1, 2], [-1.0, 1.0], loss="logistic", rounds=4, backend=backend)
@@ -454,7 +457,7 @@ def test_a_minimiser_at_infinity_is_where_the_derivative_vanishes(backend):
     assert stairs.half_width == math.inf
 
 
-def test_derivatives_of_one_sign_end_at_the_greatest_double():
+def test_derivatives_of_one_sign_end_at_the_greatest_double() -> None:
     loss = losses.from_function(lambda z, y: -z + 0 * y, name="falling")
     stairs = anytime_isotonic([1], [0.0], loss=loss)
     assert stairs.floors[0] > 1e307
@@ -469,7 +472,7 @@ def test_derivatives_of_one_sign_end_at_the_greatest_double():
     [*((loss, "host") for loss in [*SMOOTH, losses.Absolute()]), (losses.LogCosh(), "device")],
     ids=lambda x: getattr(x, "name", x),
 )
-def test_one_sample_and_equal_scores(loss, backend):
+def test_one_sample_and_equal_scores(loss: Any, backend: Any) -> None:
     stairs = anytime_isotonic([2.0], [5.0], loss=loss, backend=backend)
     assert (stairs.values.tolist(), stairs.half_width) == ([5.0], 0.0)
     stairs = anytime_isotonic([1, 1, 1], [0.0, 4.0, 2.0], loss=loss, backend=backend)
@@ -479,14 +482,14 @@ def test_one_sample_and_equal_scores(loss, backend):
         assert stairs.values[0] == pytest.approx(2.0, abs=2e-3 if loss == QUARTIC else 1e-7)
 
 
-def test_weights_far_apart():
+def test_weights_far_apart() -> None:
     y, w = [4.0, 1.0, 3.0, 2.0], [1e60, 1e-60, 1e-60, 1e-60]
     for loss in ("squared", "log-cosh", "absolute"):
         found = anytime_isotonic(range(4), y, w, loss=loss)(np.arange(4.0), interpolation="step")
         np.testing.assert_allclose(found, 4.0, atol=1e-8)
 
 
-def test_order_and_kind_of_input_do_not_matter():
+def test_order_and_kind_of_input_do_not_matter() -> None:
     rng = np.random.default_rng(6)
     scores, y = rng.permutation(300).astype(float), rng.normal(size=300)
     stairs = anytime_isotonic(scores, y, loss="huber")
@@ -536,13 +539,13 @@ GOOD = {"scores": [1, 2], "y": [0.0, 1.0], "loss": "squared"}
     ],
     ids=str,
 )
-def test_bad_input(changes, error, message):
+def test_bad_input_is_refused(changes: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         anytime_isotonic(**{**GOOD, **changes})
 
 
 @both_backends
-def test_a_derivative_that_is_not_a_number_is_named(backend):
+def test_a_derivative_that_is_not_a_number_is_named(backend: Any) -> None:
     loss = losses.from_function(
         lambda z, y: jnp.where(z > 2.5, jnp.sqrt(2.5 - z), (z - y) ** 2), name="broken", check=False
     )
@@ -550,7 +553,7 @@ def test_a_derivative_that_is_not_a_number_is_named(backend):
         anytime_isotonic([1, 2, 3], [0.0, 5.0, 6.0], loss=loss, y_min=0, y_max=7, backend=backend)
 
 
-def test_jax_settings_are_left_alone_and_lengths_share_programs():
+def test_jax_settings_are_left_alone_and_lengths_share_programs() -> None:
     loss = losses.PseudoHuber(delta=1.2345)
     program = weighted_derivative(loss)
     for n in (65, 100, 127, 128):
@@ -560,7 +563,7 @@ def test_jax_settings_are_left_alone_and_lengths_share_programs():
     assert jnp.ones(1).dtype == jnp.float32
 
 
-def test_the_answer_travels():
+def test_the_answer_travels() -> None:
     stairs = anytime_isotonic([1, 2, 3], [2.0, 1.0, 3.0], loss="log-cosh", rounds=5)
     twin = pickle.loads(pickle.dumps(stairs))
     assert type(twin) is AnytimeStaircase

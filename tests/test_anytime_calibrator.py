@@ -5,6 +5,8 @@ import os
 import pickle
 import signal
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,14 +28,14 @@ TestContract = calibrator_contract(
 )
 
 
-def stream(n, seed=0):
+def stream(n: Any, seed: int = 0) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(seed)
     scores = np.round(rng.uniform(size=n), 3)
     return scores, 3 * scores + rng.normal(size=n), rng.uniform(0.5, 2, n)
 
 
 @pytest.mark.parametrize("loss", ["squared", "log-cosh", "absolute"])
-def test_the_map_is_that_of_the_window_at_the_last_solve(loss):
+def test_the_map_is_that_of_the_window_at_the_last_solve(loss: str) -> None:
     scores, y, w = stream(330)
     calibrator = AnytimeCalibrator(loss, window=100, every=30)
     solved = 0
@@ -51,7 +53,7 @@ def test_the_map_is_that_of_the_window_at_the_last_solve(loss):
     assert 10 <= solved <= 50
 
 
-def test_solves_fall_due_as_the_window_grows_and_then_regularly():
+def test_solves_fall_due_as_the_window_grows_and_then_regularly() -> None:
     calibrator = AnytimeCalibrator("squared", window=64, every=8)
     at = []
     for n in range(1, 200):
@@ -63,7 +65,7 @@ def test_solves_fall_due_as_the_window_grows_and_then_regularly():
     assert set(np.diff(at[-10:])) == {8}
 
 
-def test_solve_now():
+def test_solve_serves_a_map_at_once() -> None:
     calibrator = AnytimeCalibrator("absolute", every=1_000)
     with pytest.raises(ValueError, match="`solve` needs at least one learned sample"):
         calibrator.solve()
@@ -79,7 +81,7 @@ def test_solve_now():
     assert calibrator.half_width == 0.0
 
 
-def test_deadline_serves_what_there_is():
+def test_deadline_serves_what_there_is() -> None:
     calibrator = AnytimeCalibrator("squared", deadline=1e-9)
     scores, y, w = stream(500)
     calibrator.learn_many(scores, y, w)
@@ -90,7 +92,7 @@ def test_deadline_serves_what_there_is():
     assert stairs.ceilings.max() >= exact.values.max()
 
 
-def test_tolerance_reaches_the_solver():
+def test_tolerance_reaches_the_solver() -> None:
     calibrator = AnytimeCalibrator("log-cosh", tol=0.25)
     calibrator.learn_many(*stream(300))
     assert 0.0 < calibrator.half_width <= 0.25
@@ -110,19 +112,19 @@ def test_tolerance_reaches_the_solver():
     ],
     ids=str,
 )
-def test_bad_parameters(parameters, error, message):
+def test_bad_parameters_are_refused(parameters: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         AnytimeCalibrator(**{"loss": "huber", **parameters})
 
 
-def broken(z, y):
+def broken(z: Any, y: Any) -> Any:
     return jnp.where(y > 100, jnp.nan, 1.0) * (z - y) ** 2
 
 
 BROKEN = losses.from_function(broken, name="broken", check=False)
 
 
-def test_a_loss_without_a_derivative_is_reported_and_the_map_stays_in_use():
+def test_a_loss_without_a_derivative_is_reported_and_the_map_stays_in_use() -> None:
     calibrator = AnytimeCalibrator(BROKEN, every=5)
     calibrator.learn_many([1, 2, 3], [0.0, 1.0, 2.0])
     answer = calibrator.predict_one(2)
@@ -136,23 +138,23 @@ def test_a_loss_without_a_derivative_is_reported_and_the_map_stays_in_use():
 
 
 @pytest.fixture
-def background():
+def background() -> Iterator[Any]:
     with AnytimeCalibrator("absolute", window=200, every=20, background=True) as calibrator:
         yield calibrator
 
 
-def feed(calibrator, until_true, seed=0):
+def feed(calibrator: Any, until_true: Any, seed: int = 0) -> Any:
     """Go on with a stream until something has happened."""
     samples = iter(zip(*stream(1_000_000, seed), strict=True))
 
-    def step():
+    def step() -> Any:
         calibrator.learn_one(*next(samples))
         return until_true()
 
     return until(step)
 
 
-def test_the_background_serves_whole_maps(background):
+def test_the_background_serves_whole_maps(background: Any) -> None:
     assert background.predict_one(0.5) == 0.5
     feed(background, lambda: background._staircase)
     first = background.staircase()
@@ -161,14 +163,14 @@ def test_the_background_serves_whole_maps(background):
     feed(background, lambda: background.staircase().weights.sum() > 190, seed=2)
     assert len(newest) > 1
     assert background.predict_one(0.9) > background.predict_one(0.1)
-    window = background._samples
+    window = background._samples.rows
     np.testing.assert_array_equal(
         background.solve().values,
         anytime_isotonic(*window.T[:2], window.T[2], loss="absolute").values,
     )
 
 
-def test_a_worker_that_dies_is_replaced_and_the_old_map_serves(background):
+def test_a_worker_that_dies_is_replaced_and_the_old_map_serves(background: Any) -> None:
     feed(background, lambda: background._staircase)
     answer = background.predict_one(0.5)
     dead = background._worker.pid
@@ -180,7 +182,7 @@ def test_a_worker_that_dies_is_replaced_and_the_old_map_serves(background):
     feed(background, lambda: background.staircase() is not newest, seed=2)
 
 
-def test_copies_of_a_busy_calibrator_are_whole(background):
+def test_copies_of_a_busy_calibrator_are_whole(background: Any) -> None:
     feed(background, lambda: background._staircase)
     feed(background, lambda: background._worker.busy)
     for twin in (copy.deepcopy(background), pickle.loads(pickle.dumps(background))):
@@ -192,7 +194,7 @@ def test_copies_of_a_busy_calibrator_are_whole(background):
     assert clone._worker.pid is None
 
 
-def test_closing_twice_and_going_on(background):
+def test_closing_twice_and_going_on(background: Any) -> None:
     feed(background, lambda: background._staircase)
     before = background.staircase()
     background.close()
@@ -201,11 +203,11 @@ def test_closing_twice_and_going_on(background):
     feed(background, lambda: background.staircase() is not before, seed=1)
 
 
-def test_a_solve_that_fails_in_the_background_warns(recwarn):
+def test_a_solve_that_fails_in_the_background_warns(recwarn: pytest.WarningsRecorder) -> None:
     with AnytimeCalibrator(BROKEN, window=50, every=5, background=True) as calibrator:
         warnings.simplefilter("always")
 
-        def failed():
+        def failed() -> Any:
             calibrator.learn_one(1.0, 200.0)
             return recwarn.list
 
@@ -215,7 +217,7 @@ def test_a_solve_that_fails_in_the_background_warns(recwarn):
     assert calibrator._staircase is None
 
 
-def test_a_solve_that_fails_between_samples_warns_and_learning_goes_on():
+def test_a_solve_that_fails_between_samples_warns_and_learning_goes_on() -> None:
     calibrator = AnytimeCalibrator(BROKEN, window=50, every=5)
     with pytest.warns(RuntimeWarning, match="the previous map is still served"):
         calibrator.learn_many(np.arange(30.0), np.full(30, 200.0))
@@ -224,6 +226,6 @@ def test_a_solve_that_fails_between_samples_warns_and_learning_goes_on():
         calibrator.solve()
 
 
-def test_background_is_true_or_false():
+def test_background_is_true_or_false() -> None:
     with pytest.raises(TypeError, match="`background` must be True or False, got 'no'"):
         AnytimeCalibrator("absolute", background="no")

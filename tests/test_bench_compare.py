@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def track_new():
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A repository with a package whose only property is what it costs."""
     for variable in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(variable)
@@ -48,22 +49,22 @@ def project(tmp_path, monkeypatch):
     return repository
 
 
-def git(repository, *arguments):
+def git(repository: Any, *arguments: Any) -> None:
     person = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
     subprocess.run(["git", *person, *arguments], cwd=repository, check=True)
 
 
-def write(repository, source):
+def write(repository: Any, source: Any) -> None:
     (repository / "streamcal" / "__init__.py").write_text(source)
 
 
-def compare(repository):
+def compare(repository: Any) -> Any:
     command = [sys.executable, "asv_bench/compare.py", "HEAD", "--rounds", "1"]
     return subprocess.run(command, cwd=repository, capture_output=True, text=True)
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is what it compares revisions with")
-def test_a_regression_fails_and_an_improvement_passes(project):
+def test_a_regression_fails_and_an_improvement_passes(project: Any) -> None:
     done = compare(project)
     assert done.returncode == 2
     assert "nothing to compare" in done.stderr

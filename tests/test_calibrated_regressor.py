@@ -345,7 +345,7 @@ RIVER_MODELS = [
         for check in river_checks(model)
     ],
 )
-def test_river_check(model: CalibratedRegressor, check: Any) -> None:
+def test_it_passes_the_checks_of_river(model: CalibratedRegressor, check: Any) -> None:
     check(model.clone())
 
 

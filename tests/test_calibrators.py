@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("bad", [(1.5, 1, 1.0), (0.5, 2, 1.0), (0.5, 1, 0.0), ("0.5", 1, 1.0)])
-def test_the_identity_checks_what_it_does_not_learn(bad):
+def test_the_identity_checks_what_it_does_not_learn(bad: Any) -> None:
     calibrator = IdentityCalibrator()
     calibrator.learn_one(0.5, 1, 2.0)
     with pytest.raises((ValueError, TypeError)):
@@ -74,7 +75,7 @@ def test_the_identity_checks_what_it_does_not_learn(bad):
 
 
 @pytest.mark.parametrize("parameters", [(2.0, 0.5, 0.3), (0.4, 1.5, -0.5)])
-def test_beta_finds_its_map(parameters):
+def test_beta_finds_its_map(parameters: Any) -> None:
     a, b, c = parameters
     rng = np.random.default_rng(0)
     p = rng.uniform(0.01, 0.99, 30_000)
@@ -88,7 +89,7 @@ def test_beta_finds_its_map(parameters):
     assert log_loss(served[200:], y[200:]) < log_loss(platt[200:], y[200:])
 
 
-def test_beta_follows_the_formula():
+def test_beta_follows_the_formula() -> None:
     """Newton's step as the reference writes it, in matrices."""
     rng = np.random.default_rng(1)
     p, y, w = rng.uniform(0.1, 0.9, 300), rng.integers(0, 2, 300), rng.uniform(0.1, 2.0, 300)
@@ -106,7 +107,7 @@ def test_beta_follows_the_formula():
     assert served == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_half_life_follows_a_change():
+def test_a_half_life_follows_a_change() -> None:
     rng = np.random.default_rng(2)
     p = rng.uniform(0.05, 0.95, 20_000)
     turned = np.where(np.arange(20_000) < 10_000, p, 0.5 * p)
@@ -119,7 +120,7 @@ def test_a_half_life_follows_a_change():
 
 
 @given(st.lists(st.tuples(probabilities, probabilities, weights), max_size=40), probabilities)
-def test_answers_are_probabilities(samples, query):
+def test_answers_are_probabilities(samples: Any, query: Any) -> None:
     for calibrator in (
         BetaCalibrator(),
         PlattCalibrator(calibeating=4),
@@ -134,7 +135,7 @@ def test_answers_are_probabilities(samples, query):
 # Calibeating ------------------------------------------------------------------------------------
 
 
-def test_calibeating_is_the_mean_label_of_the_bin():
+def test_calibeating_is_the_mean_label_of_the_bin() -> None:
     rng = np.random.default_rng(3)
     p, y, w = rng.uniform(size=400), rng.integers(0, 2, 400), rng.uniform(0.1, 2.0, 400)
     base = PlattCalibrator().predict_learn_many(p, y, w)
@@ -147,7 +148,7 @@ def test_calibeating_is_the_mean_label_of_the_bin():
         assert served[t] == pytest.approx(mean, rel=1e-9)
 
 
-def test_calibeating_puts_right_what_platt_cannot():
+def test_calibeating_puts_right_what_platt_cannot() -> None:
     """Labels that are likeliest at middling scores: no logistic map has that shape."""
     rng = np.random.default_rng(4)
     p = rng.uniform(0.05, 0.95, 20_000)
@@ -178,7 +179,7 @@ def exact_bins(
     st.integers(2, 5),
     probabilities,
 )
-def test_bins_are_exact_until_cells_are_merged(samples, n_bins, query):
+def test_bins_are_exact_until_cells_are_merged(samples: Any, n_bins: int, query: Any) -> None:
     scores, y, w = np.array(samples, dtype=float).T
     calibrator = HistogramCalibrator(n_bins=n_bins, prior=0.0)
     calibrator.learn_many(scores, y, w)
@@ -191,7 +192,7 @@ def test_bins_are_exact_until_cells_are_merged(samples, n_bins, query):
     assert low - 1e-9 <= drawn.predict_one(query) <= high + 1e-9
 
 
-def test_the_sketch_keeps_masses_nearly_equal():
+def test_the_sketch_keeps_masses_nearly_equal() -> None:
     rng = np.random.default_rng(5)
     scores = rng.beta(0.3, 2.0, 20_000)
     y = (rng.uniform(size=20_000) < np.sqrt(scores)).astype(float)
@@ -206,7 +207,7 @@ def test_the_sketch_keeps_masses_nearly_equal():
     assert len(bins) == 10
 
 
-def test_a_histogram_forgets():
+def test_a_histogram_forgets() -> None:
     calibrator = HistogramCalibrator(n_bins=2, half_life=100.0)
     calibrator.learn_many(np.tile([0.2, 0.8], 20_000), np.tile([0, 1], 20_000))
     assert calibrator.predict_one(0.8) > 0.98
@@ -217,7 +218,7 @@ def test_a_histogram_forgets():
 # Temperatures and top labels --------------------------------------------------------------------
 
 
-def logits(n: int, temperature: float, n_labels: int = 10, seed: int = 0):
+def logits(n: int, temperature: float, n_labels: int = 10, seed: int = 0) -> tuple[Any, Any]:
     """Probabilities of labels that are drawn from them, sharpened by a temperature."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0.0, 2.0, (n, n_labels))
@@ -228,7 +229,7 @@ def logits(n: int, temperature: float, n_labels: int = 10, seed: int = 0):
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
-def test_the_temperature_is_found(temperature):
+def test_the_temperature_is_found(temperature: float) -> None:
     raw, y = logits(4_000, temperature)
     calibrator = TemperatureCalibrator()
     for p, label in zip(raw, y, strict=True):
@@ -256,7 +257,7 @@ def test_the_temperature_is_found(temperature):
         TopLabelCalibrator(IsotonicCalibrator(window=50)),
     ],
 )
-def test_joint_calibrators_keep_their_promises(calibrator):
+def test_joint_calibrators_keep_their_promises(calibrator: Any) -> None:
     fresh, silent = calibrator.clone(), calibrator.clone()
     raw, y = logits(300, 0.5, n_labels=4)
     for p, label in zip(raw, y, strict=True):
@@ -291,7 +292,7 @@ def test_joint_calibrators_keep_their_promises(calibrator):
     assert pickle.dumps(fresh) == before
 
 
-def test_the_top_label_is_as_often_right_as_it_claims():
+def test_the_top_label_is_as_often_right_as_it_claims() -> None:
     raw, y = logits(6_000, 0.4, n_labels=5)
     calibrator = TopLabelCalibrator(IsotonicCalibrator())
     claims, hits = [], []
@@ -305,7 +306,7 @@ def test_the_top_label_is_as_often_right_as_it_claims():
     assert abs(raw_claims.mean() - np.mean(hits[3_000:])) > 0.1
 
 
-def test_joint_calibrators_in_the_wrapper():
+def test_joint_calibrators_in_the_wrapper() -> None:
     """One by one and in batches, restored from bytes, and better than the model alone."""
     pd = pytest.importorskip("pandas")
     stream = list(datasets.ImageSegments().take(1_500))
@@ -351,17 +352,17 @@ def test_joint_calibrators_in_the_wrapper():
         (TopLabelCalibrator, {"calibrator": IsotonicCalibrator("logistic")}),
     ],
 )
-def test_bad_parameters(kind, parameters):
+def test_bad_parameters_are_refused(kind: Any, parameters: Any) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(parameters))}`"):
         kind(**parameters)
 
 
-def test_a_top_label_wants_a_calibrator():
+def test_a_top_label_wants_a_calibrator() -> None:
     with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or None, got 3"):
         TopLabelCalibrator(3)
 
 
-def test_all_of_them_can_be_hedged():
+def test_all_of_them_can_be_hedged() -> None:
     rng = np.random.default_rng(6)
     p = rng.uniform(size=2_000)
     y = (rng.uniform(size=2_000) < p**2).astype(float)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -14,13 +15,13 @@ import streamcal
 HOSTILE = "<script>alert('1')</script>&\"\ud800"
 
 
-def make(n=200):
+def make(n: int = 200) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     p = rng.beta(1.2, 1.2, size=n)
     return p, rng.random(n) < p**2
 
 
-def parse(thing):
+def parse(thing: Any) -> Any:
     """Return the card as a tree; it must be well-formed, and have neither scripts nor links."""
     html = thing._repr_html_()
     html.encode("utf-8")
@@ -32,18 +33,18 @@ def parse(thing):
     return tree
 
 
-def text(tree):
+def text(tree: Any) -> Any:
     return " ".join(words.strip() for words in tree.itertext() if words.strip())
 
 
-def curve(tree):
+def curve(tree: Any) -> tuple[Any, Any]:
     """Return the points of the map of the first drawing, between 0 and 1."""
     points = next(tree.iter("polyline")).attrib["points"].split()
     x, y = np.array([list(map(float, point.split(","))) for point in points]).T / 120.0
     return x, 1.0 - y
 
 
-def calibrators():
+def calibrators() -> list[Any]:
     return [
         streamcal.HedgedCalibrator(),
         streamcal.PlattCalibrator(),
@@ -57,7 +58,7 @@ def calibrators():
 
 
 @pytest.mark.parametrize("prototype", calibrators(), ids=lambda each: type(each).__name__)
-def test_a_card_shows_class_parameters_and_the_map(prototype):
+def test_a_card_shows_class_parameters_and_the_map(prototype: Any) -> None:
     calibrator = prototype.clone()
     x, y = curve(parse(calibrator))
     np.testing.assert_allclose(y, x, atol=0.01)  # cold
@@ -72,7 +73,7 @@ def test_a_card_shows_class_parameters_and_the_map(prototype):
     assert calibrator._repr_html_() == calibrator.clone(include_attributes=True)._repr_html_()
 
 
-def test_the_state_is_shown():
+def test_the_state_is_shown() -> None:
     scores, labels = make()
     platt, hedge, window = (
         streamcal.PlattCalibrator(),
@@ -92,7 +93,7 @@ def test_the_state_is_shown():
     np.testing.assert_allclose([float(width) for width in widths], expected, atol=0.06)
 
 
-def test_scores_that_are_not_probabilities_have_their_own_range():
+def test_scores_that_are_not_probabilities_have_their_own_range() -> None:
     calibrator = streamcal.IsotonicCalibrator("squared", prior=0.0)
     calibrator.learn_many([-30.0, 0.0, 25.0], [1.0, 2.0, 40.0])
     labels = [element.text for element in parse(calibrator).iter("text")]
@@ -102,7 +103,7 @@ def test_scores_that_are_not_probabilities_have_their_own_range():
     parse(single)
 
 
-def test_joint_calibrators_and_snapshots():
+def test_joint_calibrators_and_snapshots() -> None:
     top, temperature = streamcal.TopLabelCalibrator(), streamcal.TemperatureCalibrator()
     parse(top)
     for p, y in zip(*make(50), strict=True):
@@ -115,12 +116,12 @@ def test_joint_calibrators_and_snapshots():
     assert "n_samples 200" in text(parse(learned(streamcal.VennAbersCalibrator()).snapshot()))
 
 
-def learned(calibrator):
+def learned(calibrator: Any) -> Any:
     calibrator.learn_many(*make())
     return calibrator
 
 
-def test_a_wrapper_shows_each_label():
+def test_a_wrapper_shows_each_label() -> None:
     model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
     assert "no calibrator has learned a sample yet" in text(parse(model))
     for i, p in enumerate(make(60)[0]):
@@ -133,7 +134,7 @@ def test_a_wrapper_shows_each_label():
     assert "GaussianNB" in text(tree)
 
 
-def test_many_labels_are_counted():
+def test_many_labels_are_counted() -> None:
     model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
     for i in range(40):
         model.learn_one({"x": i}, f"label {i % 10}")
@@ -143,7 +144,7 @@ def test_many_labels_are_counted():
     assert "one-vs-rest" in text(tree)  # a weight of the maps of all labels
 
 
-def test_other_wrappers():
+def test_other_wrappers() -> None:
     joint = streamcal.CalibratedClassifier(
         naive_bayes.GaussianNB(), streamcal.TemperatureCalibrator()
     )
@@ -161,7 +162,7 @@ def test_other_wrappers():
     assert " at 0x" not in keyed._repr_html_()
 
 
-def test_a_card_loads_no_matplotlib():
+def test_a_card_loads_no_matplotlib() -> None:
     code = (
         "import sys, streamcal\n"
         "streamcal.HedgedCalibrator()._repr_html_()\n"

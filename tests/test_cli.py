@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from streamcal.cli.thresholds import thresholds
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def run(*arguments, status=0, **options):
+def run(*arguments: Any, status: float = 0, **options: Any) -> Any:
     """Run a command in this process; a traceback fails the test."""
     result = CliRunner().invoke(app, list(map(str, arguments)), **options)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -48,19 +49,19 @@ def run(*arguments, status=0, **options):
     return result
 
 
-def calibrate(path, *arguments, calibrator="isotonic", **options):
+def calibrate(path: Any, *arguments: Any, calibrator: str = "isotonic", **options: Any) -> Any:
     columns = ("--score", "p", "--label", "y")
     return run("calibrate", path, *columns, "--calibrator", calibrator, *arguments, **options)
 
 
-def column(text, name):
+def column(text: Any, name: Any) -> list[Any]:
     """Return a column of CSV text as floats."""
     if isinstance(text, Path):
         text = text.read_text()
     return [float(row[name]) for row in csv.DictReader(io.StringIO(text))]
 
 
-def expected(scores, labels, weights=None, **parameters):
+def expected(scores: Any, labels: Any, weights: Any = None, **parameters: Any) -> Any:
     """Return what a calibrator answers, one call at a time; a label of None is not learned."""
     calibrator = IsotonicCalibrator(**parameters)
     answers = []
@@ -72,14 +73,14 @@ def expected(scores, labels, weights=None, **parameters):
 
 
 @pytest.fixture
-def sample():
+def sample() -> tuple[Any, Any]:
     rng = np.random.default_rng(5)
     scores = rng.random(60).round(2)
     return scores.tolist(), (rng.random(60) < scores**2).astype(int).tolist()
 
 
 @pytest.fixture
-def scores_csv(tmp_path, sample):
+def scores_csv(tmp_path: Path, sample: Any) -> Any:
     path = tmp_path / "scores.csv"
     lines = [f"{i},{p},{y},{'xyz'[i % 3]}" for i, (p, y) in enumerate(zip(*sample, strict=True))]
     path.write_text("\n".join(["id,p,y,city", *lines, ""]))
@@ -89,7 +90,9 @@ def scores_csv(tmp_path, sample):
 # --- calibrate: values
 
 
-def test_each_row_is_predicted_before_it_is_learned(scores_csv, sample, tmp_path):
+def test_each_row_is_predicted_before_it_is_learned(
+    scores_csv: Any, sample: Any, tmp_path: Path
+) -> None:
     out = tmp_path / "out.csv"
     result = calibrate(scores_csv, "--out", out)
     assert column(out, "calibrated") == expected(*sample)
@@ -110,7 +113,9 @@ def test_each_row_is_predicted_before_it_is_learned(scores_csv, sample, tmp_path
         (["--interpolation", "step"], {"interpolation": "step"}),
     ],
 )
-def test_options_reach_the_calibrator(scores_csv, sample, options, parameters):
+def test_options_reach_the_calibrator(
+    scores_csv: Any, sample: Any, options: Any, parameters: Any
+) -> None:
     result = calibrate(scores_csv, *options)
     assert column(result.stdout, "calibrated") == expected(*sample, **parameters)
 
@@ -126,7 +131,9 @@ CALIBRATORS = {
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
 @pytest.mark.parametrize("name", CALIBRATORS)
-def test_each_calibrator_answers_as_in_python(scores_csv, sample, name, batch_size):
+def test_each_calibrator_answers_as_in_python(
+    scores_csv: Any, sample: Any, name: Any, batch_size: int
+) -> None:
     calibrator, answers = CALIBRATORS[name](), []
     for score, label in zip(*sample, strict=True):
         answers.append(calibrator.predict_one(score))
@@ -135,12 +142,12 @@ def test_each_calibrator_answers_as_in_python(scores_csv, sample, name, batch_si
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
 
 
-def test_the_default_is_that_of_the_library(scores_csv):
+def test_the_default_is_that_of_the_library(scores_csv: Any) -> None:
     given = run("calibrate", scores_csv, "--score", "p", "--label", "y").stdout
     assert given == calibrate(scores_csv, calibrator="hedge").stdout
 
 
-def test_each_option_is_a_parameter_of_the_calibrators_that_take_it():
+def test_each_option_is_a_parameter_of_the_calibrators_that_take_it() -> None:
     for name, options in calibrating._TAKES.items():
         theirs = inspect.signature(CALIBRATORS[name]).parameters
         assert set(options) <= set(theirs)
@@ -158,12 +165,14 @@ def test_each_option_is_a_parameter_of_the_calibrators_that_take_it():
         ("histogram", "--interpolation", "step", "isotonic"),
     ],
 )
-def test_an_option_of_another_calibrator_is_refused(scores_csv, name, option, value, fit):
+def test_an_option_of_another_calibrator_is_refused(
+    scores_csv: Any, name: str, option: str, value: str, fit: str
+) -> None:
     result = calibrate(scores_csv, option, value, calibrator=name, status=2)
     assert f"{option} needs --calibrator {fit}, got {name}" in result.stderr
 
 
-def test_a_half_life_reaches_other_calibrators(scores_csv, sample):
+def test_a_half_life_reaches_other_calibrators(scores_csv: Any, sample: Any) -> None:
     calibrator, answers = streamcal.PlattCalibrator(half_life=7.5), []
     for score, label in zip(*sample, strict=True):
         answers.append(calibrator.predict_one(score))
@@ -172,7 +181,7 @@ def test_a_half_life_reaches_other_calibrators(scores_csv, sample):
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
 
 
-def test_scores_that_are_no_probabilities_need_the_isotonic_calibrator(tmp_path):
+def test_scores_that_are_no_probabilities_need_the_isotonic_calibrator(tmp_path: Path) -> None:
     path = tmp_path / "margins.csv"
     path.write_text("p,y\n0.5,1\n-3,0\n")
     result = calibrate(path, calibrator="hedge", status=1)
@@ -182,13 +191,17 @@ def test_scores_that_are_no_probabilities_need_the_isotonic_calibrator(tmp_path)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
-def test_the_result_does_not_depend_on_the_batch(scores_csv, sample, batch_size):
+def test_the_result_does_not_depend_on_the_batch(
+    scores_csv: Any, sample: Any, batch_size: int
+) -> None:
     result = calibrate(scores_csv, "--batch-size", batch_size)
     assert column(result.stdout, "calibrated") == expected(*sample)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
-def test_one_calibrator_for_each_key_and_the_order_stays(scores_csv, sample, batch_size):
+def test_one_calibrator_for_each_key_and_the_order_stays(
+    scores_csv: Any, sample: Any, batch_size: int
+) -> None:
     result = calibrate(scores_csv, "--key", "city", "--batch-size", batch_size)
     scores, labels = map(np.array, sample)
     values = np.empty(60)
@@ -199,7 +212,7 @@ def test_one_calibrator_for_each_key_and_the_order_stays(scores_csv, sample, bat
     assert "60 rows calibrated, 3 keys" in result.stderr
 
 
-def test_weights_and_name_of_the_column(tmp_path):
+def test_weights_and_name_of_the_column(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y,n\n.2,0,3\n.8,1,.5\n.5,1,1\n.5,0,2\n")
     result = calibrate(path, "--weight", "n", "--new-column", "q")
@@ -207,7 +220,7 @@ def test_weights_and_name_of_the_column(tmp_path):
     assert column(result.stdout, "q") == expected(scores, labels, weights)
 
 
-def test_a_row_without_a_label_is_predicted_and_not_learned(tmp_path):
+def test_a_row_without_a_label_is_predicted_and_not_learned(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     labels = [None, 1, None, None, 0, 1, None]
     scores = [0.3, 0.6, 0.6, 0.2, 0.4, 0.5, 0.5]
@@ -218,7 +231,7 @@ def test_a_row_without_a_label_is_predicted_and_not_learned(tmp_path):
     assert "7 rows calibrated, 4 of them without a label" in result.stderr
 
 
-def test_labels_may_be_words(tmp_path):
+def test_labels_may_be_words(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n.5,TRUE\n.4,false\n.6,1\n.6,0.0\n.6,1\n")
     result = calibrate(path)
@@ -229,7 +242,9 @@ def test_labels_may_be_words(tmp_path):
 
 @pytest.mark.parametrize("name", ["hedge", "isotonic"])
 @pytest.mark.parametrize("delay", [0, 1, 2, 13, "d"])
-def test_a_label_is_learned_as_late_as_in_river(tmp_path, sample, name, delay):
+def test_a_label_is_learned_as_late_as_in_river(
+    tmp_path: Path, sample: Any, name: str, delay: Any
+) -> None:
     scores, labels = sample
     delays = [i % 9 for i in range(60)]
     rows = [f"{p},{y},{d}" for p, y, d in zip(*sample, delays, strict=True)]
@@ -258,7 +273,7 @@ def test_a_label_is_learned_as_late_as_in_river(tmp_path, sample, name, delay):
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
 
 
-def test_a_delay_has_one_queue_for_all_keys(scores_csv, sample):
+def test_a_delay_has_one_queue_for_all_keys(scores_csv: Any, sample: Any) -> None:
     result = calibrate(scores_csv, "--key", "city", "--delay", 6)
     scores, labels = map(np.array, sample)
     values = np.empty(60)
@@ -273,7 +288,7 @@ def test_a_delay_has_one_queue_for_all_keys(scores_csv, sample):
 
 
 @pytest.mark.parametrize("delay", ["-1", "0.5", "x", ""])
-def test_a_delay_is_a_number_of_rows(tmp_path, delay):
+def test_a_delay_is_a_number_of_rows(tmp_path: Path, delay: str) -> None:
     path = tmp_path / "in.csv"
     path.write_text(f"p,y,d\n.5,1,2\n.4,0,{delay}\n")
     result = calibrate(path, "--delay", "d", status=1)
@@ -282,7 +297,9 @@ def test_a_delay_is_a_number_of_rows(tmp_path, delay):
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_several_tables_are_calibrated_as_one(scores_csv, sample, tmp_path, ending):
+def test_several_tables_are_calibrated_as_one(
+    scores_csv: Any, sample: Any, tmp_path: Path, ending: str
+) -> None:
     table, parts = pa.csv.read_csv(scores_csv), []
     for i, rows in enumerate([table.slice(0, 25), table.slice(25, 0), table.slice(25)]):
         parts.append(tmp_path / f"{i}.{ending}")
@@ -305,7 +322,7 @@ def test_several_tables_are_calibrated_as_one(scores_csv, sample, tmp_path, endi
     assert values == expected(*sample)
 
 
-def test_an_error_names_its_table_and_the_row_there(tmp_path):
+def test_an_error_names_its_table_and_the_row_there(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("p,y\n.5,1\n.4,0\n")
     (tmp_path / "b.csv").write_text("p,y\n.5,1\nx,0\n")
     (tmp_path / "c.csv").write_text("y,p\n1,.5\n")
@@ -320,7 +337,7 @@ def test_an_error_names_its_table_and_the_row_there(tmp_path):
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_semicolons_and_tabs_separate_cells_too(tmp_path, mark):
+def test_semicolons_and_tabs_separate_cells_too(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "in.csv"
     path.write_text(f"p{mark}y{mark}t\n.5{mark}1{mark}a,b\n.4{mark}0{mark}\n")
     out = tmp_path / "out.csv"
@@ -333,7 +350,7 @@ def test_semicolons_and_tabs_separate_cells_too(tmp_path, mark):
     assert "row 1 must have 2 fields, got 3" in calibrate(path, status=1).stderr
 
 
-def test_rounding_errors_of_probabilities_are_clipped_as_in_the_library(tmp_path):
+def test_rounding_errors_of_probabilities_are_clipped_as_in_the_library(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n1.0000000000000002,1\n-1e-17,0\n")
     hedge = streamcal.HedgedCalibrator()
@@ -348,7 +365,7 @@ def test_rounding_errors_of_probabilities_are_clipped_as_in_the_library(tmp_path
 # --- calibrate: formats
 
 
-def test_all_formats_give_the_same_values(scores_csv, sample, tmp_path):
+def test_all_formats_give_the_same_values(scores_csv: Any, sample: Any, tmp_path: Path) -> None:
     table = pa.csv.read_csv(scores_csv)
     pq.write_table(table, tmp_path / "s.parquet")
     calibrate(tmp_path / "s.parquet", "--key", "city", "--out", tmp_path / "c.parquet")
@@ -368,7 +385,7 @@ def test_all_formats_give_the_same_values(scores_csv, sample, tmp_path):
     assert [json.loads(line)["calibrated"] for line in out] == values
 
 
-def test_the_example_of_the_documentation():
+def test_the_example_of_the_documentation() -> None:
     page = Path(__file__).parents[1] / "docs" / "command-line.md"
     block = page.read_text().split("```\nid,p,y ")[1].split("```")[0]
     rows = [line.replace("→", " ").split() for line in ("id,p,y " + block).splitlines()]
@@ -376,7 +393,7 @@ def test_the_example_of_the_documentation():
     assert calibrate("-", input=before).stdout == after
 
 
-def test_standard_input_and_output(sample):
+def test_standard_input_and_output(sample: Any) -> None:
     rows = [json.dumps({"p": p, "y": bool(y)}) for p, y in zip(*sample, strict=True)]
     result = calibrate("-", "--format", "ndjson", input="\n".join(rows))
     values = [json.loads(line)["calibrated"] for line in result.stdout.splitlines()]
@@ -385,7 +402,7 @@ def test_standard_input_and_output(sample):
     assert result.stdout == 'p,y,calibrated\n".5","1",0.5\n'
 
 
-def test_keys_of_json_differ_by_type(tmp_path):
+def test_keys_of_json_differ_by_type(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     keys = [1, "1", None, [1], 1.0, True]
     lines = [json.dumps({"p": 0.5, "y": 1, "k": key}) for key in keys]
@@ -393,7 +410,7 @@ def test_keys_of_json_differ_by_type(tmp_path):
     assert "8 rows calibrated, 6 keys" in calibrate(path, "--key", "k").stderr
 
 
-def test_keys_of_parquet_may_be_any_plain_type(tmp_path):
+def test_keys_of_parquet_may_be_any_plain_type(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     table = pa.table(
         {
@@ -415,7 +432,7 @@ def test_keys_of_parquet_may_be_any_plain_type(tmp_path):
     assert "column `list` can't be a key" in result.stderr
 
 
-def test_the_format_stays(tmp_path, scores_csv):
+def test_the_format_stays(tmp_path: Path, scores_csv: Any) -> None:
     result = calibrate(scores_csv, "--out", tmp_path / "out.parquet", status=2)
     assert "the format stays the same" in result.stderr
 
@@ -423,7 +440,7 @@ def test_the_format_stays(tmp_path, scores_csv):
 # --- calibrate: the summary
 
 
-def test_summary_of_probabilities(tmp_path):
+def test_summary_of_probabilities(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y,n\n0.5,1,1\n0.25,0,3\n0.9,,1\n")
     result = calibrate(path, "--weight", "n")
@@ -437,7 +454,7 @@ def test_summary_of_probabilities(tmp_path):
     assert f"Brier score  0.1094 -> {brier:.4f}" in result.stderr
 
 
-def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
+def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path: Path) -> None:
     """Labels whose probability was 0: one rule of clipping, which the output names."""
     path = tmp_path / "in.csv"
     path.write_text("p,y\n0,1\n1,0\n0.5,1\n1,1\n")
@@ -459,7 +476,7 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path):
     assert "probabilities below 1e-15 count as 1e-15" in page
 
 
-def test_summary_of_margins_and_of_other_losses(tmp_path):
+def test_summary_of_margins_and_of_other_losses(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n-3.5,1\n2,0\n")
     assert "log loss     (raw scores out of range) -> " in calibrate(path).stderr
@@ -473,7 +490,7 @@ def test_summary_of_margins_and_of_other_losses(tmp_path):
     assert "->" not in calibrate(path).stderr
 
 
-def test_quiet_is_silent_unless_there_is_an_error(scores_csv, tmp_path):
+def test_quiet_is_silent_unless_there_is_an_error(scores_csv: Any, tmp_path: Path) -> None:
     out, picture = tmp_path / "out.csv", tmp_path / "r.png"
     assert calibrate(scores_csv, "--quiet", "--out", out, "--plot", picture).stderr == ""
     assert run("plot", out, "--prob=p", "--label=y", "-o", picture, "-q").stderr == ""
@@ -484,7 +501,7 @@ def test_quiet_is_silent_unless_there_is_an_error(scores_csv, tmp_path):
     assert both == "streamcal: --quiet prints no summary, so it can't be used with --json\n"
 
 
-def test_the_summary_as_json(tmp_path):
+def test_the_summary_as_json(tmp_path: Path) -> None:
     path, out, picture = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "r.png"
     path.write_text("p,y,n,k\n0.5,1,1,a\n0.25,0,3,b\n0.9,,1,a\nx,1,1,a\n")
     more = ("--weight", "n", "--key", "k", "--on-error", "skip", "--plot", picture)
@@ -505,7 +522,7 @@ def test_the_summary_as_json(tmp_path):
         assert f"  {spelled:<12} {loss['before']:.4f} -> {loss['after']:.4f}" in text
 
 
-def test_the_json_of_other_commands(scores_csv, tmp_path):
+def test_the_json_of_other_commands(scores_csv: Any, tmp_path: Path) -> None:
     line = run("decide", scores_csv, "--prob=p", "--label=y", "--json").stderr
     assert {"rows", "ones", "threshold", "metric", "expected", "bound", "skipped"} | {
         "reached",
@@ -523,7 +540,7 @@ def test_the_json_of_other_commands(scores_csv, tmp_path):
     }
 
 
-def test_a_failure_after_the_summary_keeps_its_json(tmp_path):
+def test_a_failure_after_the_summary_keeps_its_json(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n0.5,\n")
     options = ("--plot", tmp_path / "r.png", "--out", tmp_path / "o.csv", "--json")
@@ -532,7 +549,7 @@ def test_a_failure_after_the_summary_keeps_its_json(tmp_path):
     assert "no row has a label" in error
 
 
-def test_plot_draws_before_and_after(scores_csv, tmp_path):
+def test_plot_draws_before_and_after(scores_csv: Any, tmp_path: Path) -> None:
     picture = tmp_path / "reliability.png"
     result = calibrate(scores_csv, "--out", tmp_path / "out.csv", "--plot", picture)
     assert picture.read_bytes().startswith(PNG)
@@ -542,7 +559,9 @@ def test_plot_draws_before_and_after(scores_csv, tmp_path):
 @pytest.mark.parametrize(
     ("body", "curves"), [("0.5,1\n0.2,0\n", ["p", "calibrated"]), ("5,1\n2,0\n", ["calibrated"])]
 )
-def test_plot_draws_raw_scores_only_if_they_are_probabilities(tmp_path, monkeypatch, body, curves):
+def test_plot_draws_raw_scores_only_if_they_are_probabilities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, curves: Any
+) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n" + body)
     drawn = []
@@ -557,7 +576,9 @@ def test_plot_draws_raw_scores_only_if_they_are_probabilities(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("body", "message"), [("0.5,0.5\n", "neither 0 nor 1"), ("0.5,\n", "no row has a label")]
 )
-def test_plot_that_can_not_be_drawn_leaves_the_output_whole(tmp_path, body, message):
+def test_plot_that_can_not_be_drawn_leaves_the_output_whole(
+    tmp_path: Path, body: str, message: str
+) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_text("p,y\n" + body)
     result = calibrate(path, "--out", out, "--plot", tmp_path / "r.png", status=1)
@@ -566,7 +587,9 @@ def test_plot_that_can_not_be_drawn_leaves_the_output_whole(tmp_path, body, mess
     assert out.exists()
 
 
-def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
+def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sample = UniformSample(1, capacity=1000)
     for start in range(0, 20_000, 100):
         sample.add(np.arange(start, start + 100.0)[:, None])
@@ -579,11 +602,13 @@ def test_pictures_of_long_tables_are_drawn_from_a_uniform_sample(monkeypatch):
     assert abs(counts - 100).max() < 40
 
 
-def test_rows_on_standard_output_have_no_progress_bar_between_them(scores_csv, tmp_path):
+def test_rows_on_standard_output_have_no_progress_bar_between_them(
+    scores_csv: Any, tmp_path: Path
+) -> None:
     shown = []
 
     @contextlib.contextmanager
-    def note(*_, hidden):
+    def note(*_: Any, hidden: Any) -> Iterator[Any]:
         shown.append(not hidden)
         yield lambda: None
 
@@ -595,9 +620,11 @@ def test_rows_on_standard_output_have_no_progress_bar_between_them(scores_csv, t
     assert shown == [False, True, False]
 
 
-def test_progress_is_shown_to_a_person_only(scores_csv, monkeypatch):
+def test_progress_is_shown_to_a_person_only(
+    scores_csv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal(io.StringIO):
-        def isatty(self):
+        def isatty(self) -> bool:
             return True
 
     for stderr, hidden, shown in [
@@ -643,7 +670,7 @@ LOG_LABEL = "`y` must be in [0, 1] for the log loss, or false or true"
         ("1,1,1,c,d", " must have 4 fields, got 5", "wrong number of fields"),
     ],
 )
-def test_a_bad_row_in_the_middle(tmp_path, row, message, reason):
+def test_a_bad_row_in_the_middle(tmp_path: Path, row: str, message: Any, reason: str) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_text("\n".join([*GOOD, row, "0.6,1,1,d", "0.3,0,1,e", ""]))
     out.write_text("older")
@@ -665,7 +692,7 @@ def test_a_bad_row_in_the_middle(tmp_path, row, message, reason):
 
 
 @pytest.mark.parametrize(("loss", "label"), [("squared", "-1e61"), ("linex", "-200")])
-def test_a_label_too_large_to_be_summed(tmp_path, loss, label):
+def test_a_label_too_large_to_be_summed(tmp_path: Path, loss: str, label: str) -> None:
     path = tmp_path / "in.csv"
     path.write_text(f"p,y\n.5,1\n.6,{label}\n.7,\n")
     (line,) = calibrate(path, "--loss", loss, status=1).stderr.splitlines()
@@ -674,7 +701,7 @@ def test_a_label_too_large_to_be_summed(tmp_path, loss, label):
     assert column(result.stdout, "p") == [0.5, 0.7]
 
 
-def test_skipped_rows_are_counted_by_reason(tmp_path):
+def test_skipped_rows_are_counted_by_reason(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\nx,1\n1,1\ny,9\n2\n.5,\n3,9\n")
     result = calibrate(path, "--on-error", "skip", "--batch-size", 2)
@@ -689,7 +716,7 @@ def test_skipped_rows_are_counted_by_reason(tmp_path):
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
-def test_a_quote_left_open_can_not_be_skipped(tmp_path, on_error):
+def test_a_quote_left_open_can_not_be_skipped(tmp_path: Path, on_error: str) -> None:
     path = tmp_path / "in.csv"
     path.write_text('p,y\n.5,1\n"0.6,1\n.7,0\n')
     result = calibrate(path, "--on-error", on_error, status=1)
@@ -714,7 +741,9 @@ def test_a_quote_left_open_can_not_be_skipped(tmp_path, on_error):
         ("in.parquet", "nonsense" * 10, "is not a Parquet file"),
     ],
 )
-def test_tables_that_can_not_be_calibrated(tmp_path, name, data, message):
+def test_tables_that_can_not_be_calibrated(
+    tmp_path: Path, name: str, data: Any, message: str
+) -> None:
     path = tmp_path / name
     path.write_text(data)
     result = calibrate(path, "--out", tmp_path / f"out.{name[3:]}", status=1)
@@ -723,7 +752,7 @@ def test_tables_that_can_not_be_calibrated(tmp_path, name, data, message):
     assert not (tmp_path / f"out.{name[3:]}").exists()
 
 
-def test_parquet_of_the_wrong_type_and_with_holes(tmp_path):
+def test_parquet_of_the_wrong_type_and_with_holes(tmp_path: Path) -> None:
     path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     pq.write_table(pa.table({"p": [[0.5]], "y": [1]}), path)
     assert "column `p` must hold numbers, not list" in calibrate(path, "-o", out, status=1).stderr
@@ -739,30 +768,32 @@ def test_parquet_of_the_wrong_type_and_with_holes(tmp_path):
     )
 
 
-def test_header_only_makes_a_header_only(tmp_path):
+def test_header_only_makes_a_header_only(tmp_path: Path) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_text("p,y\n")
     assert "0 rows calibrated" in calibrate(path, "--out", out).stderr
     assert out.read_text() == "p,y,calibrated\n"
 
 
-def test_a_table_may_be_replaced_by_its_own_output(scores_csv, sample):
+def test_a_table_may_be_replaced_by_its_own_output(scores_csv: Any, sample: Any) -> None:
     calibrate(scores_csv, "--out", scores_csv)
     assert column(scores_csv, "calibrated") == expected(*sample)
 
 
 @pytest.mark.parametrize("command", [["calibrate", "--score"], ["decide", "--prob"]], ids=str)
-def test_a_missing_folder_is_named(scores_csv, tmp_path, command):
+def test_a_missing_folder_is_named(scores_csv: Any, tmp_path: Path, command: Any) -> None:
     name, option = command
     more = [option, "p", "--label", "y", "--out", tmp_path / "none" / "out.csv"]
     result = run(name, scores_csv, *more, status=2)
     assert result.stderr == f"streamcal: there is no folder {tmp_path / 'none'} for out.csv\n"
 
 
-def test_disk_errors_are_one_line(scores_csv, tmp_path, monkeypatch):
+def test_disk_errors_are_one_line(
+    scores_csv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     full = tmp_path / "out.csv.partial"
 
-    def open_full(*_):
+    def open_full(*_: Any) -> None:
         raise OSError(28, "No space left on device", str(full))
 
     monkeypatch.setattr(tables.Output, "_create", open_full)
@@ -771,8 +802,10 @@ def test_disk_errors_are_one_line(scores_csv, tmp_path, monkeypatch):
     assert line == f"streamcal: {full}: No space left on device"
 
 
-def test_interrupted(scores_csv, tmp_path, monkeypatch):
-    def interrupt(*_):
+def test_ctrl_c_ends_with_status_130_and_leaves_no_table(
+    scores_csv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", interrupt)
@@ -796,21 +829,21 @@ def test_interrupted(scores_csv, tmp_path, monkeypatch):
         (["--plot", "r.png", "--loss", "poisson"], "it needs the log or squared loss"),
     ],
 )
-def test_options_that_make_no_sense(scores_csv, options, message):
+def test_options_that_make_no_sense(scores_csv: Any, options: Any, message: str) -> None:
     result = calibrate(scores_csv, *options, status=2)
     (line,) = result.stderr.splitlines()
     assert line.startswith("streamcal: ")
     assert message in line
 
 
-def test_arguments_that_make_no_sense(tmp_path):
+def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
     for arguments in (["calibrate"], ["calibrate", tmp_path], ["fly"], ["--fly"]):
         assert run(*arguments, status=2).stdout == ""
     for path in (tmp_path, tmp_path / "none.csv"):
         assert calibrate(path, status=2).stderr == f"streamcal: there is no file {path}\n"
 
 
-def test_version_and_help():
+def test_version_and_help() -> None:
     assert run("--version").stdout == f"streamcal {streamcal.__version__}\n"
     text = run("calibrate", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"}).stdout
     for option in inspect.signature(calibrating.calibrate).parameters:
@@ -821,7 +854,7 @@ def test_version_and_help():
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_and_options(shell):
+def test_shells_complete_commands_and_options(shell: str) -> None:
     words = {"bash": "streamcal cal", "zsh": "streamcal cal", "fish": "streamcal cal"}[shell]
     given = {
         "_STREAMCAL_COMPLETE": f"complete_{shell}",
@@ -837,7 +870,7 @@ def test_shells_complete_commands_and_options(shell):
     assert "decide" not in done.stdout
 
 
-def test_a_missing_file_is_found_before_anything_heavy_is_imported():
+def test_a_missing_file_is_found_before_anything_heavy_is_imported() -> None:
     code = (
         "import sys\n"
         "from streamcal.cli.app import app\n"
@@ -853,7 +886,9 @@ def test_a_missing_file_is_found_before_anything_heavy_is_imported():
     assert done.stderr == "streamcal: there is no file no.csv\n" * 4
 
 
-def test_a_missing_extra_is_named(monkeypatch, capsys):
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(main, "find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(SystemExit) as error:
         main.main()
@@ -863,7 +898,7 @@ def test_a_missing_extra_is_named(monkeypatch, capsys):
     )
 
 
-def test_the_exit_status_of_the_script(scores_csv, tmp_path):
+def test_the_exit_status_of_the_script(scores_csv: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streamcal.cli", "calibrate", scores_csv, "--score=p"]
     for label, status in (("y", 0), ("none", 1), (None, 2)):
         option = [] if label is None else [f"--label={label}"]
@@ -873,7 +908,7 @@ def test_the_exit_status_of_the_script(scores_csv, tmp_path):
         assert run.stderr
 
 
-def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
+def test_the_script_in_a_pipe_that_is_closed_early(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n" + "0.5,\n" * 50_000)
     command = [sys.executable, "-m", "streamcal.cli", "calibrate", path, "--score=p", "--label=y"]
@@ -894,7 +929,9 @@ def test_the_script_in_a_pipe_that_is_closed_early(tmp_path):
         (["none.csv"], "2>&-", 2, ""),
     ],
 )
-def test_the_script_with_closed_streams(tmp_path, options, closed, status, message):
+def test_the_script_with_closed_streams(
+    tmp_path: Path, options: Any, closed: str, status: int, message: str
+) -> None:
     (tmp_path / "in.csv").write_text("p,y\n.2,0\n.8,1\n")
     command = [sys.executable, "-m", "streamcal.cli", "calibrate", *options]
     done = subprocess.run(
@@ -915,7 +952,9 @@ def test_the_script_with_closed_streams(tmp_path, options, closed, status, messa
 
 
 @pytest.mark.parametrize("command", ["thresholds", "demo"])
-def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command):
+def test_what_is_printed_needs_a_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     path = tmp_path / "in.csv"
     path.write_text("s,stars\n.1,1\n.2,2\n")
     function = {"thresholds": thresholds, "demo": demo}[command]
@@ -930,7 +969,7 @@ def test_what_is_printed_needs_a_standard_output(tmp_path, monkeypatch, command)
 # --- plot and demo
 
 
-def test_plot_one_and_several_columns(scores_csv, tmp_path):
+def test_plot_one_and_several_columns(scores_csv: Any, tmp_path: Path) -> None:
     out, both = tmp_path / "out.csv", tmp_path / "both.png"
     calibrate(scores_csv, "--out", out)
     result = run("plot", out, "--prob=p", "--prob=calibrated", "--label=y", "--out", both)
@@ -941,7 +980,7 @@ def test_plot_one_and_several_columns(scores_csv, tmp_path):
     assert "<svg" in one.read_text()
 
 
-def test_plot_leaves_out_what_has_no_label(tmp_path):
+def test_plot_leaves_out_what_has_no_label(tmp_path: Path) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text("p,y\n.5,true\n.7,\n.4,false\n")
     assert "drawn from 2 rows" in run("plot", path, "--prob=p", "--label=y", "-o", out).stderr
@@ -956,7 +995,7 @@ def test_plot_leaves_out_what_has_no_label(tmp_path):
         ("0.5", "must have 2 fields, got 1"),
     ],
 )
-def test_plot_of_bad_rows(tmp_path, row, message):
+def test_plot_of_bad_rows(tmp_path: Path, row: str, message: str) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text(f"p,y\n.5,1\n{row}\n.4,0\n")
     command = ["plot", path, "--prob=p", "--label=y", "--out", out]
@@ -969,7 +1008,7 @@ def test_plot_of_bad_rows(tmp_path, row, message):
     assert "drawn from 2 rows" in result.stderr
 
 
-def test_plot_of_nothing(tmp_path):
+def test_plot_of_nothing(tmp_path: Path) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text("p,y\n0.5,\n")
     command = ["plot", path, "--prob=p", "--label=y", "--out"]
@@ -977,7 +1016,7 @@ def test_plot_of_nothing(tmp_path):
     assert "must end in .png" in run(*command, "out.csv", status=2).stderr
 
 
-def test_demo_computes_its_table(tmp_path, monkeypatch):
+def test_demo_computes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[Any] = []
     demo_table = types.ModuleType("streamcal.cli.demo_table")
     demo_table.run = folders.append  # type: ignore[attr-defined]
@@ -987,7 +1026,7 @@ def test_demo_computes_its_table(tmp_path, monkeypatch):
     assert folders == [tmp_path]
 
 
-def test_groups_cover_the_rows_in_order():
+def test_groups_cover_the_rows_in_order() -> None:
     keys = pa.array(["b", "a", "", "b", "a"])
     chunk = tables.Chunk(np.arange(1, 6), {"k": keys}, [], None)
     groups = dict(group_rows(Rows(chunk, []), "k"))

@@ -41,7 +41,7 @@ def classes() -> Iterator[type]:
                     yield value
 
 
-def test_every_class_of_river_s_kind_clones_so():
+def test_every_class_of_river_s_kind_clones_so() -> None:
     found: set[Any] = set(classes())
     assert {CalibratedClassifier, IsotonicCalibrator, CORP, CuSumRank, VoteClassifier} <= found
     assert [cls for cls in found if cls.clone is not Cloned.clone] == []
@@ -82,7 +82,7 @@ def answers(model: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("prototype", WRAPPERS, ids=str)
-def test_a_clone_with_attributes_knows_all_and_shares_nothing(prototype):
+def test_a_clone_with_attributes_knows_all_and_shares_nothing(prototype: Any) -> None:
     model = prototype.clone()
     for x, y in samples(150, 0):
         model.learn_one(x, y)
@@ -103,7 +103,7 @@ def test_a_clone_with_attributes_knows_all_and_shares_nothing(prototype):
 
 
 @pytest.mark.parametrize("calibrator", [HedgedCalibrator(), IsotonicCalibrator(window=20)], ids=str)
-def test_a_calibrator_s_clone_goes_on_like_itself(calibrator):
+def test_a_calibrator_s_clone_goes_on_like_itself(calibrator: Any) -> None:
     rng = np.random.default_rng(0)
     scores = rng.uniform(size=200)
     hits = rng.uniform(size=200) < scores
@@ -117,7 +117,7 @@ def test_a_calibrator_s_clone_goes_on_like_itself(calibrator):
     assert clone.to_bytes() == calibrator.to_bytes() != before
 
 
-def test_metrics_and_thresholds_keep_what_they_counted():
+def test_metrics_and_thresholds_keep_what_they_counted() -> None:
     metric, ordinal, thresholds = CORP(), MacroMAE(), StreamingThresholds(3)
     for score, y in [(0.2, False), (0.9, True), (0.6, False)]:
         metric.update(y, score)
@@ -129,7 +129,7 @@ def test_metrics_and_thresholds_keep_what_they_counted():
     assert metric.clone().get() == 0.0
 
 
-def test_new_parameters_do_not_go_with_old_knowledge():
+def test_new_parameters_do_not_go_with_old_knowledge() -> None:
     model = CalibratedClassifier(naive_bayes.GaussianNB())
     assert model.clone({"on_drift": "reset"}).on_drift == "reset"
     with pytest.raises(ValueError, match=r"`new_params` must be empty .* got \['on_drift'\]"):

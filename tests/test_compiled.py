@@ -69,18 +69,19 @@ from streamcal.ordinal import (
     optimal_thresholds,
 )
 from streamcal.ordinal._jobs import sum_prefixes
-from streamcal.ordinal.thresholds import Samples, find_cuts
+from streamcal.ordinal._samples import Samples
+from streamcal.ordinal.thresholds import find_cuts
 from tests import oracles, oracles_convex
 
 RECORDED = Path(__file__).parent / "recorded"
 
 
-def bits(array):
+def bits(array: Any) -> Any:
     """Return floats as integers, which distinguish 0 from -0 and compare NaN."""
     return np.ascontiguousarray(array, np.float64).view(np.int64)
 
 
-def pav_answers(x, y, w):
+def pav_answers(x: Any, y: Any, w: Any) -> Any:
     """Return all results that only need sums, products, quotients and comparisons."""
     grid = np.concatenate([x, x + 0.03, [x.min() - 1, x.max() + 1, np.nan]])
     found = []
@@ -99,7 +100,7 @@ def pav_answers(x, y, w):
     return np.concatenate([*found, stack.staircase().values])
 
 
-def test_pav_answers_as_recorded():
+def test_pav_answers_as_recorded() -> None:
     with np.load(RECORDED / "pav.npz") as recorded:
         for at in range(len(recorded.files) // 2):
             assert_array_equal(
@@ -107,7 +108,7 @@ def test_pav_answers_as_recorded():
             )
 
 
-def isotonic_answers(inputs):
+def isotonic_answers(inputs: Any) -> Any:
     """Run a program: learn, remove, predict; its first row has the window and the prior."""
     (window, prior, *_), *program = inputs.tolist()
     pairs = VennAbersCalibrator(window=int(window) or None, prior=prior)
@@ -129,14 +130,14 @@ def isotonic_answers(inputs):
     return np.concatenate([answers, *found, calibrator.predict_many(np.linspace(-0.1, 1.1, 50))])
 
 
-def test_isotonic_answers_as_recorded():
+def test_isotonic_answers_as_recorded() -> None:
     with np.load(RECORDED / "isotonic.npz") as recorded:
         for at in range(len(recorded.files) // 2):
             found = isotonic_answers(recorded[f"asked{at}"])
             assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 
-def task_of(number, n_labels):
+def task_of(number: Any, n_labels: Any) -> Any:
     """Return a task loss by number; the last one is a table of costs that is not convex."""
     if number < 3:
         return get_task(["absolute", "squared", "zero-one"][number])
@@ -144,7 +145,7 @@ def task_of(number, n_labels):
     return CostTable((costs % 9.0 / 3.0).tolist())
 
 
-def threshold_answers(n_labels, number, scores, labels, w):
+def threshold_answers(n_labels: Any, number: Any, scores: Any, labels: Any, w: Any) -> Any:
     """Cut samples in all ways, and summarise blocks of them."""
     loss, weights = task_of(number, n_labels), w if len(w) else None
     samples = Samples.of(scores, labels.astype(np.int64), n_labels, weights, None)
@@ -160,7 +161,7 @@ def threshold_answers(n_labels, number, scores, labels, w):
     return np.concatenate([*found, answer.thresholds, [answer.risk]])
 
 
-def test_thresholds_answer_as_recorded():
+def test_thresholds_answer_as_recorded() -> None:
     with np.load(RECORDED / "thresholds.npz") as recorded:
         for at in range(len(recorded.files) // 5):
             n_labels, number = recorded[f"parameters{at}"].tolist()
@@ -169,7 +170,7 @@ def test_thresholds_answer_as_recorded():
             assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 
-def streaming_answers(parameters, program):
+def streaming_answers(parameters: Any, program: Any) -> Any:
     """Run a program of rows (operation, score, label, w): learn, remove, predict."""
     n_labels, number, window, half_life = parameters.tolist()
     stream = StreamingThresholds(
@@ -206,7 +207,7 @@ def streaming_answers(parameters, program):
     return np.concatenate([answers, *held])
 
 
-def test_streaming_thresholds_answer_as_recorded():
+def test_streaming_thresholds_answer_as_recorded() -> None:
     # Of labels of equal cost the highest is the answer.
     with np.load(RECORDED / "streaming_thresholds.npz") as recorded:
         for at in range(len(recorded.files) // 3):
@@ -214,7 +215,7 @@ def test_streaming_thresholds_answer_as_recorded():
             assert_array_equal(bits(found), bits(recorded[f"answered{at}"]))
 
 
-def histogram_answers(n_bins, half_life, prior, samples):
+def histogram_answers(n_bins: Any, half_life: Any, prior: Any, samples: Any) -> Any:
     """Learn samples (score, label, weight), and predict after each."""
     calibrator = HistogramCalibrator(n_bins, half_life, prior)
     found = []
@@ -224,7 +225,7 @@ def histogram_answers(n_bins, half_life, prior, samples):
     return np.concatenate([found, calibrator._freeze()[1]["cells"].ravel()])
 
 
-def test_histograms_answer_as_recorded():
+def test_histograms_answer_as_recorded() -> None:
     with np.load(RECORDED / "histogram.npz") as recorded:
         for at in range(len(recorded.files) // 3):
             n_bins, half_life, prior = recorded[f"parameters{at}"].tolist()
@@ -234,7 +235,7 @@ def test_histograms_answer_as_recorded():
             assert_array_equal(bits(answers), bits(recorded[f"answered{at}"]))
 
 
-def newton_answers(kind, inputs):
+def newton_answers(kind: Any, inputs: Any) -> Any:
     """Learn and predict; the first row has the parameters, the last columns label and weight."""
     (gamma, prior, limit, half_life, clip), samples = inputs[0, :5].tolist(), inputs[1:]
     calibrator = kind(gamma, prior, limit, half_life or None, clip)
@@ -253,7 +254,7 @@ def newton_answers(kind, inputs):
 
 
 @pytest.mark.parametrize("name", ["beta", "temperature"])
-def test_newton_steps_are_near_those_recorded(name):
+def test_newton_steps_are_near_those_recorded(name: str) -> None:
     """Exponentials and logarithms differ by the last bit; the differences must not grow."""
     kind = {"beta": BetaCalibrator, "temperature": TemperatureCalibrator}[name]
     with np.load(RECORDED / f"{name}.npz") as recorded:
@@ -262,7 +263,7 @@ def test_newton_steps_are_near_those_recorded(name):
             assert_allclose(found, recorded[f"answered{at}"], rtol=1e-9, atol=1e-12)
 
 
-def platt_answers(inputs):
+def platt_answers(inputs: Any) -> Any:
     """Learn and predict; the first row has the parameters, the other ones are samples."""
     (gamma, prior, limit, half_life, calibeating), samples = inputs[0, :5].tolist(), inputs[1:, :3]
     calibrator = PlattCalibrator(
@@ -276,7 +277,7 @@ def platt_answers(inputs):
     return np.array(found)
 
 
-def hedge_answers(inputs):
+def hedge_answers(inputs: Any) -> Any:
     """Learn and predict: some labels at once, others with a ticket of earlier, last a batch.
 
     The first row has the share; further rows are samples, and by how many samples the label is
@@ -306,7 +307,7 @@ def hedge_answers(inputs):
 
 
 @pytest.mark.parametrize(("name", "answer"), [("platt", platt_answers), ("hedge", hedge_answers)])
-def test_platt_scaling_and_hedges_are_near_those_recorded(name, answer):
+def test_platt_scaling_and_hedges_are_near_those_recorded(name: str, answer: Any) -> None:
     """Exponentials and logarithms differ by the last bit; the differences must not grow."""
     with np.load(RECORDED / f"{name}.npz") as recorded:
         for at in range(len(recorded.files) // 2):
@@ -333,7 +334,7 @@ RANKERS = (
 )
 
 
-def rank_answers(inputs):
+def rank_answers(inputs: Any) -> Any:
     """Run a program of rows: operation, label, weight, and four features, NaN if missing.
 
     Its first row has the learner, how many labels are declared, margin, averaging, window, and two
@@ -370,7 +371,7 @@ def rank_answers(inputs):
     return np.array([*found, model.rank_loss, model.n_samples], np.float64)
 
 
-def test_ranks_are_as_recorded():
+def test_ranks_are_as_recorded() -> None:
     with np.load(RECORDED / "cusum.npz") as recorded:
         for at in range(len(recorded.files) // 2):
             found = rank_answers(recorded[f"asked{at}"])
@@ -379,7 +380,7 @@ def test_ranks_are_as_recorded():
             assert_array_equal(bits(found[known]), bits(recorded[f"answered{at}"][known]))
 
 
-def test_histograms_have_copies():
+def test_histograms_have_copies() -> None:
     original = HistogramCalibrator(n_bins=2, half_life=9.0)
     for k in range(100):
         original.learn_one(k % 37 / 37, k % 2)
@@ -396,7 +397,7 @@ EXACT = ("closed-form", "windows", "leave-one-out", "algorithm-2", "algorithm-1"
 NEAR = ("exponential-sums", "branch-and-bound")
 
 
-def decision_answers(p, history, methods):
+def decision_answers(p: Any, history: Any, methods: Any) -> Any:
     """Return the curve, by each method that applies, and the optimum of every metric."""
     found = []
     for metric, method in product(METRICS, methods):
@@ -407,7 +408,7 @@ def decision_answers(p, history, methods):
     return np.concatenate(found)
 
 
-def table_answers(p, history):
+def table_answers(p: Any, history: Any) -> Any:
     """Return metrics of tables, of one sample, and of labels that don't follow probabilities."""
     found = []
     for metric in METRICS:
@@ -418,7 +419,7 @@ def table_answers(p, history):
     return np.array(found)
 
 
-def test_decisions_answer_as_recorded_or_near():
+def test_decisions_answer_as_recorded_or_near() -> None:
     with np.load(RECORDED / "decisions.npz") as recorded:
         for at in range(len(recorded.files) // 5):
             p, history = recorded[f"p{at}"], recorded[f"history{at}"]
@@ -429,7 +430,7 @@ def test_decisions_answer_as_recorded_or_near():
             assert_allclose(near, recorded[f"near{at}"], rtol=1e-12, atol=1e-15)
 
 
-def eum_answers(metric, window, half_life, samples):
+def eum_answers(metric: Any, window: Any, half_life: Any, samples: Any) -> tuple[Any, Any]:
     """Learn samples (score, label, weight); return the best threshold at intervals."""
     eum = EUMThreshold(metric, window=window, half_life=half_life)
     found = []
@@ -443,7 +444,7 @@ def eum_answers(metric, window, half_life, samples):
     )
 
 
-def test_best_thresholds_are_as_recorded():
+def test_best_thresholds_are_as_recorded() -> None:
     """Utilities but for rounding: the recorded ones took counts as differences of sums.
 
     A rate that should be 0 was 1e-19 there, so its root, the G-mean, is compared as a square.
@@ -467,7 +468,9 @@ def test_best_thresholds_are_as_recorded():
 @pytest.mark.parametrize("half_life", [None, 0.5])
 @pytest.mark.parametrize("window", [1, 6, 40])
 @pytest.mark.parametrize("decades", [0, 3, 55])
-def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
+def test_a_window_holds_the_sums_of_its_samples(
+    window: int, half_life: float | None, decades: int
+) -> None:
     """After heavy samples were added and removed, and in copies of any kind."""
     rng = np.random.default_rng(window)
     eum, samples = EUMThreshold("f1", window=window, half_life=half_life), []
@@ -489,7 +492,7 @@ def test_a_window_holds_the_sums_of_its_samples(window, half_life, decades):
             assert_allclose(found / growth, sums, rtol=1e-14, atol=1e-200)
 
 
-def test_a_window_takes_no_more_memory_than_it_did():
+def test_a_window_takes_no_more_memory_than_it_did() -> None:
     """Remainders are dropped with their samples."""
     eum, rng = EUMThreshold("f1", window=50), np.random.default_rng(1)
     scores, labels = rng.integers(0, 20, 3000) / 20, rng.integers(0, 2, 3000)
@@ -500,7 +503,7 @@ def test_a_window_takes_no_more_memory_than_it_did():
     assert sys.getsizeof(eum._index) < 2 * sys.getsizeof(fresh._index) + 4_000
 
 
-def test_trees_of_thresholds_keep_their_order():
+def test_trees_of_thresholds_keep_their_order() -> None:
     """Scores ascend, descend and are random, in a window: chunks split, merge and are dropped."""
     rng = np.random.default_rng(5)
     scores = np.concatenate([np.arange(2000.0), -np.arange(2000.0), rng.normal(size=4000) * 1e3])
@@ -518,7 +521,7 @@ def test_trees_of_thresholds_keep_their_order():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pav_equals_exact_arithmetic(seed):
+def test_pav_equals_exact_arithmetic(seed: int) -> None:
     rng = np.random.default_rng(seed)
     stack, pushed = PAVStack(), list[Any]()
     scores = np.sort(rng.integers(0, 30, 60)).astype(float)
@@ -540,7 +543,7 @@ def test_pav_equals_exact_arithmetic(seed):
             assert len(stack) == len(blocks)
 
 
-def test_read_only_arrays_do():
+def test_read_only_arrays_do() -> None:
     x, w, s = np.arange(4.0), np.ones(4), np.array([0.0, 2.0, 1.0, 4.0])
     for array in (x, w, s):
         array.flags.writeable = False
@@ -550,7 +553,7 @@ def test_read_only_arrays_do():
 
 @pytest.mark.parametrize("n", [1, 7, 64])
 @pytest.mark.parametrize("bad", [math.nan, -math.inf, math.inf, -1.0, 2.0])
-def test_a_label_out_of_range_is_found_wherever_it_is(n, bad):
+def test_a_label_out_of_range_is_found_wherever_it_is(n: int, bad: Any) -> None:
     labels = np.linspace(0.0, 1.0, n)
     assert pav.inside(labels, 0.0, 1.0, True, True)
     assert not pav.inside(labels, 0.0, 1.0, False, True)
@@ -561,7 +564,7 @@ def test_a_label_out_of_range_is_found_wherever_it_is(n, bad):
         labels[at] = good
 
 
-def test_a_stack_refuses_samples_that_changed_after_they_were_checked():
+def test_a_stack_refuses_samples_that_changed_after_they_were_checked() -> None:
     """Such blocks are not those of labels from 0 to 1."""
     stack = pav.Stack()
     x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
@@ -574,12 +577,12 @@ def test_a_stack_refuses_samples_that_changed_after_they_were_checked():
     assert stack.extend(x + 6.0, None, y, 0.0, 1.0)
 
 
-def test_a_stack_takes_samples_from_many_threads():
+def test_a_stack_takes_samples_from_many_threads() -> None:
     """The result is that of some order of the calls; here all orders have the same result."""
     stack = pav.Stack()
     halves = np.full(500, 0.5)
 
-    def work(label):
+    def work(label: Any) -> None:
         for _ in range(40):
             assert stack.push(7.0, 1.0, label)
             assert stack.extend(np.full(500, 7.0), np.ones(500), halves, 0.0, 1.0)
@@ -597,7 +600,7 @@ def test_a_stack_takes_samples_from_many_threads():
     assert (weight, magnitude) == (8 * 40 * 501.0, 8 * 40 * 250.5)
 
 
-def squares(seed):
+def squares(seed: int) -> tuple[Any, Any, Any, Any]:
     """Return labels and weights in score order, the last sample of each score, and the best map."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 80))
@@ -608,7 +611,7 @@ def squares(seed):
     return y, w, ends, stairs(x, interpolation="step")
 
 
-def solved(cells, y, w, offset):
+def solved(cells: Any, y: Any, w: Any, offset: Any) -> tuple[Any, Any]:
     """Run rounds for the squared loss to the end; return the bounds of each sample."""
     at_hand = np.arange(len(y))
     while cells.n_open:
@@ -629,7 +632,7 @@ def solved(cells, y, w, offset):
 
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("seed", range(25))
-def test_cells_close_in_on_the_best_map(seed, shifted):
+def test_cells_close_in_on_the_best_map(seed: int, shifted: bool) -> None:
     y, w, ends, best = squares(seed)
     offset = np.random.default_rng(seed).normal(size=len(y)) if shifted else np.zeros(len(y))
     cells = Cells(ends, offset if shifted else None, y.min(), y.max(), 1e-7, 0.0)
@@ -641,7 +644,7 @@ def test_cells_close_in_on_the_best_map(seed, shifted):
 
 @pytest.mark.parametrize("kind", ["near", "far", "random", "one", "infinite"])
 @pytest.mark.parametrize("seed", range(12))
-def test_bounds_hold_for_any_guess(seed, kind):
+def test_bounds_hold_for_any_guess(seed: int, kind: str) -> None:
     y, w, ends, best = squares(seed)
     rng = np.random.default_rng(seed)
     begins = np.append(0, np.flatnonzero(ends)[:-1] + 1)
@@ -673,7 +676,7 @@ def test_bounds_hold_for_any_guess(seed, kind):
     assert (ceilings - floors).max() <= 2e-7 * (1 + 1e-9)
 
 
-def test_a_guess_without_curvature_stays():
+def test_a_guess_without_curvature_stays() -> None:
     ends = np.ones(4, np.uint8)
     start = WarmStart(np.array([0, 2]), np.array([1.0, 2.0]), ends, None, 0.0, 3.0, 0.1)
     inputs = start.z.copy()
@@ -687,7 +690,7 @@ def test_a_guess_without_curvature_stays():
 
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("tau", [0.2, 0.5])
-def test_quantiles_are_the_least_and_the_greatest(seed, tau):
+def test_quantiles_are_the_least_and_the_greatest(seed: int, tau: float) -> None:
     y, w, ends, _ = squares(seed)
     maps = []
     for greatest in (False, True):
@@ -709,7 +712,7 @@ def test_quantiles_are_the_least_and_the_greatest(seed, tau):
     assert_array_equal(maps[1][lasts], greatest)
 
 
-def test_cells_refuse_what_does_not_fit():
+def test_cells_refuse_what_does_not_fit() -> None:
     ends, y = np.ones(3, np.uint8), np.zeros(3)
     cells = Cells(ends, None, 0.0, 1.0, 0.1, 0.0)
     for wrong in (
@@ -742,7 +745,7 @@ class Wrong(BetaCalibrator):
 
     answers = np.empty(0)
 
-    def predict_learn_many(self, scores, y, w=None):
+    def predict_learn_many(self, scores: Any, y: Any, w: Any = None) -> Any:
         return self.answers
 
 
@@ -751,7 +754,7 @@ class Wrong(BetaCalibrator):
     [np.full(100_000, 0.5), np.full(3, 0.5), np.full((50, 2), 0.5), np.full(50, math.nan)],
     ids=["more", "fewer", "rows", "NaN"],
 )
-def test_a_hedge_takes_one_number_for_each_score(answers):
+def test_a_hedge_takes_one_number_for_each_score(answers: Any) -> None:
     hedged = HedgedCalibrator([Wrong(), PlattCalibrator()])
     hedged._calibrators[0].answers = answers  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="one number per score"):
@@ -759,9 +762,9 @@ def test_a_hedge_takes_one_number_for_each_score(answers):
     assert hedged.n_samples == 0
 
 
-def test_a_hedge_that_calls_itself_says_so():
+def test_a_hedge_that_calls_itself_says_so() -> None:
     class Asking(BetaCalibrator):
-        def learn_one(self, score, y, w=1.0):
+        def learn_one(self, score: Any, y: Any, w: float = 1.0) -> None:
             hedged.predict_one(score)
 
     hedged = HedgedCalibrator([Asking()])
@@ -785,7 +788,7 @@ WRITTEN: Any = np.hstack(
     [PlattCalibrator(calibeating=7), BetaCalibrator(), HistogramCalibrator(4)],
     ids=lambda calibrator: type(calibrator).__name__,
 )
-def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned(calibrator):
+def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned(calibrator: Any) -> None:
     expert, alone = (calibrator.clone()._kernel for _ in range(2))
     expert.predict_learn_many(*WRITTEN)
     for i in (0, 4):
@@ -795,11 +798,11 @@ def test_numbers_that_another_thread_wrote_into_a_batch_are_not_learned(calibrat
     assert expert.predict(0.25) == alone.predict(0.25)
 
 
-def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote():
+def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote() -> None:
     class Overwritten(IdentityCalibrator):
         """Changes the batch after its prediction."""
 
-        def predict_learn_many(self, scores, y, w=None):
+        def predict_learn_many(self, scores: Any, y: Any, w: Any = None) -> Any:
             answers = super().predict_learn_many(scores, y, w)
             y[1], w[2] = math.nan, math.inf
             return answers
@@ -811,7 +814,7 @@ def test_a_hedge_does_not_weigh_by_numbers_that_another_thread_wrote():
     assert 0.0 < hedged.predict_one(0.5) < 1.0
 
 
-def test_no_python_runs_under_the_lock_of_a_staircase():
+def test_no_python_runs_under_the_lock_of_a_staircase() -> None:
     """A signal handler that ran there and called the same object would wait forever."""
     regression = IsotonicCalibrator(window=50, max_scores=8, half_life=0.2)._regression
     called = []
@@ -824,7 +827,7 @@ def test_no_python_runs_under_the_lock_of_a_staircase():
     regression.check()
 
 
-def test_columns_of_different_lengths_are_refused():
+def test_columns_of_different_lengths_are_refused() -> None:
     regression = IsotonicCalibrator()._regression
     long, short = np.ones(9), np.ones(1)
     for columns in ((long, short, short), (long, long, short)):
@@ -848,12 +851,12 @@ def test_columns_of_different_lengths_are_refused():
 @pytest.mark.parametrize(
     "kind", [Hedge, IsotonicRegression, IsotonicExpert, Cells, WarmStart, Quantiles, Reciprocals]
 )
-def test_there_are_no_half_made_objects(kind):
+def test_there_are_no_half_made_objects(kind: Any) -> None:
     with pytest.raises(TypeError):
         kind.__new__(kind)
 
 
-def test_objects_of_nothing_are_refused():
+def test_objects_of_nothing_are_refused() -> None:
     with pytest.raises(TypeError):
         IsotonicExpert(None)
     with pytest.raises(ValueError, match="bin"):
@@ -862,7 +865,7 @@ def test_objects_of_nothing_are_refused():
         ScoreIndex().check()
 
 
-def test_a_staircase_takes_read_only_arrays_of_any_layout():
+def test_a_staircase_takes_read_only_arrays_of_any_layout() -> None:
     array = np.arange(6.0)
     array.flags.writeable = False
     assert Staircase(*(array[::2] for _ in range(5)))([1, 2]).tolist() == [1.0, 2.0]
@@ -871,12 +874,12 @@ def test_a_staircase_takes_read_only_arrays_of_any_layout():
 @pytest.mark.parametrize(
     "learner", [BetaCalibrator(), PlattCalibrator(), PlattCalibrator(calibeating=20)]
 )
-def test_a_signal_handler_may_use_the_calibrator_whose_state_is_read(learner):
+def test_a_signal_handler_may_use_the_calibrator_whose_state_is_read(learner: Any) -> None:
     """If the lock were held while arrays are made, the handler would wait for it forever."""
     learner.learn_one(0.5, 1)
     answers = set()
 
-    def handle(*_):
+    def handle(*_: Any) -> None:
         answers.add((learner.predict_one(0.25), learner.to_bytes()))
 
     faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)

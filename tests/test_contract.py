@@ -112,7 +112,7 @@ RIVER_MODELS = [
         for check in river_checks(model)
     ],
 )
-def test_river_check(
+def test_it_passes_the_checks_of_river(
     model: CalibratedClassifier, check: Callable[[CalibratedClassifier], None]
 ) -> None:
     check(model.clone())

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,11 +47,11 @@ from tests.test_losses import ALL as MEAN_TYPE
 from tests.test_losses import some_labels, some_values
 
 
-def quartic(z, y):
+def quartic(z: Any, y: Any) -> Any:
     return (z - y) ** 4
 
 
-def softplus(z, y):
+def softplus(z: Any, y: Any) -> Any:
     """The logistic loss of a margin z for the labels 0 and 1."""
     return jnp.logaddexp(0.0, z) - y * z
 
@@ -116,11 +117,11 @@ convex_losses = pytest.mark.parametrize("loss", CONVEX, ids=named)
     ],
     ids=named,
 )
-def test_known_values(loss, z, y, value):
+def test_values_are_those_known(loss: Any, z: float, y: Any, value: Any) -> None:
     assert_allclose(loss(z, y), value, rtol=1e-14)
 
 
-def test_values_are_those_of_scipy_and_scikit_learn():
+def test_values_are_those_of_scipy_and_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     z, y = rng.normal(scale=3.0, size=(2, 200))
     for delta in (0.3, 1.0, 4.0):
@@ -132,7 +133,7 @@ def test_values_are_those_of_scipy_and_scikit_learn():
     assert_allclose(LogCosh()(z, y), np.log(np.cosh(z - y)), rtol=1e-12, atol=1e-15)
 
 
-def test_special_cases_coincide():
+def test_special_cases_coincide() -> None:
     z, y = np.random.default_rng(1).normal(size=(2, 50))
     assert_allclose(2.0 * Pinball()(z, y), Absolute()(z, y))
     assert_allclose(2.0 * Expectile()(z, y), Squared()(z, y))
@@ -143,7 +144,7 @@ def test_special_cases_coincide():
 
 
 @convex_losses
-def test_far_away_there_is_neither_nan_nor_a_warning(loss):
+def test_far_away_there_is_neither_nan_nor_a_warning(loss: Any) -> None:
     ends = [-1.7e308, -1e300, -1e160, -5e-324, 0.0, 5e-324, 1e160, 1e300, 1.7e308]
     z, y = np.meshgrid(ends, ends)
     values = loss(z, y)
@@ -157,7 +158,7 @@ def test_far_away_there_is_neither_nan_nor_a_warning(loss):
 
 
 @convex_losses
-def test_any_finite_label_will_do(loss):
+def test_any_finite_label_will_do(loss: Any) -> None:
     loss.check_labels([-1e300, 0, 1e300])
     for bad in (math.nan, math.inf, -math.inf):
         with pytest.raises(ValueError, match=rf"`y` must lie in .* {loss.name} loss, got {bad}"):
@@ -165,7 +166,7 @@ def test_any_finite_label_will_do(loss):
 
 
 @pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=named)
-def test_arguments_broadcast(loss):
+def test_values_and_labels_are_broadcast(loss: Any) -> None:
     rng = np.random.default_rng(2)
     y, z = some_labels(loss, rng, 4), some_values(loss, rng, 3)
     table = loss(z[:, None], y)
@@ -186,7 +187,7 @@ def test_arguments_broadcast(loss):
 
 @pytest.mark.parametrize("loss", [x for x in ALL if not isinstance(x, NOT_CONVEX)], ids=named)
 @given(seed=st.integers(0, 10_000), t=st.floats(0.0, 1.0))
-def test_convex_along_z(loss, seed, t):
+def test_convex_along_z(loss: Any, seed: int, t: float) -> None:
     """No value between two others lies above their chord."""
     rng = np.random.default_rng(seed)
     y, z0, z1 = some_labels(loss, rng), some_values(loss, rng), some_values(loss, rng)
@@ -195,7 +196,7 @@ def test_convex_along_z(loss, seed, t):
 
 
 @all_losses
-def test_minimized_by_label_is_true_to_its_word(loss):
+def test_minimized_by_label_is_true_to_its_word(loss: Any) -> None:
     rng = np.random.default_rng(3)
     y, z = some_labels(loss, rng), some_values(loss, rng, 200)
     y = y[[label in loss.z_range for label in y]]
@@ -212,7 +213,7 @@ def test_minimized_by_label_is_true_to_its_word(loss):
 
 @all_losses
 @given(seed=st.integers(0, 10_000))
-def test_derivative_equals_numerical_differences(loss, seed):
+def test_derivative_equals_numerical_differences(loss: Any, seed: int) -> None:
     """By central differences of accuracy 4, away from kinks."""
     rng = np.random.default_rng(seed)
     y, z = some_labels(loss, rng), some_values(loss, rng)
@@ -252,18 +253,18 @@ def test_derivative_equals_numerical_differences(loss, seed):
     ],
     ids=named,
 )
-def test_known_derivatives(loss, z, y, slope):
+def test_derivatives_are_those_known(loss: Any, z: Any, y: float, slope: Any) -> None:
     assert_allclose(losses.derivative(loss, z, y), slope, rtol=1e-14, atol=1e-300)
 
 
 @convex_losses
-def test_derivative_at_the_label_lies_between_its_one_sided_ones(loss):
+def test_derivative_at_the_label_lies_between_its_one_sided_ones(loss: Any) -> None:
     (at,) = losses.derivative(loss, [2.0], [2.0])
     left, right = losses.derivative(loss, [2.0 - 1e-12, 2.0 + 1e-12], [2.0, 2.0])
     assert left <= at <= right
 
 
-def test_derivative_of_shapes():
+def test_derivative_of_shapes() -> None:
     loss = Huber()
     assert losses.derivative(loss, [], []).shape == (0,)
     assert losses.derivative(loss, 0.5, 0.0).shape == ()
@@ -275,15 +276,15 @@ def test_derivative_of_shapes():
         losses.derivative(loss, [1.0, 2.0], [1.0, 2.0, 3.0])
 
 
-def test_padding_is_to_powers_of_two():
+def test_padding_is_to_powers_of_two() -> None:
     sizes = [0, 1, 64, 65, 128, 129, 10**6]
     assert [padded(size) for size in sizes] == [64, 64, 64, 128, 128, 256, 2**20]
 
 
-def test_lengths_up_to_the_same_power_of_two_share_a_program():
+def test_lengths_up_to_the_same_power_of_two_share_a_program() -> None:
     traced = []
 
-    def counted(z, y):
+    def counted(z: Any, y: Any) -> Any:
         traced.append(1)
         return (z - y) ** 2
 
@@ -299,7 +300,7 @@ def test_lengths_up_to_the_same_power_of_two_share_a_program():
 
 
 @all_losses
-def test_numpy_and_jax_agree(loss):
+def test_numpy_and_jax_agree(loss: Any) -> None:
     rng = np.random.default_rng(4)
     y, z = some_labels(loss, rng), some_values(loss, rng)
     expected = loss(z, y)
@@ -316,7 +317,7 @@ def test_numpy_and_jax_agree(loss):
     assert_allclose(single, expected, rtol=2e-3, atol=2e-5)
 
 
-def test_settings_of_the_user_are_untouched():
+def test_settings_of_the_user_are_untouched() -> None:
     assert losses.derivative(Huber(), [0.1], [0.0]).dtype == np.float64
     loss = from_function(lambda z, y: jnp.cosh(z - y), check=True)
     assert float(loss(0.1, 0.0)) == pytest.approx(math.cosh(0.1), rel=1e-15)
@@ -327,7 +328,7 @@ def test_settings_of_the_user_are_untouched():
     assert jax.jit(lambda x: x + 1.0)(np.ones(1)).dtype == np.float32
 
 
-def test_values_need_no_jax():
+def test_values_need_no_jax() -> None:
     code = (
         "import sys\nfrom streamcal import losses\n"
         "assert losses.Huber()(3.0, 0.0) == 2.5\nassert losses.get('lp')(4.0, 0.0) == 8.0\n"
@@ -340,7 +341,7 @@ def test_values_need_no_jax():
 
 
 @pytest.mark.parametrize("loss", [*CONVEX, *OWN], ids=named)
-def test_identity_hash_pickle(loss):
+def test_identity_hash_pickle(loss: Any) -> None:
     copy = pickle.loads(pickle.dumps(loss))
     assert copy == loss
     assert hash(copy) == hash(loss)
@@ -351,11 +352,11 @@ def test_identity_hash_pickle(loss):
 
 
 @convex_losses
-def test_repr_is_an_expression_for_the_loss(loss):
+def test_repr_is_an_expression_for_the_loss(loss: Any) -> None:
     assert eval(repr(loss), vars(losses)) == loss
 
 
-def test_a_name_gives_the_loss_with_its_defaults():
+def test_a_name_gives_the_loss_with_its_defaults() -> None:
     for name, loss in [
         ("absolute", Absolute(ties="midpoint")),
         ("pinball", Pinball(tau=0.5, ties="midpoint")),
@@ -371,12 +372,12 @@ def test_a_name_gives_the_loss_with_its_defaults():
 
 
 @pytest.mark.parametrize("loss", ["huber", Pinball(tau=0.2), OWN[0]], ids=named)
-def test_no_mean_says_what_takes_it(loss):
+def test_no_mean_says_what_takes_it(loss: Any) -> None:
     with pytest.raises(TypeError, match=r"must be a mean-type loss \(MeanLoss\) here, got .*Anyt"):
         losses.get_mean(loss)
 
 
-def test_parameters_are_keywords_and_become_floats():
+def test_parameters_are_keywords_and_become_floats() -> None:
     with pytest.raises(TypeError):
         Huber(2.0)
     assert repr(Lp(p=3)) == "Lp(p=3.0)"
@@ -387,27 +388,27 @@ def test_parameters_are_keywords_and_become_floats():
 
 @pytest.mark.parametrize("loss", [Pinball, Expectile])
 @pytest.mark.parametrize("tau", [0, 1, 1.5, -0.1, math.nan, math.inf])
-def test_tau_out_of_range(loss, tau):
+def test_tau_out_of_range(loss: Any, tau: Any) -> None:
     with pytest.raises(ValueError, match=f"`tau` must be strictly between 0 and 1, got {tau}"):
         loss(tau=tau)
 
 
 @pytest.mark.parametrize("loss", [Huber, PseudoHuber])
 @pytest.mark.parametrize("delta", [0, -1.0, math.nan, math.inf])
-def test_delta_out_of_range(loss, delta):
+def test_delta_out_of_range(loss: Any, delta: Any) -> None:
     message = f"`delta` must be a positive finite number, got {delta}"
     with pytest.raises(ValueError, match=message):
         loss(delta=delta)
 
 
 @pytest.mark.parametrize("p", [1, 0.5, -2, math.nan, math.inf])
-def test_p_out_of_range(p):
+def test_p_out_of_range(p: Any) -> None:
     with pytest.raises(ValueError, match=f"`p` must be greater than 1 and finite, got {p}"):
         Lp(p=p)
 
 
 @pytest.mark.parametrize("loss", [Absolute, Pinball])
-def test_unknown_ties(loss):
+def test_an_unknown_rule_for_ties_is_refused(loss: Any) -> None:
     with pytest.raises(ValueError, match="`ties` must be one of 'lower', 'midpoint', 'upper', got"):
         loss(ties="middle")
 
@@ -416,7 +417,7 @@ def test_unknown_ties(loss):
     "make",
     [lambda: Pinball(tau="0.5"), lambda: Expectile(tau=None), lambda: Huber(delta=[1]), Lp(p=2)],
 )
-def test_parameters_that_are_not_numbers(make):
+def test_parameters_that_are_not_numbers(make: Any) -> None:
     if isinstance(make, Loss):
         return
     with pytest.raises(TypeError, match="must be a number, got"):
@@ -426,7 +427,7 @@ def test_parameters_that_are_not_numbers(make):
 # a user's own
 
 
-def test_from_function_keeps_what_it_is_given():
+def test_from_function_keeps_what_it_is_given() -> None:
     loss = from_function(
         softplus, z_range=Interval(-5, 5), y_range=TwoPoint(0, 1), name="soft", check=False
     )
@@ -437,7 +438,7 @@ def test_from_function_keeps_what_it_is_given():
         loss.check_labels(0.5)
 
 
-def test_equal_functions_ranges_and_names_are_equal():
+def test_equal_functions_ranges_and_names_are_equal() -> None:
     assert from_function(quartic) == from_function(quartic, check=False)
     assert from_function(quartic) != from_function(quartic, name="other")
     assert from_function(quartic) != from_function(quartic, z_range=Interval(0, 1))
@@ -447,19 +448,19 @@ def test_equal_functions_ranges_and_names_are_equal():
     assert len({first, second}) == 2
 
 
-def test_pickling_a_nameless_function_fails():
+def test_pickling_a_nameless_function_fails() -> None:
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(from_function(lambda z, y: (z - y) ** 2))
 
 
-def test_values_of_a_function_are_in_float64():
+def test_values_of_a_function_are_in_float64() -> None:
     loss = from_function(lambda z, y: jnp.square(z - y))
     assert float(loss(1.0 + 1e-12, 1.0)) == pytest.approx(1e-24, rel=1e-3)
     assert type(loss([1.0], [2.0])) is np.ndarray
 
 
-def test_a_function_need_not_be_vectorised():
-    def branching(z, y):
+def test_a_function_need_not_be_vectorised() -> None:
+    def branching(z: Any, y: Any) -> Any:
         return jax.lax.cond(z > y, lambda: z - y, lambda: 3.0 * (y - z))
 
     loss = from_function(branching)
@@ -484,14 +485,14 @@ def test_a_function_need_not_be_vectorised():
         (functools.partial(lambda k, z, y: k * (z - y) ** 2, 3.0), {}),
     ],
 )
-def test_good_functions(f, options):
+def test_functions_that_jax_can_differentiate_are_losses(f: Any, options: Any) -> None:
     if "z_range" in options and "y_range" not in options:
         options = {**options, "y_range": Interval(0, math.inf)}
     loss = from_function(f, **options)
     assert np.isfinite(losses.derivative(loss, *_inside(loss))).all()
 
 
-def _inside(loss):
+def _inside(loss: Any) -> tuple[Any, Any]:
     z = _grid(loss.z_range, 5)[1:2]
     return z, _grid(loss.y_range, 5)[:1]
 
@@ -507,7 +508,7 @@ def _inside(loss):
         (lambda z, y: jnp.sqrt(z), {"z_range": Interval(0, math.inf), "y_range": Interval(0, 1)}),
     ],
 )
-def test_functions_that_are_not_convex_are_refused(f, options):
+def test_functions_that_are_not_convex_are_refused(f: Any, options: Any) -> None:
     with pytest.raises(
         ValueError, match="`function` must be convex in z, but the derivative of the odd"
     ):
@@ -523,7 +524,7 @@ def test_functions_that_are_not_convex_are_refused(f, options):
         lambda z, y: (z - y) * jnp.nan,
     ],
 )
-def test_derivatives_that_are_nan_are_refused(f):
+def test_derivatives_that_are_nan_are_refused(f: Any) -> None:
     with pytest.raises(ValueError, match=r"must have a derivative in all of .* is NaN at"):
         from_function(f)
     from_function(f, check=False)
@@ -541,7 +542,7 @@ def test_derivatives_that_are_nan_are_refused(f):
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
-def test_functions_that_jax_cannot_trace_are_refused(f, check):
+def test_functions_that_jax_cannot_trace_are_refused(f: Any, check: bool) -> None:
     with pytest.raises(TypeError, match="scalar function of two scalars that JAX can trace, got"):
         from_function(f, check=check)
 
@@ -559,7 +560,7 @@ def test_functions_that_jax_cannot_trace_are_refused(f, check):
         ),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         from_function(**arguments)
 
@@ -580,7 +581,7 @@ def test_bad_arguments(arguments, message):
     ],
     ids=named,
 )
-def test_the_grid_of_the_check_lies_inside(interval, n):
+def test_the_grid_of_the_check_lies_inside(interval: Any, n: int) -> None:
     grid = _grid(interval, n)
     assert len(grid) == n
     assert (np.diff(grid) > 0.0).all()

@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,23 +31,23 @@ from tests import named
 from tests import oracles_convex as oracles
 
 
-def softplus(z, y):
+def softplus(z: Any, y: Any) -> Any:
     return jnp.logaddexp(0.0, -z * y)
 
 
-def cross_entropy(z, y):
+def cross_entropy(z: Any, y: Any) -> Any:
     return -y * jnp.log(z) - (1.0 - y) * jnp.log1p(-z)
 
 
-def quartic(z, y):
+def quartic(z: Any, y: Any) -> Any:
     return (z - y) ** 4 + (z - y) ** 2
 
 
-def dead_zone(z, y):
+def dead_zone(z: Any, y: Any) -> Any:
     return jnp.maximum(jnp.abs(z - y) - 1.0, 0.0)
 
 
-def broken(z, y):
+def broken(z: Any, y: Any) -> Any:
     return jnp.where(y > 5.0, jnp.nan, 1.0) * (z - y) ** 2
 
 
@@ -64,7 +65,7 @@ QUANTILES = [Absolute(), Pinball(tau=0.8), Pinball(tau=0.25), Pinball(tau=0.55)]
 ALL = [*STRICT, *QUANTILES, Huber(), from_function(dead_zone)]
 
 
-def values_of(loss, scores, y, w=None, *, many=False):
+def values_of(loss: Any, scores: Any, y: Any, w: Any = None, *, many: bool = False) -> Any:
     stack = PAVStack(loss)
     if many:
         stack.push_many(scores, y, w)
@@ -74,12 +75,12 @@ def values_of(loss, scores, y, w=None, *, many=False):
     return stack.staircase()(np.unique(scores))
 
 
-def ties(loss, which):
+def ties(loss: Any, which: Any) -> Any:
     return Absolute(ties=which) if isinstance(loss, Absolute) else Pinball(tau=loss.tau, ties=which)
 
 
 @st.composite
-def samples(draw, labels, max_size=9):
+def samples(draw: Any, labels: Any, max_size: float = 9) -> tuple[Any, Any, Any]:
     """Non-decreasing scores with ties, labels, weights."""
     n = draw(st.integers(1, max_size))
     scores = sorted(draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)))
@@ -112,7 +113,7 @@ any_labels = few_labels | st.floats(-9.0, 9.0).map(lambda y: round(y, 6))
     ],
     ids=str,
 )
-def test_published_numbers(loss, y, expected, many):
+def test_it_repeats_published_numbers(loss: Any, y: Any, expected: Any, many: bool) -> None:
     found = values_of(loss, np.arange(1, len(y) + 1), y, many=many)
     assert_allclose(found, expected, rtol=1e-14)
 
@@ -123,7 +124,7 @@ def test_published_numbers(loss, y, expected, many):
 @pytest.mark.parametrize("loss", STRICT, ids=named)
 @settings(max_examples=40)
 @given(problem=samples(any_labels, max_size=7))
-def test_equals_max_min_formula(loss, problem):
+def test_equals_max_min_formula(loss: Any, problem: Any) -> None:
     expected = oracles.max_min(oracles.grouped(*problem), loss)
     for many in (False, True):
         assert_allclose(values_of(loss, *problem, many=many), expected, rtol=1e-4, atol=1e-3)
@@ -131,7 +132,7 @@ def test_equals_max_min_formula(loss, problem):
 
 @pytest.mark.parametrize("loss", QUANTILES, ids=named)
 @given(problem=samples(few_labels, max_size=6))
-def test_quantiles_equal_brute_force(loss, problem):
+def test_quantiles_equal_brute_force(loss: Any, problem: Any) -> None:
     tau = loss.tau if isinstance(loss, Pinball) else 0.5
     least, middle, greatest = oracles.quantile_maps(oracles.grouped(*problem), tau)
     for many in (False, True):
@@ -142,7 +143,7 @@ def test_quantiles_equal_brute_force(loss, problem):
 
 @pytest.mark.parametrize("loss", [*QUANTILES, Huber(), from_function(dead_zone)], ids=named)
 @given(problem=samples(few_labels, max_size=6))
-def test_no_map_on_a_grid_is_better(loss, problem):
+def test_no_map_on_a_grid_is_better(loss: Any, problem: Any) -> None:
     """Also where the best map is not unique."""
     scores, y, w = problem
     at = np.unique(scores, return_inverse=True)[1]
@@ -156,7 +157,7 @@ def test_no_map_on_a_grid_is_better(loss, problem):
 
 
 @pytest.mark.parametrize("loss", [Expectile(), Lp(p=2), Huber(delta=1e3)], ids=named)
-def test_squares_equal_the_mean(loss):
+def test_squares_equal_the_mean(loss: Any) -> None:
     rng = np.random.default_rng(0)
     x = np.sort(rng.integers(0, 900, 1000)).astype(float)
     y, w = x / 300 + rng.normal(size=1000), rng.uniform(0.5, 2.0, 1000)
@@ -174,7 +175,7 @@ def test_squares_equal_the_mean(loss):
 @pytest.mark.parametrize("loss", ALL, ids=named)
 @settings(max_examples=40)
 @given(problem=samples(any_labels, max_size=12), cuts=st.lists(st.integers(0, 12), max_size=3))
-def test_push_many_equals_push(loss, problem, cuts):
+def test_push_many_equals_push(loss: Any, problem: Any, cuts: Any) -> None:
     rows = list(zip(*problem, strict=True))
     many = PAVStack(loss)
     for begin, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
@@ -183,7 +184,7 @@ def test_push_many_equals_push(loss, problem, cuts):
 
 
 @pytest.mark.parametrize("loss", [Huber(), Pinball(tau=0.3), Expectile(tau=0.9)], ids=named)
-def test_long_streams(loss):
+def test_a_long_stream_gives_the_same_one_by_one_and_at_once(loss: Any) -> None:
     """Long enough for rounds in which many runs are pooled at once, and for galloping back."""
     rng = np.random.default_rng(1)
     y = np.concatenate([np.arange(200.0), [-50.0], 100 + rng.normal(scale=30, size=300)])
@@ -196,7 +197,7 @@ def test_long_streams(loss):
 # as for means
 
 
-def test_a_tie_splits_a_block_again():
+def test_a_tie_splits_a_block_again() -> None:
     stack = PAVStack("absolute")
     stack.push(1, 1.0)
     stack.push(2, 0.0)
@@ -208,7 +209,7 @@ def test_a_tie_splits_a_block_again():
 
 
 @pytest.mark.parametrize("loss", ALL, ids=named)
-def test_predicting_changes_nothing(loss):
+def test_predicting_changes_nothing(loss: Any) -> None:
     stack = PAVStack(loss, interpolation="centered")
     assert len(stack) == 0
     assert stack.predict_one(0.25) == 0.25
@@ -230,7 +231,7 @@ def test_predicting_changes_nothing(loss):
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 200])
-def test_pickle_and_deepcopy_go_on_from_where_they_were(n):
+def test_pickle_and_deepcopy_go_on_from_where_they_were(n: int) -> None:
     original = PAVStack(Huber(delta=0.2))
     original.push_many(np.arange(n) / 40, np.sin(np.arange(n)))
     for twin in (pickle.loads(pickle.dumps(original)), copy.deepcopy(original)):
@@ -255,7 +256,7 @@ def test_pickle_and_deepcopy_go_on_from_where_they_were(n):
         ((2.999, 1.0), ValueError, "`score` must not be less than the last one, 3.0, got 2.999"),
     ],
 )
-def test_bad_samples_change_nothing(sample, error, message):
+def test_bad_samples_change_nothing(sample: Any, error: Any, message: str) -> None:
     stack = PAVStack("huber")
     stack.push_many([1, 2, 3], [0, 1, 0])
     before = pickle.dumps(stack)
@@ -269,7 +270,7 @@ def test_bad_samples_change_nothing(sample, error, message):
     assert pickle.dumps(stack) == before
 
 
-def test_bad_options():
+def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="`interpolation` must be one of"):
         PAVStack("huber", interpolation="cubic")
     stack = PAVStack("huber")
@@ -283,14 +284,14 @@ def test_bad_options():
 # a user's own losses
 
 
-def test_margins_equal_the_logistic_loss():
+def test_margins_equal_the_logistic_loss() -> None:
     loss = from_function(softplus, y_range=TwoPoint(-1, 1))
     x, y = np.arange(8), [1, -1, -1, 1, -1, 1, 1, -1]
     exact = isotonic_fit(x, y, loss="logistic")(x)
     assert_allclose(values_of(loss, x, y), np.where(np.isinf(exact), -1e9, exact), atol=1e-9)
 
 
-def test_range_with_ends():
+def test_range_with_ends() -> None:
     loss = from_function(
         cross_entropy, z_range=Interval(0, 1, False, False), y_range=Interval(0, 1, False, False)
     )
@@ -299,14 +300,14 @@ def test_range_with_ends():
 
 
 @pytest.mark.parametrize("y", [1e-200, 1e-9, 1.0, 1e9, 1e80])
-def test_labels_of_any_size(y):
+def test_labels_of_any_size(y: float) -> None:
     """Probing for the range, and bisecting, is by exponents."""
     found = values_of(from_function(lambda z, y: (z - y) ** 2), [1, 2], [y, 0.5 * y])
     assert_allclose(found, 0.75 * y, rtol=1e-15)
     assert_allclose(values_of(Expectile(), [1, 2], [-y, -3 * y]), -2 * y, rtol=1e-15)
 
 
-def test_nan_from_a_loss_changes_nothing():
+def test_nan_from_a_loss_changes_nothing() -> None:
     stack = PAVStack(from_function(broken, check=False))
     stack.push(1.0, 2.0)
     before = pickle.dumps(stack)
@@ -316,7 +317,7 @@ def test_nan_from_a_loss_changes_nothing():
     assert losses.get(stack.loss).name == "function"
 
 
-def test_a_sample_without_a_derivative_is_refused_at_once():
+def test_a_sample_without_a_derivative_is_refused_at_once() -> None:
     """One that nothing is pooled with yet would poison the stack if it were kept."""
     broken = losses.from_function(
         lambda z, y: jnp.where(y > 100.0, jnp.nan, 1.0) * (z - y) ** 2, check=False

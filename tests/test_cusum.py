@@ -5,6 +5,7 @@ import copy
 import itertools
 import math
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,9 @@ def problems(draw: st.DrawFn) -> tuple[int, list[tuple[list[float], int, float]]
     averaging=st.sampled_from([None, "uniform", 3.0]),
     intercept=st.booleans(),
 )
-def test_equals_the_oracle(problem, rule, margin, loss, l2, averaging, intercept):
+def test_equals_the_oracle(
+    problem: Any, rule: str, margin: float, loss: str, l2: float, averaging: Any, intercept: bool
+) -> None:
     n_labels, samples = problem
     options: dict[str, Any] = {"loss": loss, "margin": margin, "l2": l2, "averaging": averaging}
     options |= {"labels": range(n_labels), "intercept": intercept}
@@ -128,7 +131,7 @@ def follow(model: Any, oracle: oracles.Learner) -> None:
 
 
 @given(problem=problems(), ties=st.sampled_from(["published", "strict"]))
-def test_prank_equals_the_published_rule(problem, ties):
+def test_prank_equals_the_published_rule(problem: Any, ties: str) -> None:
     n_labels, samples = problem
     model = PRank(labels=range(n_labels), ties=ties)
     oracle = oracles.PRank(3, n_labels, ties=ties)
@@ -141,7 +144,7 @@ def test_prank_equals_the_published_rule(problem, ties):
 
 
 @given(problem=problems())
-def test_strict_prank_is_the_special_case_of_cusum(problem):
+def test_strict_prank_is_the_special_case_of_cusum(problem: Any) -> None:
     """w_k = (p, −b_k), last argmax on ties, one step on all boundaries between the two ranks."""
     n_labels, samples = problem
     model = PRank(labels=range(n_labels), ties="strict")
@@ -156,7 +159,7 @@ def test_strict_prank_is_the_special_case_of_cusum(problem):
     np.testing.assert_array_equal(model.biases, bias)
 
 
-def test_the_two_tie_rules_of_prank_differ_from_zero():
+def test_the_two_tie_rules_of_prank_differ_from_zero() -> None:
     published, strict = (PRank(labels=range(3), ties=ties) for ties in ("published", "strict"))
     for model in (published, strict):
         model.learn_one({"a": -1.0}, 1)
@@ -167,7 +170,7 @@ def test_the_two_tie_rules_of_prank_differ_from_zero():
 @given(
     problem=problems(), half_life=st.sampled_from([0.1, 1.0, 5.0]), l2=st.sampled_from([0.0, 0.5])
 )
-def test_averages_survive_rescaling(problem, half_life, l2):
+def test_averages_survive_rescaling(problem: Any, half_life: float, l2: float) -> None:
     """Many half-lives and much shrinkage: the counts overflow again and again, the average not."""
     n_labels, samples = problem
     model = CuSumRank(labels=range(n_labels), averaging=half_life, l2=l2, margin=0.5)
@@ -182,7 +185,7 @@ def test_averages_survive_rescaling(problem, half_life, l2):
 
 
 @given(x=st.lists(st.floats(-3, 3), min_size=2, max_size=2), y=st.integers(0, 4))
-def test_passive_aggressive_steps_leave_the_margin(x, y):
+def test_passive_aggressive_steps_leave_the_margin(x: Any, y: int) -> None:
     model = PACuSumRank(labels=range(5), delta=0.7, mode="PA", margin=0.0)
     for other, label in ([[1.0, 0.0], 4], [[-1.0, 0.5], 1], [[0.0, -1.0], 3]):
         model.learn_one(as_dict(other), label)
@@ -197,7 +200,7 @@ def test_passive_aggressive_steps_leave_the_margin(x, y):
         assert after[y] - after[guess] == pytest.approx(0.7 * abs(y - guess))
 
 
-def test_passive_aggressive_predictions_do_not_depend_on_delta():
+def test_passive_aggressive_predictions_do_not_depend_on_delta() -> None:
     rng = np.random.default_rng(3)
     options: dict[str, Any] = {"labels": range(4), "mode": "PA", "margin": 0.0}
     models = [PACuSumRank(delta=delta, **options) for delta in (0.25, 1.0, 64.0)]
@@ -231,7 +234,7 @@ def separable(n_labels: int, rng: np.random.Generator) -> tuple[list[Sample], fl
 
 
 @pytest.mark.parametrize("n_labels", [2, 3, 4, 7, 12, 20])
-def test_bounds_hold_on_separable_data(n_labels):
+def test_bounds_hold_on_separable_data(n_labels: int) -> None:
     samples, radius, margin = separable(n_labels, np.random.default_rng(n_labels))
     labels = range(n_labels)
     for model in (
@@ -245,7 +248,7 @@ def test_bounds_hold_on_separable_data(n_labels):
 
 
 @pytest.mark.parametrize("n_labels", range(2, 21))
-def test_bound_of_prank_holds(n_labels):
+def test_bound_of_prank_holds(n_labels: int) -> None:
     rng = np.random.default_rng(n_labels)
     direction, thresholds = rng.normal(size=3), np.linspace(-1, 1, n_labels - 1)
     model = PRank(labels=range(n_labels))
@@ -262,7 +265,7 @@ def test_bound_of_prank_holds(n_labels):
 
 
 @pytest.mark.parametrize("n_labels", range(2, 21))
-def test_the_adversary_attains_the_bound(n_labels):
+def test_the_adversary_attains_the_bound(n_labels: int) -> None:
     """Orthogonal samples of the farthest rank; weights of norm 1 separate them by 1/√((K−1)T)."""
     model = CuSumRank(labels=range(n_labels), margin=0.0, intercept=False)
     n = 8
@@ -274,7 +277,7 @@ def test_the_adversary_attains_the_bound(n_labels):
     assert model.rank_loss == pytest.approx(mistake_bound(1.0, margin))
 
 
-def test_cusum_learns_what_prank_cannot():
+def test_cusum_learns_what_prank_cannot() -> None:
     samples = [((-1, -1), 1), ((1, -200), 2), ((100, -1), 2), ((1, 1), 3)]
     cusum, prank = CuSumRank((1, 2, 3), margin=0.0), PRank((1, 2, 3))
     late = 0
@@ -295,14 +298,14 @@ def test_cusum_learns_what_prank_cannot():
         ((1.0, math.nan), "`margin` must be a finite number"),
     ],
 )
-def test_mistake_bound_refuses(arguments, message):
+def test_mistake_bound_refuses(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mistake_bound(*arguments)
     with pytest.raises(ValueError, match="`n_labels`"):
         mistake_bound(1.0, 1.0, n_labels=1)
 
 
-def star_ratings(n=3_000):
+def star_ratings(n: int = 3_000) -> Iterator[Any]:
     """Yield ratings with much noise: a user, an item, and skewed stars."""
     rng = np.random.default_rng(4)
     users, items = rng.normal(0, 0.5, 100), rng.normal(0, 0.5, 60)
@@ -314,7 +317,7 @@ def star_ratings(n=3_000):
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank])
-def test_defaults_are_better_than_a_constant_where_labels_are_noisy(learner):
+def test_defaults_are_better_than_a_constant_where_labels_are_noisy(learner: Any) -> None:
     samples = list(star_ratings())
     constant = np.abs(np.median([y for _, y in samples]) - [y for _, y in samples]).mean()
 
@@ -333,7 +336,7 @@ def test_defaults_are_better_than_a_constant_where_labels_are_noisy(learner):
 # Labels -------------------------------------------------------------------------------------------
 
 
-def test_declared_labels_have_their_order_and_no_others():
+def test_declared_labels_have_their_order_and_no_others() -> None:
     model = CuSumRank(("low", "mid", "high"))
     assert model.known_labels == ("low", "mid", "high")
     before = state(model)
@@ -345,7 +348,7 @@ def test_declared_labels_have_their_order_and_no_others():
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
-def test_learned_labels_are_ranked_by_value(learner):
+def test_learned_labels_are_ranked_by_value(learner: Any) -> None:
     model = learner(averaging="uniform")
     assert model.predict_one({"a": 1.0}) is None
     assert model.predict_proba_one({"a": 1.0}) == {}
@@ -369,7 +372,7 @@ def test_learned_labels_are_ranked_by_value(learner):
 
 
 @given(problem=problems(), rank=st.integers(0, 6))
-def test_a_label_in_between_leaves_decoding_as_it_was(problem, rank):
+def test_a_label_in_between_leaves_decoding_as_it_was(problem: Any, rank: int) -> None:
     n_labels, samples = problem
     rank = min(rank, n_labels)
     model = CuSumRank(labels=None, averaging="uniform", margin=0.5)
@@ -388,7 +391,7 @@ def test_a_label_in_between_leaves_decoding_as_it_was(problem, rank):
     assert sum(model.predict_proba_one(queries[0]).values()) == pytest.approx(1.0)
 
 
-def test_highest_label_learned_late_is_as_if_declared():
+def test_highest_label_learned_late_is_as_if_declared() -> None:
     rng = np.random.default_rng(0)
     learned, declared = CuSumRank(margin=0.0), CuSumRank(labels=range(4), margin=0.0)
     for n_labels in (1, 2, 3, 4):
@@ -401,7 +404,7 @@ def test_highest_label_learned_late_is_as_if_declared():
         np.testing.assert_array_equal(learned.weights[name], declared.weights[name])
 
 
-def test_too_many_labels_are_a_mistake():
+def test_too_many_labels_are_a_mistake() -> None:
     model = CuSumRank()
     with pytest.raises(ValueError, match="`y` must be one of at most 1000 labels"):
         model.learn_many(pd.DataFrame({"a": np.zeros(1001)}), pd.Series(np.arange(1001) / 7))
@@ -410,7 +413,7 @@ def test_too_many_labels_are_a_mistake():
     assert model.known_labels == ()
 
 
-def test_a_table_of_costs_needs_as_many_labels():
+def test_a_table_of_costs_needs_as_many_labels() -> None:
     table = losses.CostTable([[0, 1, 5], [1, 0, 1], [2, 1, 0]])
     CuSumRank(labels=range(3), loss=table)
     with pytest.raises(ValueError, match="`n_labels` must be 3"):
@@ -445,12 +448,12 @@ def test_a_table_of_costs_needs_as_many_labels():
     ],
 )
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
-def test_bad_parameters(learner, options, error, message):
+def test_bad_parameters_are_refused(learner: Any, options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         learner(**options)
 
 
-def test_bad_parameters_of_one_learner():
+def test_bad_parameters_of_one_learner() -> None:
     for options, name in (({"delta": 0.0}, "delta"), ({"C": math.inf}, "C"), ({"mode": 1}, "mode")):
         with pytest.raises(ValueError, match=f"`{name}`"):
             PACuSumRank(**options)
@@ -460,7 +463,7 @@ def test_bad_parameters_of_one_learner():
 
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e61, "1", None, [1.0]])
-def test_bad_features_change_nothing(learner, bad):
+def test_bad_features_change_nothing(learner: Any, bad: Any) -> None:
     model = learner(labels=range(3), averaging="uniform")
     for i in range(6):
         model.learn_one({"a": float(i - 3), "b": 1.0}, i // 2)
@@ -486,7 +489,7 @@ def test_bad_features_change_nothing(learner, bad):
 
 
 @pytest.mark.parametrize("w", BAD_WEIGHTS)
-def test_bad_weights_change_nothing(w):
+def test_bad_weights_change_nothing(w: Any) -> None:
     model = CuSumRank(labels=range(3))
     model.learn_one({"a": 1.0}, 1)
     before = state(model)
@@ -499,7 +502,7 @@ def test_bad_weights_change_nothing(w):
     assert state(model) == before
 
 
-def test_features_come_and_go():
+def test_features_come_and_go() -> None:
     model = CuSumRank(labels=range(3), averaging="uniform")
     model.learn_one({"a": 1.0}, 2)
     model.learn_one({"b": -1.0}, 0)
@@ -512,7 +515,7 @@ def test_features_come_and_go():
     assert model.predict_one({}) in range(3)
 
 
-def test_any_order_of_features_and_any_kind_of_dict_will_do():
+def test_any_order_of_features_and_any_kind_of_dict_will_do() -> None:
     """Rows are remembered by the place of a feature, which may have another or none next time."""
     model, twin = CuSumRank(labels=range(4), averaging=30.0), CuSumRank(range(4), averaging=30.0)
     rng = np.random.default_rng(7)
@@ -534,7 +537,7 @@ def test_any_order_of_features_and_any_kind_of_dict_will_do():
 @pytest.mark.parametrize("value", [1e60, -1e60, 1e-300, 5e-324])
 @pytest.mark.parametrize("w", [1e-60, 1e60])
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
-def test_extremes_stay_finite(learner, value, w):
+def test_extremes_stay_finite(learner: Any, value: float, w: float) -> None:
     model = learner(labels=range(4), averaging=0.5, l2=0.1, margin=1.0)
     for i in range(300):
         model.learn_one({"a": value * (-1) ** i, "b": 1.0}, i % 4, w)
@@ -549,7 +552,7 @@ def test_extremes_stay_finite(learner, value, w):
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
 @pytest.mark.parametrize("labels", [None, (0, 1, 2, 3)])
-def test_learn_many_equals_a_loop(learner, frame, labels):
+def test_learn_many_equals_a_loop(learner: Any, frame: Any, labels: Any) -> None:
     rng = np.random.default_rng(1)
     loop = learner(labels, averaging=20.0, l2=1e-3, margin=0.5, window=50)
     batch = loop.clone()
@@ -577,7 +580,7 @@ def test_learn_many_equals_a_loop(learner, frame, labels):
     np.testing.assert_allclose(probabilities.to_numpy(), expected, atol=1e-9)
 
 
-def test_batches_of_nothing_and_of_strangers():
+def test_batches_of_nothing_and_of_strangers() -> None:
     model = CuSumRank()
     empty = pd.DataFrame({"a": np.zeros(0)})
     model.learn_many(empty, pd.Series([], dtype=int))
@@ -607,7 +610,7 @@ def ordinal_stream(n: int, seed: int = 0) -> list[tuple[dict[str, float], int]]:
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
-def test_probabilities_are_calibrated(learner):
+def test_probabilities_are_calibrated(learner: Any) -> None:
     model = learner(labels=range(4), averaging="uniform", window=3_000)
     expected, hits, log_loss = np.zeros(4), np.zeros(4), 0.0
     samples = ordinal_stream(4_000)
@@ -623,7 +626,7 @@ def test_probabilities_are_calibrated(learner):
     assert log_loss < 0.87 * base_rate
 
 
-def test_probabilities_are_those_of_the_calibrators_made_to_fall():
+def test_probabilities_are_those_of_the_calibrators_made_to_fall() -> None:
     """Learned at once or one by one, early or late: the staircases of the last window samples."""
     from streamcal import IsotonicCalibrator
 
@@ -658,7 +661,7 @@ def test_probabilities_are_those_of_the_calibrators_made_to_fall():
         max_size=4,
     )
 )
-def test_falling_sequences(rows):
+def test_boundaries_are_made_to_fall_as_by_isotonic_regression(rows: Any) -> None:
     out = np.empty((len(rows), 5))
     class_probabilities(np.array(rows), 10.0, out)
     for row, p in zip(rows, out, strict=True):
@@ -669,7 +672,7 @@ def test_falling_sequences(rows):
 
 @pytest.mark.parametrize("labels", [None, ("a", "b", "c")])
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank, KernelCuSumRank])
-def test_nothing_is_predicted_before_anything_is_learned(learner, labels):
+def test_nothing_is_predicted_before_anything_is_learned(learner: Any, labels: Any) -> None:
     model = learner(labels=labels)
     assert model.predict_one({"x": 1.0}) is None
     assert model.predict_proba_one({"x": 1.0}) == {}
@@ -679,7 +682,7 @@ def test_nothing_is_predicted_before_anything_is_learned(learner, labels):
 
 
 @pytest.mark.parametrize("labels", [None, ("a", "b", "c")])
-def test_nothing_is_predicted_for_a_batch_before_anything_is_learned(labels):
+def test_nothing_is_predicted_for_a_batch_before_anything_is_learned(labels: Any) -> None:
     model, X = CuSumRank(labels=labels), pd.DataFrame({"x": [1.0, 2.0]})
     assert list(model.predict_many(X)) == [None, None]
     assert list(model.predict_proba_many(X)) == []
@@ -703,7 +706,9 @@ class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):
     def _understands(cls: type[ClassifierContract], labels: tuple[Any, ...]) -> bool:
         return labels != (3, 1, 2)  # the contract's stream has them in an order that is none
 
-    def test_probabilities(self, fresh: base.Classifier, kind: str) -> None:
+    def test_probabilities_sum_to_one_and_name_the_label(
+        self, fresh: base.Classifier, kind: str
+    ) -> None:
         """As the contract's, but that the label is decoded: it need not be the most probable."""
         if kind == "str":
             fresh = fresh.clone({"labels": ("cold", "warm", "hot")})
@@ -724,13 +729,13 @@ class TestContract(classifier_contract(*PROTOTYPES, bounded=True)):
 @pytest.mark.parametrize(
     "model", [CuSumRank(), PACuSumRank(), PRank()], ids=lambda m: type(m).__name__
 )
-def test_river_checks(model):
+def test_it_passes_the_checks_of_river(model: Any) -> None:
     for check in river_checks(model):
         check(model.clone())
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, PACuSumRank, PRank])
-def test_copies_go_on_alike(learner):
+def test_copies_go_on_alike(learner: Any) -> None:
     model = learner(averaging="uniform", window=40)
     samples = ordinal_stream(120)
     for x, y in samples[:60]:
@@ -744,7 +749,7 @@ def test_copies_go_on_alike(learner):
     assert twins[0].clone().n_samples == 0
 
 
-def test_in_a_pipeline():
+def test_in_a_pipeline() -> None:
     from river import preprocessing
 
     model = preprocessing.StandardScaler() | CuSumRank(averaging="uniform")
@@ -760,42 +765,42 @@ def test_in_a_pipeline():
     assert len(model.predict_many(frame)) == 1_000
 
 
-class Nosy:
+class Reentrant:
     """A number that asks a model while the model reads it."""
 
     model: Any = None
 
-    def __float__(self):
+    def __float__(self) -> float:
         self.model.predict_one({"a": 1.0})
         return 1.0
 
 
-class NosyLabel(int):
+class ReentrantLabel(int):
     """A label that asks a model while it is compared."""
 
     model: Any = None
 
-    def __hash__(self):
+    def __hash__(self) -> Any:
         return hash(1)
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         self.model.predict_one({"a": 1.0})
         return True
 
 
 @pytest.mark.parametrize("kind", [CuSumRank, PACuSumRank, PRank])
-def test_a_call_in_the_middle_of_a_call_raises(kind):
+def test_a_call_in_the_middle_of_a_call_raises(kind: Any) -> None:
     """Instead of waiting for itself; and it leaves the model as it was."""
     model = kind()
     for k in range(20):
         model.learn_one({"a": k % 5, "b": 1.0}, k % 3)
     before = state(model)
-    Nosy.model = NosyLabel.model = model
+    Reentrant.model = ReentrantLabel.model = model
     for call in (
-        lambda: model.predict_one({"a": Nosy()}),
-        lambda: model.predict_proba_one({"a": Nosy()}),
-        lambda: model.learn_one({"a": Nosy()}, 1),
-        lambda: model.learn_one({"a": 1.0}, NosyLabel(1)),
+        lambda: model.predict_one({"a": Reentrant()}),
+        lambda: model.predict_proba_one({"a": Reentrant()}),
+        lambda: model.learn_one({"a": Reentrant()}, 1),
+        lambda: model.learn_one({"a": 1.0}, ReentrantLabel(1)),
     ):
         with pytest.raises(RuntimeError, match="inside one of its calls"):
             call()

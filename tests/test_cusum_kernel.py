@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = {"gamma": 0.7, "degree": 2, "coef0": 2.0, "intercept":
     options=st.sampled_from([{}, {"averaging": "uniform"}, {"averaging": 3.0, "margin": 0.5}]),
     intercept=st.booleans(),
 )
-def test_dual_equals_primal_step_for_step(problem, options, intercept):
+def test_dual_equals_primal_step_for_step(problem: Any, options: Any, intercept: bool) -> None:
     n_labels, samples = problem
     options = {"margin": 0.0, "labels": range(n_labels), "intercept": intercept} | options
     dual, primal = KernelCuSumRank(kernel="linear", **options), CuSumRank(**options)
@@ -59,7 +59,7 @@ def test_dual_equals_primal_step_for_step(problem, options, intercept):
 
 
 @given(problem=problems(), kernel=st.sampled_from(["rbf", "polynomial"]))
-def test_counts_atoms_as_the_paper_does(problem, kernel):
+def test_counts_atoms_as_the_paper_does(problem: Any, kernel: str) -> None:
     n_labels, samples = problem
     model = KernelCuSumRank(labels=range(n_labels), kernel=kernel, **OPTIONS)
     oracle = oracles.Dual(n_labels, {"rbf": rbf, "polynomial": polynomial}[kernel])
@@ -73,7 +73,7 @@ def test_counts_atoms_as_the_paper_does(problem, kernel):
         oracle.learn(x, y)
 
 
-def test_a_callable_sees_samples_by_column():
+def test_a_callable_sees_samples_by_column() -> None:
     def histogram(kept: np.ndarray, x: np.ndarray) -> np.ndarray:
         assert kept.shape[1] == len(x)
         return np.asarray(np.minimum(kept, x).sum(axis=1))
@@ -94,7 +94,7 @@ def test_a_callable_sees_samples_by_column():
             model.predict_one({"a": 2.0})
 
 
-def test_missing_features_are_zeros():
+def test_missing_features_are_zeros() -> None:
     model = KernelCuSumRank(labels=(0, 1), gamma=0.5, intercept=False)
     model.learn_one({"a": 1.0, "b": 0.0}, 1)
     assert model.n_kept == 1
@@ -107,7 +107,7 @@ def test_missing_features_are_zeros():
 
 
 @pytest.mark.parametrize("drop", ["oldest", "smallest"])
-def test_a_full_budget_drops_one_sample(drop):
+def test_a_full_budget_drops_one_sample(drop: str) -> None:
     model = KernelCuSumRank(labels=range(4), budget=5, drop=drop, averaging="uniform")
     rng = np.random.default_rng(0)
     kept: dict[Any, np.ndarray] = {}
@@ -128,7 +128,7 @@ def test_a_full_budget_drops_one_sample(drop):
     assert model._samples.shape[0] < 20
 
 
-def test_budget_of_one():
+def test_budget_of_one() -> None:
     model = KernelCuSumRank(labels=(0, 1), budget=1)
     for i in range(20):
         model.learn_one({"a": float(i)}, i % 2)
@@ -151,13 +151,13 @@ def test_budget_of_one():
         ({"labels": (1,)}, ValueError, "labels"),
     ],
 )
-def test_bad_parameters(options, error, name):
+def test_bad_parameters_are_refused(options: Any, error: Any, name: str) -> None:
     with pytest.raises(error, match=f"`{name}` must"):
         KernelCuSumRank(**options)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e61, "1", None])
-def test_bad_samples_change_nothing(bad):
+def test_bad_samples_change_nothing(bad: Any) -> None:
     model = KernelCuSumRank(labels=range(3), budget=4)
     for i in range(9):
         model.learn_one({"a": float(i - 3), "b": 1.0}, i // 3)
@@ -180,7 +180,7 @@ def test_bad_samples_change_nothing(bad):
     assert state(model) == before
 
 
-def test_products_may_be_larger_than_features():
+def test_products_may_be_larger_than_features() -> None:
     model = KernelCuSumRank(labels=range(3), kernel="linear")
     model.learn_one({"a": 1e50}, 1)
     assert [model.predict_one({"a": sign * 1e50}) for sign in (1.0, -1.0)] == [1, 0]
@@ -193,7 +193,7 @@ def test_products_may_be_larger_than_features():
     assert KernelCuSumRank.from_bytes(model.to_bytes()).n_samples == 4
 
 
-def test_huge_products_are_refused():
+def test_huge_products_are_refused() -> None:
     model = KernelCuSumRank(labels=range(3), kernel="polynomial", degree=8)
     model.learn_one({"a": 1e50}, 2)
     before = state(model)
@@ -206,7 +206,9 @@ class TestContract(
     classifier_contract(KernelCuSumRank(gamma=0.3, budget=50, window=200), bounded=True)
 ):
     _understands = staticmethod(LinearContract._understands)
-    test_probabilities = LinearContract.test_probabilities
+    test_probabilities_sum_to_one_and_name_the_label = (
+        LinearContract.test_probabilities_sum_to_one_and_name_the_label
+    )
 
 
 assert issubclass(TestContract, ClassifierContract)
@@ -217,12 +219,12 @@ assert issubclass(TestContract, ClassifierContract)
     [KernelCuSumRank(), RandomFourierFeatures(n_components=10)],
     ids=lambda m: type(m).__name__,
 )
-def test_river_checks(model):
+def test_it_passes_the_checks_of_river(model: Any) -> None:
     for check in river_checks(model):
         check(model.clone())
 
 
-def test_copies_go_on_alike():
+def test_copies_go_on_alike() -> None:
     model = KernelCuSumRank(gamma=0.5, budget=20, window=50, averaging=30.0)
     rng = np.random.default_rng(2)
     samples = [(as_dict(x.tolist()), int(np.abs(x[0]) * 2)) for x in rng.normal(size=(160, 2))]
@@ -240,7 +242,7 @@ def test_copies_go_on_alike():
 # Random Fourier features -------------------------------------------------------------------------
 
 
-def test_products_estimate_the_kernel():
+def test_products_estimate_the_kernel() -> None:
     features = RandomFourierFeatures(20_000, gamma=0.7, seed=3)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12, 3))
@@ -249,7 +251,7 @@ def test_products_estimate_the_kernel():
     np.testing.assert_allclose(mapped @ mapped.T, expected, atol=0.03)
 
 
-def test_the_seed_decides():
+def test_the_seed_decides() -> None:
     x = {"b": 2.0, "a": 1.0, 3: -1.0}
     one = RandomFourierFeatures(16, seed=1)
     assert one.transform_one({"a": 1.0, 3: -1.0, "b": 2.0, "z": 0.0}) == pytest.approx(
@@ -267,7 +269,7 @@ def test_the_seed_decides():
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_transform_many_equals_a_loop(frame):
+def test_transform_many_equals_a_loop(frame: Any) -> None:
     X = np.random.default_rng(0).normal(size=(5, 2))
     features = RandomFourierFeatures(7)
     data = frame({"a": X[:, 0], "b": X[:, 1]})
@@ -294,12 +296,12 @@ def test_transform_many_equals_a_loop(frame):
         {"seed": 1.0},
     ],
 )
-def test_bad_parameters_of_features(options):
+def test_bad_parameters_of_features(options: Any) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be"):
         RandomFourierFeatures(**options)
 
 
-def test_features_make_a_ring_linear():
+def test_features_make_a_ring_linear() -> None:
     """Ranks by distance from the origin: no linear learner can separate them."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(1_500, 2))

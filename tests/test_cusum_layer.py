@@ -1,6 +1,7 @@
 """The layer of cumulative sums, under jit, grad and vmap."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ logit_lists = st.sampled_from([1, 2, 5]).flatmap(lambda n: st.lists(logit, min_s
 
 
 @given(logits=logit_lists, margin=st.sampled_from([0.0, 0.5, 2.0]), data=st.data())
-def test_equals_its_definition(logits, margin, data):
+def test_equals_its_definition(logits: Any, margin: float, data: st.DataObject) -> None:
     y = data.draw(st.integers(0, len(logits)))
     with jax.enable_x64(True):
         z = jnp.asarray(logits, jnp.float64)
@@ -39,7 +40,7 @@ def test_equals_its_definition(logits, margin, data):
             assert value >= margin * table[oracles.decode(s), y] - 1e-9
 
 
-def test_subgradient_is_the_perceptron_step():
+def test_subgradient_is_the_perceptron_step() -> None:
     x = jnp.array([0.5, -2.0, 1.0])
     for y in range(4):
         w = jnp.array([[0.1, 0.2, 0.0], [-0.3, 0.1, 0.2], [0.4, -0.1, -0.3]])
@@ -54,7 +55,7 @@ def test_subgradient_is_the_perceptron_step():
         np.testing.assert_allclose(learned, w - slope, atol=1e-6)
 
 
-def test_transformations_agree():
+def test_jit_and_vmap_change_nothing() -> None:
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(6, 4)), jnp.float32)
     y = jnp.asarray(rng.integers(0, 5, 6))
@@ -72,7 +73,7 @@ def test_transformations_agree():
     assert np.isfinite(jax.grad(cusum_layer.likelihood_loss)(jnp.full(3, 500.0), 0)).all()
 
 
-def test_settings_of_jax_are_left_alone():
+def test_settings_of_jax_are_left_alone() -> None:
     before = jax.config.read("jax_enable_x64")
     assert cusum_layer.scores(jnp.zeros(3)).dtype == (jnp.float64 if before else jnp.float32)
     assert jax.config.read("jax_enable_x64") == before
@@ -86,12 +87,12 @@ def test_settings_of_jax_are_left_alone():
         (jnp.zeros(3, int), "must be floats"),
     ],
 )
-def test_bad_logits(logits, message):
+def test_bad_logits_are_refused(logits: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"`logits` must.*{message}|{message}"):
         cusum_layer.scores(logits)
 
 
-def test_ordinal_names_load_when_touched():
+def test_ordinal_names_load_when_touched() -> None:
     import subprocess
     import sys
 

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ RECALL = ((0, 1, 0, 0), (0, 0, 0, 1))
 MIXED = ((1, 3, -1, 0.5), (2, 1, 1, 0))
 
 
-def pairs(zero):
+def pairs(zero: Any) -> list[Any]:
     """Every metric with what the oracle says it is."""
     return [
         (FBeta(1, zero_division=zero), oracle.phi("fbeta", zero)),
@@ -67,7 +68,7 @@ def pairs(zero):
     ]
 
 
-def methods_of(metric):
+def methods_of(metric: Any) -> list[Any]:
     names = []
     for name in METHODS:
         try:
@@ -85,7 +86,9 @@ carried = st.none() | st.tuples(*[st.sampled_from([0.0, 0.0, 1.0, 2.5, 40.0])] *
 @pytest.mark.parametrize("zero", CONVENTIONS)
 @settings(max_examples=25)
 @given(data=st.data(), history=carried)
-def test_every_method_finds_the_best_of_all_labellings(zero, data, history):
+def test_every_method_finds_the_best_of_all_labellings(
+    zero: Any, data: st.DataObject, history: Any
+) -> None:
     p = data.draw(st.lists(probability, max_size=7))
     ranked = sorted(p, reverse=True)
     n, counts = len(p), history or (0, 0, 0, 0)
@@ -105,7 +108,7 @@ def test_every_method_finds_the_best_of_all_labellings(zero, data, history):
             np.testing.assert_allclose(psi, curve, rtol=0, atol=found.bound + 4e-15)
 
 
-def test_eight_samples_by_enumeration():
+def test_eight_samples_by_enumeration() -> None:
     p = [0.9, 0.05, 0.05, 0.6, 0.33, 0.0, 1.0, 0.2]
     for metric, phi in pairs(0):
         found = maximize(p, metric)
@@ -114,7 +117,7 @@ def test_eight_samples_by_enumeration():
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(probability, st.booleans()), max_size=6), carried)
-def test_utility_of_any_labels(samples, history):
+def test_utility_of_any_labels(samples: Any, history: Any) -> None:
     p, labels = [s[0] for s in samples], [s[1] for s in samples]
     for metric, phi in pairs("present"):
         value = expected_utility(p, labels, metric, counts=history)
@@ -126,7 +129,7 @@ def test_utility_of_any_labels(samples, history):
 
 @pytest.mark.parametrize("law", ["uniform", "rare", "certain", "half"])
 @pytest.mark.parametrize("history", [None, (3.0, 1.5, 0.0, 20.0)])
-def test_methods_agree_on_larger_batches(law, history):
+def test_methods_agree_on_larger_batches(law: str, history: Any) -> None:
     rng = np.random.default_rng(3)
     p = {
         "uniform": rng.random(300),
@@ -150,7 +153,7 @@ def test_methods_agree_on_larger_batches(law, history):
 
 
 @pytest.mark.parametrize("law", ["uniform", "rare"])
-def test_methods_agree_on_thousands(law):
+def test_methods_agree_on_thousands(law: str) -> None:
     rng = np.random.default_rng(4)
     p = rng.random(2_000) if law == "uniform" else rng.beta(0.3, 6, 2_000)
     for metric, method in [
@@ -167,26 +170,26 @@ def test_methods_agree_on_thousands(law):
         assert abs(fast.k - slow.k) <= (0 if metric in (FBeta(1), Jaccard()) else 1)
 
 
-def test_branch_and_bound_evaluates_every_cutoff_as_windows_do():
+def test_branch_and_bound_evaluates_every_cutoff_as_windows_do() -> None:
     p = np.random.default_rng(5).random(400)
     for metric in (GMean(), HMean()):
         psi = utility_curve(p, metric, method="branch-and-bound")
         np.testing.assert_allclose(psi, utility_curve(p, metric), rtol=0, atol=2e-10)
 
 
-def test_f1_has_several_maxima():
+def test_f1_has_several_maxima() -> None:
     psi = utility_curve([0.99] + [0.27] * 9, "f1")
     assert [round(float(psi[k]), 4) for k in (1, 3, 10)] == [0.4942, 0.4776, 0.4950]
     assert maximize([0.99] + [0.27] * 9, "f1").k == 10
 
 
-def test_nothing_labelled_may_be_best():
+def test_nothing_labelled_may_be_best() -> None:
     found = maximize([0.01, 0.02], FBeta(1, zero_division=1))
     assert (found.k, found.threshold) == (0, math.inf)
     assert found.expected == pytest.approx(0.99 * 0.98)
 
 
-def test_ties_are_labelled_by_index():
+def test_ties_are_labelled_by_index() -> None:
     found = maximize([0.5, 0.5, 0.5], SEC())
     assert found.k in (1, 2)
     assert found.threshold is None
@@ -198,13 +201,13 @@ def test_ties_are_labelled_by_index():
 
 @given(st.permutations(list(range(7))))
 @settings(max_examples=10)
-def test_permuting_samples_permutes_labels(order):
+def test_permuting_samples_permutes_labels(order: Any) -> None:
     p = np.array([0.9, 0.05, 0.4, 0.6, 0.33, 0.0, 0.2])
     labels = maximize(p, "f1").labels
     np.testing.assert_array_equal(maximize(p[order], "f1").labels, labels[order])
 
 
-def test_no_samples():
+def test_without_samples_the_utility_is_that_of_the_counts() -> None:
     for metric, phi in pairs("present"):
         found = maximize([], metric, counts=(3, 1, 2, 4))
         assert found.labels.shape == (0,)
@@ -212,7 +215,7 @@ def test_no_samples():
     assert utility_curve([], "f1").tolist() == [0.0]
 
 
-def test_river_lists_read_only_arrays_and_integers_are_probabilities():
+def test_river_lists_read_only_arrays_and_integers_are_probabilities() -> None:
     p = np.array([0.9, 0.2, 0.4])
     p.flags.writeable = False
     assert maximize(p, "f1").k == maximize([0.9, 0.2, 0.4], "f1").k
@@ -220,7 +223,7 @@ def test_river_lists_read_only_arrays_and_integers_are_probabilities():
     assert maximize(np.array([[0.9, 0.1], [0.2, 0.8]])[:, 0], "f1").k == 1
 
 
-def test_rounding_errors_of_probabilities_are_clipped():
+def test_rounding_errors_of_probabilities_are_clipped() -> None:
     rounded, exact = [1.0 + 1e-12, 0.4, -1e-12], [1.0, 0.4, 0.0]
     assert maximize(rounded, "f1").expected == maximize(exact, "f1").expected
     assert maximize(rounded[:1], "f1").threshold == 1.0
@@ -231,7 +234,9 @@ def test_rounding_errors_of_probabilities_are_clipped():
 @given(
     st.sampled_from([0.5, 1.0, 2.0]), st.floats(1.0, 40.0), st.sampled_from([1e-13, 1e-12, 1e-8])
 )
-def test_the_certificate_of_exponential_sums_holds_at_the_integers(power, log_ratio, error):
+def test_the_certificate_of_exponential_sums_holds_at_the_integers(
+    power: float, log_ratio: float, error: float
+) -> None:
     t, w = exponential_sum(power, 2.0**log_ratio, error).terms
     made = exponential_sum(power, 2.0**log_ratio, error)
     assert made.error <= error
@@ -243,7 +248,7 @@ def test_the_certificate_of_exponential_sums_holds_at_the_integers(power, log_ra
     np.testing.assert_allclose(value * x**power, 1.0, rtol=0, atol=made.error + 5e-13)
 
 
-def test_what_is_out_of_reach_of_exponentials_is_done_by_windows():
+def test_what_is_out_of_reach_of_exponentials_is_done_by_windows() -> None:
     with pytest.raises(OutOfReachError, match="`ratio`"):
         exponential_sum(1.0, 2.0**300)
     found = maximize(np.full(20, 0.3), "f1", counts=(1e-70, 0.0, 0.0, 0.0))
@@ -251,7 +256,7 @@ def test_what_is_out_of_reach_of_exponentials_is_done_by_windows():
 
 
 @pytest.mark.parametrize("name", METRIC_NAMES)
-def test_names_stand_for_metrics(name):
+def test_names_stand_for_metrics(name: Any) -> None:
     metric = get_metric(name)
     assert maximize([0.3, 0.6], name).expected == maximize([0.3, 0.6], metric).expected
     assert pickle.loads(pickle.dumps(metric)) == metric
@@ -261,7 +266,7 @@ def test_names_stand_for_metrics(name):
 
 
 @pytest.mark.parametrize("metric", [m for zero in CONVENTIONS for m, _ in pairs(zero)[:-1]])
-def test_metrics_are_those_of_the_oracle(metric):
+def test_metrics_are_those_of_the_oracle(metric: Any) -> None:
     phi = dict(pairs(metric.zero_division))[metric]
     for table in np.ndindex(3, 3, 3, 3):
         assert metric(*table) == pytest.approx(phi(*table), abs=1e-15)
@@ -281,7 +286,7 @@ RIVER = [
 
 
 @pytest.mark.parametrize("theirs", RIVER, ids=lambda metric: type(metric).__name__)
-def test_river_metrics_mean_the_same(theirs):
+def test_river_metrics_mean_the_same(theirs: Any) -> None:
     ours = get_metric(theirs)
     for table in np.ndindex(3, 3, 3, 3):
         metric = theirs.clone()
@@ -302,14 +307,14 @@ def test_river_metrics_mean_the_same(theirs):
         river_metrics.MAE(),
     ],
 )
-def test_other_river_metrics_are_refused(metric):
+def test_other_river_metrics_are_refused(metric: Any) -> None:
     with pytest.raises(ValueError, match="must be one of river's"):
         get_metric(metric)
     with pytest.raises(ValueError, match="`pos_val`"):
         get_metric(river_metrics.F1(pos_val="yes"))
 
 
-def test_promises_are_checked():
+def test_promises_are_checked() -> None:
     with pytest.raises(ValueError, match=r"must not fall as tp grows .* got"):
         Metric(lambda tp, fp, fn, tn: fp - tp)
     metric = Metric(lambda tp, fp, fn, tn: fp - tp, monotone=False)
@@ -358,7 +363,7 @@ def test_promises_are_checked():
         (lambda: Metric(lambda tp: tp), "must take and return arrays"),
     ],
 )
-def test_mistakes_are_named(call, message):
+def test_mistakes_are_named(call: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call()
 

@@ -2,6 +2,8 @@
 
 import csv
 import json
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -17,7 +19,7 @@ from streamcal.plot import UtilityCurveDisplay
 mpl.use("Agg")
 
 
-def run(*arguments, status=0):
+def run(*arguments: Any, status: float = 0) -> Any:
     result = CliRunner().invoke(app, ["decide", *map(str, arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -26,7 +28,7 @@ def run(*arguments, status=0):
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(1)
     p = rng.random(50).round(3)
     y = (rng.random(50) < p).astype(int)
@@ -35,7 +37,7 @@ def table(tmp_path):
     return path, p, y
 
 
-def test_the_curve_and_the_choice_are_drawn():
+def test_the_curve_and_the_choice_are_drawn() -> None:
     p = np.random.default_rng(2).random(5_000)
     display = UtilityCurveDisplay.from_probabilities(p, "jaccard", ax=Figure().subplots())
     x, y = display.lines_[0].get_data()
@@ -49,12 +51,12 @@ def test_the_curve_and_the_choice_are_drawn():
     assert again is display
 
 
-def test_no_samples_are_drawn_too():
+def test_no_samples_are_drawn_too() -> None:
     display = UtilityCurveDisplay.from_probabilities([], "f1", ax=Figure().subplots())
     assert display.lines_[0].get_xdata().tolist() == [0]
 
 
-def test_the_table_is_decided_jointly(table, tmp_path):
+def test_the_table_is_decided_jointly(table: Any, tmp_path: Path) -> None:
     path, p, y = table
     out, picture = tmp_path / "out.csv", tmp_path / "curve.png"
     result = run(path, "--prob", "p", "--label", "y", "--out", out, "--plot", picture)
@@ -69,7 +71,7 @@ def test_the_table_is_decided_jointly(table, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_other_formats_and_metrics(tmp_path):
+def test_other_formats_and_metrics(tmp_path: Path) -> None:
     path = tmp_path / "s.ndjson"
     path.write_text("".join(json.dumps({"p": p}) + "\n" for p in (0.5, 0.5, 0.5)))
     result = run(path, "--prob", "p", "--metric", "sec", "--new-column", "yes")
@@ -78,7 +80,7 @@ def test_other_formats_and_metrics(tmp_path):
     assert "of rows with equal probability the first" in result.stderr
 
 
-def test_bad_rows_stop_or_are_skipped(tmp_path):
+def test_bad_rows_stop_or_are_skipped(tmp_path: Path) -> None:
     path, out = tmp_path / "s.csv", tmp_path / "o.csv"
     path.write_text("p\n0.9\n1.5\n0.2\n")
     result = run(path, "--prob", "p", "--out", out, status=1)
@@ -98,6 +100,6 @@ def test_bad_rows_stop_or_are_skipped(tmp_path):
         (["{table}", "--prob", "p", "--plot", "curve.txt"], "must end in"),
     ],
 )
-def test_wrong_calls(arguments, message, table):
+def test_wrong_calls(arguments: Any, message: str, table: Any) -> None:
     arguments = [argument.format(table=table[0]) for argument in arguments]
     assert message in run(*arguments, status=2).stderr

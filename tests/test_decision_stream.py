@@ -34,27 +34,27 @@ from tests.contract import river_checks, state
 class Oracle(base.Classifier):
     """A classifier that reads the probability of True from the features."""
 
-    def learn_one(self, x, y):
+    def learn_one(self, x: Any, y: Any) -> None:
         """Learn nothing."""
 
-    def predict_proba_one(self, x):
+    def predict_proba_one(self, x: Any) -> dict[Any, Any]:
         return {False: 1.0 - x["p"], True: x["p"]}
 
 
-def rare_stream(seed, n=200):
+def rare_stream(seed: int, n: int = 200) -> list[Any]:
     rng = np.random.default_rng(seed)
     p = rng.beta(0.3, 5.7, n)
     y = rng.random(n) < p
     return [({"p": a}, b) for a, b in zip(p.tolist(), y.tolist(), strict=True)]
 
 
-def tables_of(decisions):
+def tables_of(decisions: Any) -> Any:
     pairs = [(True, True), (True, False), (False, True), (False, False)]
     return tuple(decisions.count(pair) for pair in pairs)
 
 
 @pytest.mark.parametrize("metric", ["f1", "am", "gmean", "mcc"])
-def test_one_sample_is_decided_by_enumeration_with_what_went_before(metric):
+def test_one_sample_is_decided_by_enumeration_with_what_went_before(metric: str) -> None:
     model = DecisionClassifier(Oracle(), metric)
     phi = oracle.phi("fbeta" if metric == "f1" else metric, 0)
     past: list[Any] = []
@@ -69,7 +69,7 @@ def test_one_sample_is_decided_by_enumeration_with_what_went_before(metric):
 
 
 @pytest.mark.parametrize("history", ["labels", "expected", None])
-def test_frames_are_decided_jointly(history):
+def test_frames_are_decided_jointly(history: str | None) -> None:
     model = DecisionClassifier(Oracle(), "f1", history=history)
     stream = rare_stream(2, 40)
     model.learn_batch([x for x, _ in stream[:20]], [y for _, y in stream[:20]])
@@ -88,13 +88,35 @@ def test_frames_are_decided_jointly(history):
     assert len(model.predict_many(X)) == 20
 
 
-def test_history_pays_on_a_stream_with_few_positives():
-    def cumulative(make, size):
+class FrameOracle(Oracle, base.MiniBatchClassifier):
+    """An `Oracle` that also reads frames."""
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn nothing."""
+
+    def predict_proba_many(self, X: Any) -> Any:
+        return pd.DataFrame({False: 1.0 - X["p"], True: X["p"]})
+
+
+@pytest.mark.parametrize("p", [1.5, -0.1, math.nan])
+def test_a_frame_with_a_wrong_probability_is_refused_as_a_sample_is(p: Any) -> None:
+    model: Any = DecisionClassifier(FrameOracle())
+    X = pd.DataFrame({"p": [0.5, p]})
+    with pytest.raises(ValueError, match="probabilities"):
+        model.predict_many(X)
+    with pytest.raises(ValueError, match="probabilities"):
+        model.learn_many(X, pd.Series([True, False]))
+    assert model.counts == (0, 0, 0, 0)
+    assert model.predict_many(pd.DataFrame({"p": [0.9, 1.0 + 1e-12]})).tolist() == [True, True]
+
+
+def test_history_pays_on_a_stream_with_few_positives() -> None:
+    def cumulative(make: Any, size: Any) -> Any:
         scores = []
         for seed in range(60):
-            judge = metrics.F1()
-            evaluate(rare_stream(seed), make(), judge, batch_size=size)
-            scores.append(judge.get())
+            metric = metrics.F1()
+            evaluate(rare_stream(seed), make(), metric, batch_size=size)
+            scores.append(metric.get())
         return float(np.mean(scores))
 
     joint = cumulative(lambda: DecisionClassifier(Oracle()), 20)
@@ -105,28 +127,31 @@ def test_history_pays_on_a_stream_with_few_positives():
     assert joint >= 0.32
 
 
-def test_forgetting_and_expected_counts():
+def test_forgetting_and_expected_counts() -> None:
     model = DecisionClassifier(Oracle(), "f1", half_life=10.0, history="expected")
     for x, y in rare_stream(3):
         model.learn_one(x, y)
     assert sum(model.counts) == pytest.approx(1 / (1 - 0.5**0.1), rel=1e-4)
 
 
-def test_the_claim_gap_tells_of_promises_not_kept():
-    class Boaster(Oracle):
-        def predict_proba_one(self, x):
+def test_the_claim_gap_tells_of_promises_not_kept() -> None:
+    class Overconfident(Oracle):
+        def predict_proba_one(self, x: Any) -> dict[Any, Any]:
             p = x["p"] ** 0.5
             return {False: 1.0 - p, True: p}
 
-    honest, boaster = DecisionClassifier(Oracle(), "f1"), DecisionClassifier(Boaster(), "f1")
-    assert honest.claim_gap == 0.0
+    calibrated, overconfident = (
+        DecisionClassifier(Oracle(), "f1"),
+        DecisionClassifier(Overconfident(), "f1"),
+    )
+    assert calibrated.claim_gap == 0.0
     for x, y in rare_stream(4, 2_000):
-        honest.learn_one(x, y)
-        boaster.learn_one(x, y)
-    assert abs(honest.claim_gap) < 0.05 < 0.2 < boaster.claim_gap
+        calibrated.learn_one(x, y)
+        overconfident.learn_one(x, y)
+    assert abs(calibrated.claim_gap) < 0.05 < 0.2 < overconfident.claim_gap
 
 
-def test_a_drift_detector_reads_the_claim_gap():
+def test_a_drift_detector_reads_the_claim_gap() -> None:
     model, detector = DecisionClassifier(Oracle(), "f1", half_life=100.0), drift.ADWIN(1e-4)
     alarms = []
     for i, (x, y) in enumerate(rare_stream(5, 3_000)):
@@ -137,7 +162,7 @@ def test_a_drift_detector_reads_the_claim_gap():
     assert any(1_500 <= i < 1_700 for i in alarms)
 
 
-def test_the_claim_gap_of_batches_has_mean_zero():
+def test_the_claim_gap_of_batches_has_mean_zero() -> None:
     p = [0.9, 0.6, 0.3, 0.05]
     labels = maximize(p, "f1").labels
     total = 0.0
@@ -149,7 +174,7 @@ def test_the_claim_gap_of_batches_has_mean_zero():
     assert gap == pytest.approx(expected_utility([0.5], [1], "f1", counts=(1, 1, 1, 1)) - 4 / 6)
 
 
-def test_served_and_decided_are_taken_at_their_word():
+def test_served_and_decided_are_taken_at_their_word() -> None:
     model = DecisionClassifier(Oracle(), "accuracy")
     model.learn_one({"p": 0.9}, True, decided=False)
     assert list(model.counts) == [0, 0, 1, 0]
@@ -157,7 +182,7 @@ def test_served_and_decided_are_taken_at_their_word():
     assert list(model.counts) == [0, 0, 1, 1]
 
 
-def test_arguments_reach_the_model_that_takes_them():
+def test_arguments_reach_the_model_that_takes_them() -> None:
     weighted = DecisionClassifier(linear_model.LogisticRegression())
     weighted.learn_one({"a": 1.0}, True, w=3.0)
     plain = linear_model.LogisticRegression()
@@ -166,7 +191,7 @@ def test_arguments_reach_the_model_that_takes_them():
     DecisionClassifier(naive_bayes.GaussianNB()).learn_one({"a": 1.0}, True, w=3.0)
 
 
-def test_names_of_labels_are_kept():
+def test_names_of_labels_are_kept() -> None:
     model = DecisionClassifier(naive_bayes.GaussianNB(), "f1", pos_val="spam")
     assert model.predict_one({"a": 1.0}) is None
     assert model.decide_many([{"a": 1.0}]) == [None]
@@ -216,12 +241,12 @@ def test_names_of_labels_are_kept():
         (lambda: EUMThreshold().learn_many([0.5], [1, 0]), "`y` must have one value per score"),
     ],
 )
-def test_mistakes_are_named(call, message):
+def test_mistakes_are_named(call: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call()
 
 
-def test_a_refused_sample_changes_nothing():
+def test_a_refused_sample_changes_nothing() -> None:
     model = DecisionClassifier(Oracle())
     model.learn_one({"p": 0.4}, True)
     before = pickle.dumps(model)
@@ -233,7 +258,7 @@ def test_a_refused_sample_changes_nothing():
     assert pickle.dumps(model) == before
 
 
-def test_batches_are_released_when_full_or_late():
+def test_batches_are_released_when_full_or_late() -> None:
     batcher = MicroBatcher(DecisionClassifier(Oracle(), "f1"), batch_size=3, max_delay=10.0)
     assert batcher.push({"p": 0.9}, key="a", now=0.0) == []
     assert batcher.push({"p": 0.3}, key="b", now=5.0) == []
@@ -250,7 +275,7 @@ def test_batches_are_released_when_full_or_late():
     assert len(batcher.flush()) == 1
 
 
-def test_evaluate_asks_the_decision_layer():
+def test_evaluate_asks_the_decision_layer() -> None:
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     timid = DecisionClassifier(model.clone(), Metric(lambda tp, fp, fn, tn: tp - 50.0 * fp))
     both = metrics.Accuracy() + metrics.LogLoss()
@@ -261,14 +286,14 @@ def test_evaluate_asks_the_decision_layer():
     assert 0.0 < both[1].get() < 1.0
 
 
-def test_river_checks():
+def test_it_passes_the_checks_of_river() -> None:
     for params in DecisionClassifier._unit_test_params():
         model = DecisionClassifier(**params)
         for check in river_checks(model):
             check(model.clone())
 
 
-def test_clone_pickle_and_calibrated_models():
+def test_clone_pickle_and_calibrated_models() -> None:
     inner = CalibratedClassifier(linear_model.LogisticRegression())
     model = DecisionClassifier(inner, get_metric("f2"), half_life=50.0)
     for x, y in datasets.Phishing().take(50):
@@ -281,7 +306,7 @@ def test_clone_pickle_and_calibrated_models():
 
 
 @pytest.mark.parametrize("delay", [0, 40])
-def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
+def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay: int) -> None:
     def calibrated() -> CalibratedClassifier:
         model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
         return CalibratedClassifier(model)
@@ -299,7 +324,7 @@ def test_a_calibrated_model_learns_late_labels_as_without_decisions(delay):
     assert len(inner._memory) == delay
 
 
-def test_what_a_calibrated_model_served_is_passed_on_to_it():
+def test_what_a_calibrated_model_served_is_passed_on_to_it() -> None:
     inner, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
     model, samples = DecisionClassifier(inner, "f1"), rare_stream(1)
     served = [alone.serve_one(x) for x, _ in samples]
@@ -312,7 +337,7 @@ def test_what_a_calibrated_model_served_is_passed_on_to_it():
         model.learn_one(x, y, served=0.5)
 
 
-def test_a_calibrated_model_learns_late_batches_as_without_decisions():
+def test_a_calibrated_model_learns_late_batches_as_without_decisions() -> None:
     model, alone = (CalibratedClassifier(Oracle()) for _ in range(2))
     decisions, samples = DecisionClassifier(model, "f1"), rare_stream(0)
     for start in range(0, 200, 20):
@@ -348,11 +373,11 @@ METRICS = [
 ]
 
 
-def best_of(samples, metric):
+def best_of(samples: Any, metric: Any) -> Any:
     """Try every score as the threshold."""
     metric = get_metric(metric)
 
-    def at(threshold):
+    def at(threshold: Any) -> Any:
         counts = np.zeros(4)
         for score, y, w in samples:
             counts[(0 if y else 1) if score >= threshold else (2 if y else 3)] += w
@@ -364,7 +389,7 @@ def best_of(samples, metric):
 @pytest.mark.parametrize("metric", METRICS, ids=named)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_the_threshold_is_the_best_of_all(metric, data):
+def test_the_threshold_is_the_best_of_all(metric: Any, data: st.DataObject) -> None:
     samples = data.draw(
         st.lists(
             st.tuples(st.integers(-5, 20), st.booleans(), st.sampled_from([1.0, 0.5, 3.0])),
@@ -386,7 +411,7 @@ def test_the_threshold_is_the_best_of_all(metric, data):
 
 @pytest.mark.parametrize("metric", METRICS, ids=named)
 @pytest.mark.parametrize("kwargs", [{}, {"window": 400}, {"half_life": 30.0}], ids=str)
-def test_thresholds_of_long_streams(metric, kwargs):
+def test_thresholds_of_long_streams(metric: Any, kwargs: Any) -> None:
     rng = np.random.default_rng(6)
     eum = EUMThreshold(metric, **kwargs)
     for t in range(2_500):
@@ -397,7 +422,7 @@ def test_thresholds_of_long_streams(metric, kwargs):
             assert eum.utility == pytest.approx(curve.utilities.max(), abs=1e-9)
 
 
-def test_a_half_life_weighs_the_past_down():
+def test_a_half_life_weighs_the_past_down() -> None:
     samples = [(float(i % 7), i % 3 == 0, 1.0) for i in range(2_500)]
     eum = EUMThreshold("f1", half_life=20.0)
     for score, y, _ in samples:
@@ -406,7 +431,7 @@ def test_a_half_life_weighs_the_past_down():
     assert eum.utility == pytest.approx(best_of(aged[-600:], "f1")[0], rel=1e-6)
 
 
-def test_thresholds_are_pure_and_can_be_pickled():
+def test_thresholds_are_pure_and_can_be_pickled() -> None:
     eum = EUMThreshold("f1", window=30)
     assert (eum.threshold, eum.predict_one(0.3)) == (math.inf, None)
     rng = np.random.default_rng(7)
@@ -422,7 +447,7 @@ def test_thresholds_are_pure_and_can_be_pickled():
 
 
 @pytest.mark.parametrize("window", [None, 1000])
-def test_thresholds_are_best_for_metrics_of_the_samples_labelled_0(window):
+def test_thresholds_are_best_for_metrics_of_the_samples_labelled_0(window: int | None) -> None:
     """Few samples lie below a low threshold: what is left of all after the others is rounding."""
     negative_predictive_value = FractionalLinear((1, 1, -1, -1), (1, 0, -1, 0))
     eum = EUMThreshold(negative_predictive_value, window=window)
@@ -432,7 +457,7 @@ def test_thresholds_are_best_for_metrics_of_the_samples_labelled_0(window):
     assert eum.utility == eum.curve().utilities.max() == pytest.approx(2.0 / 3.0)
 
 
-def test_thresholds_are_best_by_exact_counts():
+def test_thresholds_are_best_by_exact_counts() -> None:
     rng = np.random.default_rng(3)
     negative_predictive_value = FractionalLinear((1, 1, -1, -1), (1, 0, -1, 0))
     scores, labels = rng.integers(0, 400, 900) / 400, rng.integers(0, 2, 900)

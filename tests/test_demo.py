@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 import pickle
+from pathlib import Path
 
 import pytest
 from river import evaluate, metrics, preprocessing
@@ -49,7 +50,7 @@ def test_rows_are_what_river_measures(rows: list[demo_table.Row], at: int) -> No
     assert rows[at].log_loss == pytest.approx(measured, abs=1e-9)
 
 
-def test_markdown(rows: list[demo_table.Row]) -> None:
+def test_the_table_in_markdown_marks_the_best(rows: list[demo_table.Row]) -> None:
     lines = demo_table.table_markdown(rows).splitlines()
     assert len(lines) == 2 + len(rows)
     assert {line.count("|") for line in lines} == {11}
@@ -57,7 +58,7 @@ def test_markdown(rows: list[demo_table.Row]) -> None:
 
 
 def test_for_a_person(
-    tmp_path, capsys: pytest.CaptureFixture[str], rows: list[demo_table.Row]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[demo_table.Row]
 ) -> None:
     folder = tmp_path / "made" / "here"
     assert demo_table.run(folder, limit=150) == rows
@@ -76,6 +77,6 @@ def test_for_a_person(
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "10"])
-def test_bad_limit(limit: object) -> None:
+def test_a_bad_limit_is_refused(limit: object) -> None:
     with pytest.raises(ValueError, match="`limit` must be a positive int or None"):
         demo_table.run(limit=limit)

@@ -2,6 +2,8 @@
 
 import math
 import pickle
+from collections.abc import Iterator
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -25,18 +27,18 @@ P = [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]
 
 
 @pytest.fixture(autouse=True)
-def _close_figures():
+def _close_figures() -> Iterator[Any]:
     yield
     plt.close("all")
 
 
-def fill(metric, y, p, w=None):
+def fill(metric: Any, y: Any, p: Any, w: Any = None) -> Any:
     for sample in zip(y, p, np.ones(len(p)) if w is None else w, strict=True):
         metric.update(*sample)
     return metric
 
 
-def binned(p, y):
+def binned(p: Any, y: Any) -> tuple[Any, Any, Any]:
     scores, group = np.unique(p, return_inverse=True)
     return scores, np.bincount(group).astype(float), np.bincount(group, y)
 
@@ -47,7 +49,7 @@ def binned(p, y):
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "distinct"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_bands_cover_what_they_promise(kind, method, shared):
+def test_bands_cover_what_they_promise(kind: Any, method: Any, shared: bool) -> None:
     """At level .9, in the middle of the scores, over 40 streams; the tolerance is by chance."""
     rng = np.random.default_rng(7)
     inside = []
@@ -74,7 +76,9 @@ def test_bands_cover_what_they_promise(kind, method, shared):
 @pytest.mark.parametrize("kind", KINDS)
 @given(drawn=st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=30))
 @settings(max_examples=15, deadline=None)
-def test_bands_are_ordered_inside_the_unit_interval_and_grow_with_level(kind, method, drawn):
+def test_bands_are_ordered_inside_the_unit_interval_and_grow_with_level(
+    kind: Any, method: Any, drawn: Any
+) -> None:
     metric = fill(CORP(), [y for _, y in drawn], [i / 8 for i, _ in drawn])
     narrow, wide = (
         metric.band(kind, method=method, level=level, n_resamples=20) for level in (0.5, 0.9)
@@ -98,7 +102,7 @@ def test_bands_are_ordered_inside_the_unit_interval_and_grow_with_level(kind, me
     level=st.sampled_from([0.5, 0.9, 0.99]),
 )
 @settings(max_examples=30, deadline=None)
-def test_likelihood_ratio_bands_end_where_it_reaches_its_limit(drawn, level):
+def test_likelihood_ratio_bands_end_where_it_reaches_its_limit(drawn: Any, level: float) -> None:
     n = np.array([float(count) for count, _ in drawn])
     hits = np.round([count * share for count, share in drawn])
     x = (np.arange(len(n)) + 0.5) / len(n)
@@ -113,7 +117,7 @@ def test_likelihood_ratio_bands_end_where_it_reaches_its_limit(drawn, level):
                 assert ratio <= limit + 1e-3
 
 
-def test_asymptotic_bands_of_one_score_are_textbook_intervals():
+def test_asymptotic_bands_of_one_score_are_textbook_intervals() -> None:
     metric = fill(CORP(), [True] * 30 + [False] * 70, [0.2] * 100)
     band = metric.band(method="asymptotic", level=0.95)
     half = 1.959964 * math.sqrt(0.2 * 0.8 / 100)
@@ -124,7 +128,7 @@ def test_asymptotic_bands_of_one_score_are_textbook_intervals():
         assert ratio == pytest.approx(3.841459, rel=1e-5)
 
 
-def test_limit_of_the_likelihood_ratio_for_distinct_scores():
+def test_limit_of_the_likelihood_ratio_for_distinct_scores() -> None:
     rng = np.random.default_rng(1)
     x = (np.arange(101) + 0.5) / 101
     drawn = [
@@ -135,7 +139,7 @@ def test_limit_of_the_likelihood_ratio_for_distinct_scores():
     assert np.mean(np.array(drawn) <= chi2(1).ppf(0.95)) > 0.97
 
 
-def test_chernoff_quantiles():
+def test_quantiles_of_the_law_of_chernoff_are_those_known() -> None:
     # By adaptive quadrature of the density.
     for q, exact in [(0.5, 0.0), (0.9, 0.664235), (0.95, 0.845081), (0.975, 0.998181)]:
         assert chernoff_quantile(q) == pytest.approx(exact, abs=2e-4)
@@ -144,7 +148,7 @@ def test_chernoff_quantiles():
     assert np.quantile(drawn, 0.9) == pytest.approx(chernoff_quantile(0.9), abs=0.05)
 
 
-def test_weights_count_samples():
+def test_weights_count_samples() -> None:
     y, p, w = [True, False, True], [0.25, 0.25, 0.75], [2.0, 3.0, 1.0]
     weighted = fill(CORP(), y, p, w)
     repeated = fill(CORP(), np.repeat(y, [2, 3, 1]), np.repeat(p, [2, 3, 1]))
@@ -161,7 +165,7 @@ def test_weights_count_samples():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_scores_are_grouped(kind, method, monkeypatch):
+def test_many_scores_are_grouped(kind: Any, method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     p = rng.random(1500)
     exact = binned(p, rng.random(1500) < p**1.5)
@@ -185,7 +189,7 @@ def test_many_scores_are_grouped(kind, method, monkeypatch):
         ({"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
     ],
 )
-def test_bad_bands(options, message):
+def test_bad_arguments_of_bands_are_refused(options: Any, message: str) -> None:
     metric = fill(CORP(), Y, P)
     with pytest.raises(ValueError, match=message):
         metric.band(**options)
@@ -195,7 +199,7 @@ def test_bad_bands(options, message):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_display_draws_the_metrics_band(kind, method):
+def test_display_draws_the_metrics_band(kind: Any, method: Any) -> None:
     rng = np.random.default_rng(2)
     p = rng.random(200).round(2)
     y = rng.random(200) < p
@@ -218,7 +222,7 @@ residuals = st.lists(
 
 @given(stream=residuals, sigma=st.sampled_from([0.03, 0.1, 0.5, 2.0]))
 @settings(max_examples=30, deadline=None)
-def test_smooth_ece_at_a_width_is_the_integral(stream, sigma):
+def test_smooth_ece_at_a_width_is_the_integral(stream: Any, sigma: float) -> None:
     y, p, w = np.array(stream, dtype=float).T
     expected = oracles.smooth_ece_at(y, p, w, sigma)
     assert smooth_ece(y, p, w=w, bandwidth=sigma) == pytest.approx(expected, abs=1e-4)
@@ -226,7 +230,7 @@ def test_smooth_ece_at_a_width_is_the_integral(stream, sigma):
 
 
 @pytest.mark.parametrize("power", [1.0, 1.3, 3.0])
-def test_smooth_ece_is_the_width_that_equals_its_error(power):
+def test_smooth_ece_is_the_width_that_equals_its_error(power: float) -> None:
     rng = np.random.default_rng(3)
     p, w = rng.random(200), rng.choice([0.5, 2.0], 200)
     y = (rng.random(200) < p**power).astype(float)
@@ -237,13 +241,13 @@ def test_smooth_ece_is_the_width_that_equals_its_error(power):
     assert value == pytest.approx(smooth_ece(1 - y, 1 - p, w=w), abs=1e-9)
 
 
-def test_smooth_ece_of_residuals_of_one_sign_is_their_mean():
+def test_smooth_ece_of_residuals_of_one_sign_is_their_mean() -> None:
     assert smooth_ece([0, 0], [0.25, 0.5]) == pytest.approx(0.375)
     assert smooth_ece([1, 0, 1], [1.0, 0.0, 1.0]) == 0.0
     assert smooth_ece([1], [0.0]) == pytest.approx(1.0)
 
 
-def test_smooth_ece_is_continuous_where_bins_are_not():
+def test_smooth_ece_is_continuous_where_bins_are_not() -> None:
     y, p = [1, 0] * 50, [0.5, 0.5] * 50
     moved = [0.5 + (1e-3 if happened else -1e-3) for happened in y]
     assert abs(smooth_ece(y, p) - smooth_ece(y, moved)) < 0.03
@@ -251,7 +255,7 @@ def test_smooth_ece_is_continuous_where_bins_are_not():
     assert fill(ECE(), y, moved).get() > 0.49
 
 
-def test_smooth_ece_memory_is_the_grid():
+def test_smooth_ece_memory_is_the_grid() -> None:
     metric = SmoothECE(n_cells=64)
     fill(metric, [True] * 500, np.linspace(0, 1, 500))
     size = len(pickle.dumps(metric))  # each node that has a sample has a sum
@@ -272,7 +276,7 @@ def test_smooth_ece_memory_is_the_grid():
         (lambda: smooth_ece(Y, P, w=[0.0] * 6), "`w` must be a positive finite number"),
     ],
 )
-def test_bad_smooth_ece(make, message):
+def test_bad_smooth_ece(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -280,14 +284,14 @@ def test_bad_smooth_ece(make, message):
 # ------------------------------------------------------------------------------------------- z
 
 
-def test_z_worked_by_hand():
+def test_z_worked_by_hand() -> None:
     # Σ (y − p)(1 − 2p) = −.08 − .12 − .12 + .72 + 0 − .08 = .32, and the variance is .216.
     metric = fill(SpiegelhalterZ(), Y, P)
     assert metric.get() == pytest.approx(0.32 / math.sqrt(0.216))
     assert metric.p_value == pytest.approx(0.4911, abs=1e-4)
 
 
-def test_z_is_standard_normal_under_calibration_and_large_without_it():
+def test_z_is_standard_normal_under_calibration_and_large_without_it() -> None:
     rng = np.random.default_rng(4)
     found = []
     for _ in range(200):
@@ -304,7 +308,7 @@ def test_z_is_standard_normal_under_calibration_and_large_without_it():
     assert too_far_out.p_value < 0.003
 
 
-def test_z_of_what_says_nothing_and_of_the_impossible():
+def test_z_of_what_says_nothing_and_of_the_impossible() -> None:
     metric = fill(SpiegelhalterZ(), [True, False, False], [0.5, 0.5, 0.0])
     assert (metric.get(), metric.p_value) == (0.0, 1.0)
     metric.update(True, 0.0)
@@ -327,7 +331,7 @@ def test_z_of_what_says_nothing_and_of_the_impossible():
     score=st.sampled_from(["brier", "log"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_rolling_corp_is_corp_of_the_last_samples(stream, window, score):
+def test_rolling_corp_is_corp_of_the_last_samples(stream: Any, window: int, score: str) -> None:
     rolling = RollingCORP(window, score, every=1)
     for n, (y, i, w) in enumerate(stream, 1):
         rolling.update(y, i / 20, w)
@@ -341,7 +345,7 @@ def test_rolling_corp_is_corp_of_the_last_samples(stream, window, score):
     assert len(rolling.history) == len(stream)
 
 
-def test_rolling_corp_history_is_bounded_and_spans_the_stream():
+def test_rolling_corp_history_is_bounded_and_spans_the_stream() -> None:
     rng = np.random.default_rng(5)
     metric = RollingCORP(window=50, every=3, max_points=10)
     for _ in range(1000):
@@ -358,14 +362,14 @@ def test_rolling_corp_history_is_bounded_and_spans_the_stream():
     assert metric.clone().history == []
 
 
-def test_rolling_corp_sums_do_not_drift():
+def test_rolling_corp_sums_do_not_drift() -> None:
     metric = RollingCORP(window=4)
     metric.update(True, 0.5, 1e30)  # leaves rounding errors of 1e13 behind when it is forgotten
     fill(metric, [True, False] * 4, [0.75, 0.25] * 4)
     assert metric.mean_score == pytest.approx(0.0625)
 
 
-def test_rolling_corp_sees_a_drift_that_corp_averages_away():
+def test_rolling_corp_sees_a_drift_that_corp_averages_away() -> None:
     rng = np.random.default_rng(6)
     rolling, whole = RollingCORP(window=300), CORP()
     for n in range(3000):
@@ -388,12 +392,12 @@ def test_rolling_corp_sees_a_drift_that_corp_averages_away():
         ({"scoring": "spherical"}, "`scoring` must be one of 'brier', 'log'"),
     ],
 )
-def test_bad_rolling_corp(options, message):
+def test_bad_rolling_corp(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RollingCORP(**options)
 
 
-def test_miscalibration_over_time_is_drawn():
+def test_miscalibration_over_time_is_drawn() -> None:
     raw, again = RollingCORP(window=20, every=5), RollingCORP(window=20, every=10)
     for i in range(60):
         raw.update(i % 2 == 0, 0.9)

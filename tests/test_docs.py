@@ -17,7 +17,7 @@ def reference() -> dict[str, Any]:
     return runpy.run_path(str(DOCS / "reference_pages.py"))
 
 
-def test_every_public_name_is_in_the_reference(reference, tmp_path):
+def test_every_public_name_is_in_the_reference(reference: Any, tmp_path: Path) -> None:
     try:
         pages = reference["write_reference"](tmp_path)
     except ImportError as error:
@@ -41,12 +41,12 @@ def test_every_public_name_is_in_the_reference(reference, tmp_path):
             assert f"<{path}>`" in (tmp_path / f"{part}.rst").read_text("utf-8")
 
 
-def test_public_names_are_the_shortest_that_users_import(reference):
+def test_public_names_are_the_shortest_that_users_import(reference: Any) -> None:
     assert reference["public_name"]("calibration", "PlattCalibrator") == "streamcal.PlattCalibrator"
     assert reference["public_name"]("losses", "Log") == "streamcal.losses.Log"
 
 
-def test_every_public_class_and_function_has_an_example(reference):
+def test_every_public_class_and_function_has_an_example(reference: Any) -> None:
     without = []
     for part in set(reference["public_parts"]()) - {"spark"}:  # its examples need a cluster
         module = import_module(f"streamcal.{part}")
@@ -62,7 +62,7 @@ def test_every_public_class_and_function_has_an_example(reference):
     assert sorted(without) == []
 
 
-def test_navigation_names_a_page_once():
+def test_navigation_names_a_page_once() -> None:
     nav = runpy.run_path(str(DOCS / "conf.py"))["NAV"]
     named = [name for entries in nav.values() for name in entries]
     assert len(named) == len(set(named))
@@ -70,20 +70,20 @@ def test_navigation_names_a_page_once():
     assert all((DOCS / f"{name}.md").exists() for name in ("start", "choosing", "serving"))
 
 
-def test_every_example_is_on_its_page():
+def test_every_example_is_on_its_page() -> None:
     text = (DOCS / "examples.md").read_text(encoding="utf-8")
     for path in (DOCS.parent / "examples").glob("*.py"):
         assert f"../examples/{path.name}\n" in text
 
 
-def test_every_notebook_is_on_the_first_page():
+def test_every_notebook_is_on_the_first_page() -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (DOCS / "gallery").glob("*.py")}
     assert set(re.findall(r"\(gallery/(\w+\.py)\)", text)) == scripts
     assert len(scripts) == 7
 
 
-def test_pictures_are_drawn_again_the_same(tmp_path):
+def test_pictures_are_drawn_again_the_same(tmp_path: Path) -> None:
     pictures = runpy.run_path(str(DOCS / "pictures.py"))
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}
     assert sum(path.stat().st_size for path in committed.values()) < 1_000_000
@@ -98,7 +98,7 @@ def test_pictures_are_drawn_again_the_same(tmp_path):
         assert b"<dc:date>" not in drawn
 
 
-def test_only_what_needs_a_cluster_is_shown_and_not_run():
+def test_only_what_needs_a_cluster_is_shown_and_not_run() -> None:
     kinds = re.compile(r"^```py$", re.M)
     shown = {path.name for path in DOCS.glob("*.md") if kinds.search(path.read_text("utf-8"))}
     assert shown <= {"spark.md", "scaling.md"}

@@ -13,7 +13,7 @@ from tests.fixed_model import FixedModel, drifting_stream, features
 
 
 @pytest.mark.parametrize("delay", [0, 20])
-def test_alarms_follow_a_change_of_the_stream(delay):
+def test_alarms_follow_a_change_of_the_stream(delay: int) -> None:
     losses = {}
     for on_drift in ("none", "reset", "shrink"):
         model: Any = CalibratedClassifier(
@@ -40,7 +40,7 @@ def test_alarms_follow_a_change_of_the_stream(delay):
     assert losses["shrink"] < losses["none"] - 30.0
 
 
-def test_shrinking_keeps_the_last_samples():
+def test_shrinking_keeps_the_last_samples() -> None:
     class Alarm(base.DriftDetector):
         def update(self, x: float) -> None:
             self.n = getattr(self, "n", 0) + 1
@@ -62,7 +62,7 @@ def test_shrinking_keeps_the_last_samples():
     assert kept.predict_proba_one(features(0.3))[True] == expected.predict_one(0.3)
 
 
-def test_tickets_from_before_an_alarm_are_ignored():
+def test_tickets_from_before_an_alarm_are_ignored() -> None:
     slow = HedgedCalibrator((IsotonicCalibrator(),))
     model: Any = CalibratedClassifier(
         FixedModel(), slow, drift_detector=drift.ADWIN(), on_drift="reset"
@@ -81,7 +81,7 @@ def test_tickets_from_before_an_alarm_are_ignored():
 class AlarmEvery(base.DriftDetector):
     """Raises an alarm after every n errors, and keeps all errors."""
 
-    def __init__(self, n: int):
+    def __init__(self, n: int) -> None:
         super().__init__()
         self.n = n
         self.seen: list[float] = []
@@ -93,7 +93,7 @@ class AlarmEvery(base.DriftDetector):
 
 @pytest.mark.parametrize("on_drift", ["shrink", "reset", "none"])
 @pytest.mark.parametrize("delay", [0, 20])
-def test_an_alarm_between_serving_and_learning(on_drift, delay):
+def test_an_alarm_between_serving_and_learning(on_drift: str, delay: int) -> None:
     """The tickets from before the alarm are of calibrators that were replaced."""
     model: Any = CalibratedClassifier(
         FixedModel(), drift_detector=AlarmEvery(150), on_drift=on_drift
@@ -117,7 +117,7 @@ def test_an_alarm_between_serving_and_learning(on_drift, delay):
         assert model.calibrators[True].mean_delay == pytest.approx(np.mean(delays))
 
 
-def test_the_default_follows_drift_without_an_alarm():
+def test_the_default_follows_drift_without_an_alarm() -> None:
     model = CalibratedClassifier(FixedModel(), drift_detector=drift.ADWIN())
     for x, y in drifting_stream(3_000, 1_500):
         model.learn_one(x, y)
@@ -125,7 +125,7 @@ def test_the_default_follows_drift_without_an_alarm():
     assert model.predict_proba_one(features(0.9))[True] < 0.3
 
 
-def test_binary_detectors_get_whether_the_prediction_was_wrong():
+def test_binary_detectors_get_whether_the_prediction_was_wrong() -> None:
     model = CalibratedClassifier(FixedModel(), PlattCalibrator(), drift_detector=drift.binary.DDM())
     rng = np.random.default_rng(1)
     for t in range(2_000):
@@ -133,7 +133,7 @@ def test_binary_detectors_get_whether_the_prediction_was_wrong():
     assert model.n_alarms > 0
 
 
-def test_detectors_get_every_row_of_a_batch():
+def test_detectors_get_every_row_of_a_batch() -> None:
     pd = pytest.importorskip("pandas")
     samples = drifting_stream(3_000, 1_500)
     model: Any = CalibratedClassifier(
@@ -160,12 +160,12 @@ def test_detectors_get_every_row_of_a_batch():
         ({"on_drift": "stop"}, ValueError, "`on_drift` must be one of 'shrink', 'reset', 'none'"),
     ],
 )
-def test_bad_parameters(parameters, error, message):
+def test_bad_parameters_are_refused(parameters: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         CalibratedClassifier(FixedModel(), **parameters)
 
 
-def test_the_detector_is_cloned():
+def test_the_detector_is_cloned() -> None:
     detector = drift.ADWIN()
     before = pickle.dumps(detector)
     model = CalibratedClassifier(FixedModel(), drift_detector=detector)

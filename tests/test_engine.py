@@ -407,7 +407,7 @@ def test_a_source_function_must_return_events(tmp_path: Path) -> None:
         assert store.offset == len(store) == 0
 
 
-def test_bad_arguments(tmp_path: Path) -> None:
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     def sink(at: int, p: Any) -> None:
         raise AssertionError
 
@@ -650,7 +650,7 @@ def test_the_join_against_a_list(horizon: int) -> None:
 # Pace and snapshots ------------------------------------------------------------------------------
 
 
-def test_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_take_at_most_the_given_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     pace = Pace(most=0.25)

@@ -58,7 +58,7 @@ def loss(p: np.ndarray, y: np.ndarray) -> float:
     return -math.fsum(map(log_likelihood, p.tolist(), y.tolist())) / len(y)
 
 
-def test_groups_are_mixed_as_the_formula_says():
+def test_groups_are_mixed_as_the_formula_says() -> None:
     groups = games([3, 40, 1, 17, 5, 60, 2, 30] * 3)
     served = serve(hedge := HedgedCalibrator(), groups)
     calibrators, answers = default_calibrators(), []
@@ -76,7 +76,7 @@ def test_groups_are_mixed_as_the_formula_says():
 
 
 @given(st.integers(1, 5), st.integers(0, 2**32 - 1))
-def test_the_mean_losses_of_groups_are_within_the_bound(n_calibrators, seed):
+def test_the_mean_losses_of_groups_are_within_the_bound(n_calibrators: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 6, 12)
     answers = rng.choice([0.0, 0.01, 0.3, 0.6, 1.0], size=(sizes.sum(), n_calibrators))
@@ -95,7 +95,7 @@ def test_the_mean_losses_of_groups_are_within_the_bound(n_calibrators, seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_games_of_a_thousand_rows_do_no_harm(seed):
+def test_games_of_a_thousand_rows_do_no_harm(seed: int) -> None:
     """The raw score is right; the first games seem to say that one outcome always comes."""
     groups = games([1_000] * 6, seed)
     scores, y = map(np.concatenate, zip(*groups, strict=True))
@@ -104,7 +104,7 @@ def test_games_of_a_thousand_rows_do_no_harm(seed):
 
 
 @pytest.mark.parametrize("late", [0, 3])
-def test_a_group_of_equal_rows_is_one_sample(late):
+def test_a_group_of_equal_rows_is_one_sample(late: int) -> None:
     """Without the raw score, whose prior depends on the number of rows."""
     rng = np.random.default_rng(1)
     answers, y = rng.uniform(size=(60, 3)), rng.integers(0, 2, 60).astype(float)
@@ -118,14 +118,14 @@ def test_a_group_of_equal_rows_is_one_sample(late):
     assert other.n_samples == one.n_samples
 
 
-def test_late_groups_do_no_harm():
+def test_late_groups_do_no_harm() -> None:
     groups = games(np.random.default_rng(2).integers(20, 200, 150), 2)
     served, y = serve(HedgedCalibrator(), groups, late=8), [y for _, y in groups]
     raw = loss(np.concatenate([scores for scores, _ in groups]), np.concatenate(y))
     assert loss(np.concatenate(served), np.concatenate(y)) <= raw + 0.002
 
 
-def test_calibrators_learn_rows_with_a_share_of_the_weight():
+def test_calibrators_learn_rows_with_a_share_of_the_weight() -> None:
     hedge, alone = HedgedCalibrator([PlattCalibrator()]), PlattCalibrator()
     for scores, y in games([5, 9, 30]):
         hedge.learn_group(scores, y, 2.0)
@@ -134,7 +134,7 @@ def test_calibrators_learn_rows_with_a_share_of_the_weight():
 
 
 @pytest.mark.parametrize("ticketed", [False, True])
-def test_a_group_of_one_row_is_a_sample(ticketed):
+def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
     one, other = HedgedCalibrator(), HedgedCalibrator()
     for score, y in zip(np.linspace(0.1, 0.9, 30).tolist(), [0, 1] * 15, strict=True):
         ticket = one.serve_one(score)[1] if ticketed else None
@@ -144,7 +144,7 @@ def test_a_group_of_one_row_is_a_sample(ticketed):
     assert other.to_bytes() == one.to_bytes()
 
 
-def test_without_tickets_the_current_predictions_count():
+def test_without_tickets_the_current_predictions_count() -> None:
     one, other, third = (HedgedCalibrator() for _ in range(3))
     for scores, y in games([4, 7, 2, 9]):
         tickets = [one.serve_one(score)[1] for score in scores]
@@ -154,7 +154,7 @@ def test_without_tickets_the_current_predictions_count():
     assert other.to_bytes() == third.to_bytes() == one.to_bytes()
 
 
-def test_tickets_from_before_the_first_late_label_are_repeated_for_each_power():
+def test_tickets_from_before_the_first_late_label_are_repeated_for_each_power() -> None:
     hedge = HedgedCalibrator()
     early = [hedge.serve_one(score)[1] for score in (0.2, 0.4, 0.6)]
     hedge.learn_one(0.5, 1)
@@ -179,7 +179,7 @@ def test_tickets_from_before_the_first_late_label_are_repeated_for_each_power():
         (([0.5, 0.6], [0, 1], 1.0, (1, (0.5,) * 10)), TypeError, "`served` must be a ticket of"),
     ],
 )
-def test_bad_groups_change_nothing(arguments, error, message):
+def test_bad_groups_change_nothing(arguments: Any, error: Any, message: str) -> None:
     hedge = HedgedCalibrator()
     hedge.learn_group([0.1, 0.5, 0.7], [0, 1, 1])
     before = pickle.dumps(hedge)
@@ -188,7 +188,7 @@ def test_bad_groups_change_nothing(arguments, error, message):
     assert pickle.dumps(hedge) == before
 
 
-def test_copies_continue_as_the_hedge_does():
+def test_copies_continue_as_the_hedge_does() -> None:
     groups = games([20, 3, 50, 8] * 5)
     serve(hedge := HedgedCalibrator(), groups, late=2)
     twins: list[Any] = [
@@ -206,7 +206,7 @@ def test_copies_continue_as_the_hedge_does():
         assert twin.to_bytes() == hedge.to_bytes()
 
 
-def test_single_samples_may_follow_groups():
+def test_single_samples_may_follow_groups() -> None:
     scores, y = np.tile([0.2, 0.9], 50), np.tile([0.0, 1.0], 50)
     one, many = HedgedCalibrator(), HedgedCalibrator()
     for hedge in (one, many):
@@ -223,7 +223,9 @@ def test_single_samples_may_follow_groups():
     ("grouped", "n_labels", "message"),
     [(True, 2, "n_labels"), (False, 9, "only groups have several labels")],
 )
-def test_states_with_impossible_numbers_of_labels_are_refused(grouped, n_labels, message):
+def test_states_with_impossible_numbers_of_labels_are_refused(
+    grouped: bool, n_labels: int, message: str
+) -> None:
     hedge = HedgedCalibrator([IdentityCalibrator(), IsotonicCalibrator()])
     for _ in range(3):
         hedge.learn_group([0.3, 0.4] if grouped else [0.3], [1, 1] if grouped else [1])
@@ -243,7 +245,9 @@ def test_states_with_impossible_numbers_of_labels_are_refused(grouped, n_labels,
         (0.4, [3, 2, 3], 1),
     ],
 )
-def test_no_row_is_learned_after_one_that_a_calibrator_refuses(refused, learned, counts):
+def test_no_row_is_learned_after_one_that_a_calibrator_refuses(
+    refused: float, learned: Any, counts: int
+) -> None:
     first, second = (refused, 9.0) if refused < 0.4 else (9.0, refused)
     hedge = HedgedCalibrator([Picky((first,)), Picky((second,)), IsotonicCalibrator()])
     with pytest.raises(KeyError, match=str(refused)):
@@ -284,7 +288,7 @@ def two_labels(match: tuple[list[dict[Any, float]], Any]) -> tuple[list[dict[Any
 
 @pytest.mark.parametrize("late", [0, 2])
 @pytest.mark.parametrize("labels", [2, 3])
-def test_a_classifier_remembers_what_it_served_for_a_group(late, labels):
+def test_a_classifier_remembers_what_it_served_for_a_group(late: int, labels: int) -> None:
     """As a hedge with its tickets; with two labels the hedge is the one of True."""
     model, explicit = (CalibratedClassifier(Forecast()) for _ in range(2))
     hedge = HedgedCalibrator()
@@ -310,7 +314,7 @@ def test_a_classifier_remembers_what_it_served_for_a_group(late, labels):
     assert twin.to_bytes() == model.to_bytes()
 
 
-def test_long_matches_with_three_results_do_no_harm():
+def test_long_matches_with_three_results_do_no_harm() -> None:
     model, raw, total = CalibratedClassifier(Forecast()), 0.0, 0.0
     for rows, y in matches([400] * 8, seed=3):
         raw -= sum(math.log(x[y]) for x in rows) / 400
@@ -320,7 +324,7 @@ def test_long_matches_with_three_results_do_no_harm():
 
 
 @pytest.mark.parametrize("calibrator", [PlattCalibrator(), TemperatureCalibrator()])
-def test_other_calibrators_learn_rows_with_a_share_of_the_weight(calibrator):
+def test_other_calibrators_learn_rows_with_a_share_of_the_weight(calibrator: Any) -> None:
     one, other = (CalibratedClassifier(Forecast(), calibrator) for _ in range(2))
     for rows, y in matches([3, 30, 12]):
         one.learn_group(rows, [y] * len(rows), 2.0)
@@ -336,7 +340,7 @@ def count(model: CalibratedClassifier, label: Any) -> int:
     return calibrator.n_samples
 
 
-def test_labels_may_appear_within_a_group():
+def test_labels_may_appear_within_a_group() -> None:
     model = CalibratedClassifier(Forecast())
     rows: list[dict[Any, float]] = [
         {},
@@ -352,7 +356,7 @@ def test_labels_may_appear_within_a_group():
     }
 
 
-def test_the_model_learns_each_row_with_the_weight_of_the_group():
+def test_the_model_learns_each_row_with_the_weight_of_the_group() -> None:
     learner, alone = linear_model.LogisticRegression(), linear_model.LogisticRegression()
     model = CalibratedClassifier(learner)
     for i in range(30):
@@ -364,7 +368,7 @@ def test_the_model_learns_each_row_with_the_weight_of_the_group():
     assert count(model, True) == 30
 
 
-def test_a_drift_detector_gets_the_error_of_each_row():
+def test_a_drift_detector_gets_the_error_of_each_row() -> None:
     detector = drift.ADWIN()
     model = CalibratedClassifier(Forecast(), drift_detector=detector, on_drift="reset")
     for i in range(120):
@@ -384,7 +388,7 @@ def test_a_drift_detector_gets_the_error_of_each_row():
         (([{"a": 1.0}] * 2, [True] * 2, 1.0, [None, {True: 2.0, False: 0.0}]), "probabilities"),
     ],
 )
-def test_bad_groups_teach_nothing(arguments, message):
+def test_bad_groups_teach_nothing(arguments: Any, message: str) -> None:
     learner = linear_model.LogisticRegression()
     model = CalibratedClassifier(learner)
     model.learn_group([{"a": 0.5}] * 3, [True] * 3)

@@ -1,5 +1,7 @@
 """The picture of a hedge's weights."""
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ mpl.use("Agg")
 
 
 @pytest.fixture
-def history():
+def history() -> Any:
     rng = np.random.default_rng(1)
     hedge, history = HedgedCalibrator(), []
     for score in rng.uniform(size=40):
@@ -22,7 +24,7 @@ def history():
     return history
 
 
-def test_areas_are_the_weights_from_below(history):
+def test_areas_are_the_weights_from_below(history: Any) -> None:
     display = HedgeWeightsDisplay.from_history(history, ax=Figure().subplots())
     assert len(display.areas_) == len(display.names) == 7
     below = np.zeros(40)
@@ -42,7 +44,7 @@ def test_areas_are_the_weights_from_below(history):
     assert HedgeWeightsDisplay.from_history(history, times=times).ax_.get_xlim() == (0.0, 3900.0)
 
 
-def test_bad_history(history):
+def test_bad_history(history: Any) -> None:
     with pytest.raises(ValueError, match="`history` must hold weights, got none"):
         HedgeWeightsDisplay.from_history([])
     with pytest.raises(ValueError, match="`history` must hold weights, got none"):

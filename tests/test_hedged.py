@@ -95,7 +95,7 @@ def streams(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @given(streams(), st.sampled_from([(0.0,), (0.3,), (0.0, 0.001, 0.01, 0.1)]), st.booleans())
-def test_serves_what_the_formula_says(stream, shares, even):
+def test_serves_what_the_formula_says(stream: Any, shares: Any, even: bool) -> None:
     answers, y, w = stream
     prior = None if even else tuple(np.linspace(1.0, 0.1, answers.shape[1]).tolist())
     hedge, scores = scripted(answers, share=shares, prior=prior)
@@ -107,7 +107,7 @@ def test_serves_what_the_formula_says(stream, shares, even):
 
 
 @given(streams())
-def test_loses_at_most_ln_n_to_the_best(stream):
+def test_loses_at_most_ln_n_to_the_best(stream: Any) -> None:
     """Also with labels that are shares, and weights of at most 1."""
     answers, y, w = stream
     y, answers, w = np.r_[0.5, y], np.vstack([answers[:1], answers]), np.r_[1e-60, w]
@@ -120,7 +120,7 @@ def test_loses_at_most_ln_n_to_the_best(stream):
 
 
 @given(streams())
-def test_a_prior_says_how_much_may_be_lost_to_each(stream):
+def test_a_prior_says_how_much_may_be_lost_to_each(stream: Any) -> None:
     answers, y, w = stream
     answers, y, w = np.vstack([answers[:1], answers]), np.r_[0.5, y], np.r_[1e-60, w]
     prior = np.geomspace(1.0, 0.01, answers.shape[1])
@@ -130,7 +130,7 @@ def test_a_prior_says_how_much_may_be_lost_to_each(stream):
     assert loss <= min(losses - np.log(prior / prior.sum())) + 1e-9
 
 
-def test_the_bound_is_reached():
+def test_the_bound_is_reached() -> None:
     """All calibrators but one are certain and wrong: no mixture can lose less than ln N."""
     answers = np.full((2, 8), 1e-6)
     answers[:, 3] = 1.0 - 1e-6
@@ -140,7 +140,7 @@ def test_the_bound_is_reached():
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4])
-def test_a_share_is_the_mean_over_all_sequences(share):
+def test_a_share_is_the_mean_over_all_sequences(share: float) -> None:
     rng = np.random.default_rng(3)
     answers, y = rng.uniform(0.05, 0.95, (7, 3)), np.array([1.0, 0, 0, 1, 1, 0, 1])
     expected = sequences(answers, y, share)
@@ -150,7 +150,7 @@ def test_a_share_is_the_mean_over_all_sequences(share):
     assert total_loss(served, y) == pytest.approx(expected, abs=1e-9)
 
 
-def test_follows_the_best_sequence():
+def test_follows_the_best_sequence() -> None:
     """Three calibrators are best in turn: the bound for 5 changes in 600 samples."""
     rng = np.random.default_rng(0)
     n, changes, n_calibrators = 600, 5, 3
@@ -168,7 +168,7 @@ def test_follows_the_best_sequence():
         assert loss < min(total_loss(a, y) for a in answers.T)
 
 
-def test_without_sharing_a_calibrator_comes_back_from_any_depth():
+def test_without_sharing_a_calibrator_comes_back_from_any_depth() -> None:
     answers = np.array([[1e-6, 1.0 - 1e-6]] * 400 + [[1.0 - 1e-6, 1e-6]] * 900)
     hedge, scores = scripted(answers, share=0.0)
     hedge.learn_many(scores, np.ones(1_300))  # 5,526 nats behind, then 12,434 won back
@@ -176,7 +176,7 @@ def test_without_sharing_a_calibrator_comes_back_from_any_depth():
 
 
 @pytest.mark.parametrize("calibrators", [None, (PlattCalibrator(), IsotonicCalibrator(prior=0.5))])
-def test_one_call_of_a_hedge_is_its_calibrators_one_by_one(calibrators):
+def test_one_call_of_a_hedge_is_its_calibrators_one_by_one(calibrators: Any) -> None:
     rng = np.random.default_rng(5)
     n = 3_000
     scores = np.where(rng.uniform(size=n) < 0.1, 0.0, rng.uniform(size=n))
@@ -200,7 +200,7 @@ def test_one_call_of_a_hedge_is_its_calibrators_one_by_one(calibrators):
     ),
     probability,
 )
-def test_answers_are_numbers_inside(samples, query):
+def test_answers_are_numbers_inside(samples: Any, query: Any) -> None:
     hedge = HedgedCalibrator()
     for score, y, w in samples:
         hedge.learn_one(score, y, w)
@@ -210,7 +210,7 @@ def test_answers_are_numbers_inside(samples, query):
         assert math.fsum(weights) == pytest.approx(1.0)
 
 
-def test_weights_can_be_read():
+def test_weights_can_be_read() -> None:
     hedge = HedgedCalibrator()
     assert hedge.names == (
         "IdentityCalibrator()",
@@ -239,7 +239,7 @@ def test_weights_can_be_read():
     )
 
 
-def test_python_calibrators_are_mixed_like_compiled_ones():
+def test_python_calibrators_are_mixed_like_compiled_ones() -> None:
     class OwnBeta(BetaCalibrator):
         def predict_one(self, score: float) -> float:
             return super().predict_one(score)
@@ -258,7 +258,7 @@ def test_python_calibrators_are_mixed_like_compiled_ones():
     assert all(isinstance(e, Expert) for e in hedge._hedge.experts)
 
 
-def test_prototypes_are_left_alone():
+def test_prototypes_are_left_alone() -> None:
     prototype = PlattCalibrator()
     before = pickle.dumps(prototype)
     hedge = HedgedCalibrator((prototype,))
@@ -267,7 +267,7 @@ def test_prototypes_are_left_alone():
     assert hedge.clone().n_samples == 0
 
 
-def test_copies_go_their_own_way():
+def test_copies_go_their_own_way() -> None:
     """The kernels' arrays are shared within a copy and with no other, also after they grew."""
     rng = np.random.default_rng(2)
     scores, y = rng.uniform(size=1_500), rng.uniform(size=1_500) < 0.5
@@ -313,14 +313,14 @@ def drifting(n: int = 3_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return scores, (rng.uniform(size=n) < (scores + shift).clip(0.02, 0.98)).astype(float)
 
 
-def test_tickets_of_immediate_labels_change_nothing():
+def test_tickets_of_immediate_labels_change_nothing() -> None:
     scores, y = drifting(400)
     plain, ticketed = HedgedCalibrator(), HedgedCalibrator()
     assert late(ticketed, scores, y, 0) == pytest.approx(serve(plain, scores, y), rel=1e-12)
     assert ticketed.mean_delay == 0.0
 
 
-def test_weights_follow_from_the_served_predictions():
+def test_weights_follow_from_the_served_predictions() -> None:
     """The formula on the served predictions."""
     scores, y = drifting(400)
     delay = 20
@@ -341,7 +341,7 @@ def test_weights_follow_from_the_served_predictions():
     assert served[delay + 1 :] == pytest.approx(expected[delay + 1 :], rel=1e-9)
 
 
-def test_labels_that_were_never_late_leave_one_row_for_each_share():
+def test_labels_that_were_never_late_leave_one_row_for_each_share() -> None:
     """Before and after the first late label the rows agree: it may come at any time."""
     scores, y = drifting(600)
     hedge = HedgedCalibrator()
@@ -355,7 +355,7 @@ def test_labels_that_were_never_late_leave_one_row_for_each_share():
     assert hedge.share_weights == pytest.approx(shares, rel=1e-9)
 
 
-def test_late_labels_that_are_independent_count_in_full():
+def test_late_labels_that_are_independent_count_in_full() -> None:
     """The hedge finds the best calibrator nearly as soon as at once: no power 1 / (d + 1)."""
     rng = np.random.default_rng(4)
     answers = np.array([[0.6, 0.5]] * 4_000)
@@ -365,7 +365,7 @@ def test_late_labels_that_are_independent_count_in_full():
     assert served[3_000:].mean() > 0.585  # 0.57 with that power
 
 
-def test_the_delay_is_learned_from_tickets():
+def test_the_delay_is_learned_from_tickets() -> None:
     scores, y = drifting(1_500)
     hedge = HedgedCalibrator()
     late(hedge, scores, y, 30)
@@ -374,7 +374,7 @@ def test_the_delay_is_learned_from_tickets():
     assert hedge.mean_delay < 10.0
 
 
-def test_a_ticket_may_have_been_stored_as_json():
+def test_a_ticket_may_have_been_stored_as_json() -> None:
     one, other = HedgedCalibrator(), HedgedCalibrator()
     waiting = [one.serve_one(p)[1] for p in (0.2, 0.7, 0.4)]
     for score, ticket in zip((0.2, 0.7, 0.4), waiting, strict=True):
@@ -384,7 +384,7 @@ def test_a_ticket_may_have_been_stored_as_json():
     assert other.to_bytes() == one.to_bytes()
 
 
-def test_the_smallest_share_and_prior_leave_weights():
+def test_the_smallest_share_and_prior_leave_weights() -> None:
     hedge = HedgedCalibrator(
         [IdentityCalibrator(), PlattCalibrator()], prior=(1e-60, 1e60), share=(1e-60, 0.5)
     )
@@ -393,7 +393,7 @@ def test_the_smallest_share_and_prior_leave_weights():
     assert sum(hedge.share_weights.values()) == pytest.approx(1.0)
 
 
-def test_the_mean_delay_begins_with_the_first_late_label():
+def test_the_mean_delay_begins_with_the_first_late_label() -> None:
     """A calibrator that was taught from a file knows the delay of its stream at once."""
     scores, y = drifting(200)
     hedge = HedgedCalibrator()
@@ -413,7 +413,7 @@ def test_the_mean_delay_begins_with_the_first_late_label():
     assert other.mean_delay == 0.25
 
 
-def test_a_smaller_learning_rate_helps_with_delayed_labels():
+def test_a_smaller_learning_rate_helps_with_delayed_labels() -> None:
     """Two calibrators are best in turns of 40 samples; labels are 40 late, so following fails."""
     n, delay = 2_000, 40
     turn = np.arange(n) // 40 % 2
@@ -437,7 +437,7 @@ def test_a_smaller_learning_rate_helps_with_delayed_labels():
     assert losses[0] > even + 200.0
 
 
-def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving():
+def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving() -> None:
     """Labels one sample late, two calibrators, six samples: more than 2 ln 2 is lost."""
     wrong, right = 1e-6, 1.0 - 1e-6
     answers = [(right, wrong)] * 2 + [(right, right)] + [(wrong, right)] * 3
@@ -464,7 +464,7 @@ def test_a_smaller_learning_rate_lacks_the_guarantee_of_interleaving():
         ((1, (0.5,) * 9 + (1.5,)), ValueError, r"answers in \[0, 1\]"),
     ],
 )
-def test_bad_ticket(served, error, message):
+def test_bad_ticket(served: Any, error: Any, message: str) -> None:
     hedge = HedgedCalibrator()
     hedge.learn_many([0.1, 0.5, 0.7], [0, 1, 1])
     before = pickle.dumps(hedge)
@@ -500,12 +500,12 @@ def test_bad_ticket(served, error, message):
         ),
     ],
 )
-def test_bad_parameters(parameters, error, message):
+def test_bad_parameters(parameters: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         HedgedCalibrator(**parameters)
 
 
-def test_bad_scores_are_refused_before_anything_is_learned():
+def test_bad_scores_are_refused_before_anything_is_learned() -> None:
     hedge = HedgedCalibrator()
     hedge.learn_one(0.5, 1)
     before = pickle.dumps(hedge)
@@ -526,7 +526,7 @@ class Silent(ProbabilityCalibrator):
         return math.nan if score > 0.5 else score
 
 
-def test_an_answer_that_is_none_is_refused_before_anything_is_learned():
+def test_an_answer_that_is_none_is_refused_before_anything_is_learned() -> None:
     hedge = HedgedCalibrator((Silent(), PlattCalibrator()))
     hedge.learn_one(0.25, 1)
     weights = hedge.weights
@@ -538,7 +538,7 @@ def test_an_answer_that_is_none_is_refused_before_anything_is_learned():
 
 
 @pytest.mark.parametrize("delay", [0, 3])
-def test_a_state_whose_best_share_has_another_log_than_zero_is_refused(delay):
+def test_a_state_whose_best_share_has_another_log_than_zero_is_refused(delay: int) -> None:
     hedge = HedgedCalibrator()
     late(hedge, np.full(40, 0.3), np.arange(40) % 2, delay)
     fields, arrays = hedge._freeze()
@@ -581,7 +581,9 @@ PICKY = (Picky((0.5, 0.9)), IsotonicCalibrator("squared"), Picky((0.6, 0.9)), Is
         (0.9, [2, 2, 2, 2], 2),
     ],
 )
-def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(refused, learned, counts):
+def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(
+    refused: float, learned: Any, counts: int
+) -> None:
     batch, single = HedgedCalibrator(PICKY), HedgedCalibrator(PICKY)
     scores, y = [0.1, 0.2, refused, 0.7], [0, 1, 1, 0]
     with pytest.raises(KeyError, match=str(refused)):
@@ -597,7 +599,7 @@ def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(refused, lea
     assert members(batch) == [n + 1 for n in learned]
 
 
-def test_a_refused_sample_with_a_ticket_changes_nothing():
+def test_a_refused_sample_with_a_ticket_changes_nothing() -> None:
     hedge = HedgedCalibrator(PICKY)
     _, ticket = hedge.serve_one(0.5)
     hedge.learn_one(0.1, 1)
@@ -611,7 +613,7 @@ def test_a_refused_sample_with_a_ticket_changes_nothing():
     assert (hedge.n_samples, hedge.mean_delay) == (2, 1.0)
 
 
-def test_an_answer_that_is_none_ends_a_batch():
+def test_an_answer_that_is_none_ends_a_batch() -> None:
     hedge = HedgedCalibrator((Silent(), IsotonicCalibrator()))
     with pytest.raises(ValueError, match="`calibrators` must predict numbers, got NaN from"):
         hedge.learn_many([0.1, 0.2, 0.7, 0.3], [0, 1, 1, 0])
@@ -629,7 +631,7 @@ class Strict(Picky):
         return labels
 
 
-def test_a_batch_with_a_label_that_one_calibrator_refuses_changes_nothing():
+def test_a_batch_with_a_label_that_one_calibrator_refuses_changes_nothing() -> None:
     hedge = HedgedCalibrator((Picky(), Strict(), PlattCalibrator()))
     with pytest.raises(ValueError, match="labels must be 0 or 1"):
         hedge.learn_many([0.1, 0.2, 0.3], [1, 0, 0.5])
@@ -646,14 +648,14 @@ def changed(hedge: HedgedCalibrator, **arrays: Any) -> bytes:
     return encode(found.kind, found.fields, {**found.arrays, **arrays})
 
 
-def test_weights_of_zero_are_refused_where_weight_is_shared():
+def test_weights_of_zero_are_refused_where_weight_is_shared() -> None:
     hedge = HedgedCalibrator([IdentityCalibrator(), PlattCalibrator()], share=0.01)
     hedge.learn_one(0.5, 1)
     with pytest.raises(ValueError, match="shared weights must be positive"):
         Calibrator.from_bytes(changed(hedge, weights=np.array([[1.0, 0.0]])))
 
 
-def test_shares_without_weights_are_refused_before_memory_is_taken():
+def test_shares_without_weights_are_refused_before_memory_is_taken() -> None:
     hedge = HedgedCalibrator(share=(0.1, 0.2))
     found = decode(hedge.to_bytes())
     found.fields["parameters"]["share"] = {"tuple": [1e-6 * (i + 1) for i in range(50_000)]}
@@ -667,7 +669,7 @@ def test_shares_without_weights_are_refused_before_memory_is_taken():
 @pytest.mark.parametrize(
     ("name", "value"), [("sums", 1e200), ("long_run", 1e300), ("log_odds", -1.7e308)]
 )
-def test_states_that_would_overflow_are_refused(name, value):
+def test_states_that_would_overflow_are_refused(name: str, value: float) -> None:
     hedge = HedgedCalibrator()
     ticket = hedge.serve_one(0.4)[1]
     hedge.learn_one(0.9, 1)
@@ -678,7 +680,7 @@ def test_states_that_would_overflow_are_refused(name, value):
         Calibrator.from_bytes(changed(hedge, **{name: array}))
 
 
-def test_share_weights_are_numbers_after_a_heavy_late_label():
+def test_share_weights_are_numbers_after_a_heavy_late_label() -> None:
     hedge = HedgedCalibrator()
     for i in range(40):
         ticket = hedge.serve_one(0.5)[1]
@@ -689,7 +691,7 @@ def test_share_weights_are_numbers_after_a_heavy_late_label():
 
 
 @pytest.mark.parametrize("number", [np.float32, np.int8, np.float64, Fraction])
-def test_a_ticket_may_hold_numbers_of_any_type(number):
+def test_a_ticket_may_hold_numbers_of_any_type(number: Any) -> None:
     one, other = HedgedCalibrator(), HedgedCalibrator()
     for hedge in (one, other):
         hedge.learn_many([0.2, 0.7] * 50, [0, 1] * 50)
@@ -702,7 +704,7 @@ def test_a_ticket_may_hold_numbers_of_any_type(number):
 
 
 @pytest.mark.parametrize("served", [(0, [10**400] * 10), {"n_samples": 0, "answers": []}])
-def test_what_is_no_ticket_changes_nothing(served):
+def test_what_is_no_ticket_changes_nothing(served: Any) -> None:
     hedge = HedgedCalibrator()
     before = hedge.to_bytes()
     with pytest.raises(TypeError, match="`served`"):
@@ -723,7 +725,7 @@ class Interrupted(PlattCalibrator):
 
 
 @pytest.mark.parametrize("waits", range(1, 9))
-def test_an_interrupt_of_a_late_label_leaves_a_state_that_can_be_read(waits):
+def test_an_interrupt_of_a_late_label_leaves_a_state_that_can_be_read(waits: int) -> None:
     Interrupted.waits = waits
     hedge = HedgedCalibrator([Interrupted(), Interrupted()])
     tickets = [hedge.serve_one(0.1 * i)[1] for i in range(8)]

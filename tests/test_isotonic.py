@@ -176,7 +176,7 @@ samples = st.tuples(
 
 
 @given(st.lists(samples, min_size=1, max_size=40))
-def test_any_samples(program: list[tuple[float, float, float]]) -> None:
+def test_any_samples_get_the_exact_fit(program: list[tuple[float, float, float]]) -> None:
     calibrator = learned(program, loss="squared")
     blocks = oracles.isotonic_blocks(*zip(*program, strict=True))
     for x, *_ in program:
@@ -419,7 +419,7 @@ def test_many_refuses_before_it_learns(scores: Any, y: Any, w: Any) -> None:
         ({"loss": "hinge"}, "`loss` must be one of"),
     ],
 )
-def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         IsotonicCalibrator(**parameters)
 
@@ -778,7 +778,7 @@ def test_forged_bytes_are_refused(forge: Any) -> None:
 # --- a long life
 
 
-def test_soak() -> None:
+def test_random_operations_keep_the_exact_fit() -> None:
     """A million random operations by STREAMCAL_SOAK=1000000; fewer in the gates."""
     n = int(os.environ.get("STREAMCAL_SOAK", "30000"))
     rng = np.random.default_rng(16)

@@ -72,7 +72,7 @@ def played(model: Any, samples: list[Any], delay: int = 0) -> list[Any]:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-def test_maps_and_mixture_are_those_of_the_slow_reference(seed):
+def test_maps_and_mixture_are_those_of_the_slow_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
     hedge, maps = JointHedge(HedgedCalibrator()), Maps()
     likelihoods, served = [], []
@@ -101,7 +101,7 @@ def test_maps_and_mixture_are_those_of_the_slow_reference(seed):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-def test_weights_and_forgetting_are_those_of_the_slow_reference(seed):
+def test_weights_and_forgetting_are_those_of_the_slow_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
     hedge, maps = JointHedge(HedgedCalibrator()), Maps()
     for _ in range(40):
@@ -117,7 +117,7 @@ def test_weights_and_forgetting_are_those_of_the_slow_reference(seed):
         assert found == pytest.approx([each[label] for each in expected], rel=1e-5, abs=1e-8)
 
 
-def test_late_labels_are_charged_what_was_served():
+def test_late_labels_are_charged_what_was_served() -> None:
     delay, samples = 7, stream(150)
     model = model_of()
     served = played(model, samples, delay)
@@ -129,7 +129,7 @@ def test_late_labels_are_charged_what_was_served():
     assert found.n_samples == 150 - delay
 
 
-def test_loss_is_within_the_bound_of_the_best_map():
+def test_loss_is_within_the_bound_of_the_best_map() -> None:
     samples = stream(1_500)
     served = played(model_of(), samples)
     pairs = [(kept, y) for kept, (_, y) in zip(served, samples, strict=True)][1:]
@@ -146,7 +146,7 @@ def test_loss_is_within_the_bound_of_the_best_map():
     assert loss < -math.fsum(map(math.log, other[1:])) - 0.02 * len(samples)
 
 
-def test_forgetting_stays_bounded_in_directions_without_samples():
+def test_forgetting_stays_bounded_in_directions_without_samples() -> None:
     hedge = JointHedge(HedgedCalibrator())
     raw = {"a": 0.5, "b": 0.3, "c": 0.2}
     for i in range(60_000):
@@ -156,7 +156,7 @@ def test_forgetting_stays_bounded_in_directions_without_samples():
     assert hedge.predict_one(raw, raw) == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=0.02)
 
 
-def test_states_after_heavy_samples_are_possible():
+def test_states_after_heavy_samples_are_possible() -> None:
     hedge = JointHedge(HedgedCalibrator())
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -177,7 +177,7 @@ def test_states_after_heavy_samples_are_possible():
     ],
     ids=["mixed", "1e60", "1e12", "one heavy", "some heavy"],
 )
-def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of):
+def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of: Any) -> None:
     rng = np.random.default_rng(0)
     fade = 0.5 ** (1 / 50)  # a short half-life, so rounding errors would grow soon
     matrices = tuple(Matrix(1, 2, 1.0, 30.0, 100.0, fade, 256) for _ in range(3))
@@ -192,7 +192,7 @@ def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of):
     assert (30.0 * np.linalg.eigvalsh(inverse) > 1e-11).all()  # it reads the lower triangle
 
 
-def test_a_heavy_weight_is_that_of_the_slow_reference():
+def test_a_heavy_weight_is_that_of_the_slow_reference() -> None:
     hedge, maps = JointHedge(HedgedCalibrator()), Maps()
     rng = np.random.default_rng(0)
     for y, w in [("a", 1e9), ("b", 1e60), ("c", 1.0), ("b", 1e12), ("a", 1e6), ("c", 1e60)]:
@@ -205,7 +205,7 @@ def test_a_heavy_weight_is_that_of_the_slow_reference():
         assert found == pytest.approx([each[label] for each in expected], rel=1e-4, abs=1e-8)
 
 
-def test_more_labels_than_the_matrices_hold():
+def test_more_labels_than_the_matrices_hold() -> None:
     labels = tuple(range(300))
     rng = np.random.default_rng(0)
     hedge = JointHedge(HedgedCalibrator())
@@ -226,7 +226,7 @@ def test_more_labels_than_the_matrices_hold():
 
 @pytest.mark.parametrize("labels", [(False, True), ("yes", "no")], ids=repr)
 @pytest.mark.parametrize("delay", [0, 5])
-def test_two_labels_have_no_mixture(labels, delay):
+def test_two_labels_have_no_mixture(labels: Any, delay: int) -> None:
     model, plain = model_of(), one_vs_rest()
     samples = stream(200, labels)
     found, expected = played(model, samples, delay), played(plain, samples, delay)
@@ -235,7 +235,7 @@ def test_two_labels_have_no_mixture(labels, delay):
 
 
 @pytest.mark.parametrize("labels", [(False, True), ("yes", "no")], ids=repr)
-def test_a_third_label_starts_from_what_two_have_learned(labels):
+def test_a_third_label_starts_from_what_two_have_learned(labels: Any) -> None:
     model, plain = model_of(), one_vs_rest()
     for each in (model, plain):
         played(each, stream(300, labels))
@@ -248,7 +248,7 @@ def test_a_third_label_starts_from_what_two_have_learned(labels):
     assert sum(model.predict_proba_one(two).values()) == pytest.approx(1.0)
 
 
-def test_a_label_without_a_probability_teaches_no_map():
+def test_a_label_without_a_probability_teaches_no_map() -> None:
     model = model_of()
     played(model, stream(50))
     before = model._strategy._joint.freeze()[1]
@@ -259,7 +259,7 @@ def test_a_label_without_a_probability_teaches_no_map():
     }
 
 
-def test_a_surprise_costs_no_more_than_the_clip():
+def test_a_surprise_costs_no_more_than_the_clip() -> None:
     sure = {"a": 0.98, "b": 0.01, "c": 0.01}
     model = CalibratedClassifier(FixedModel())
     for _ in range(50):
@@ -270,7 +270,7 @@ def test_a_surprise_costs_no_more_than_the_clip():
 
 
 @pytest.mark.parametrize("zeros", [{"a": 0.0, "b": 0.0, "c": 0.0}, {"a": 1.0, "b": 0.0, "c": 0.0}])
-def test_zeros_are_probabilities(zeros):
+def test_zeros_are_probabilities(zeros: Any) -> None:
     model = model_of()
     for label in "abcabc":
         model.learn_one({"p": zeros}, label, 1e60)
@@ -281,11 +281,11 @@ def test_zeros_are_probabilities(zeros):
         assert sum(answer.values()) == pytest.approx(1.0)
 
 
-def test_other_calibrators_have_no_mixture():
+def test_other_calibrators_have_no_mixture() -> None:
     assert type(model_of(calibrator=PlattCalibrator())._strategy) is OneVsRest
 
 
-def test_batches_learn_and_predict_like_single_samples():
+def test_batches_learn_and_predict_like_single_samples() -> None:
     model, twin = model_of(), model_of()
     samples = stream(60)
     columns = {label: np.array([x["p"][label] for x, _ in samples]) for label in "abcd"}
@@ -304,7 +304,7 @@ def test_batches_learn_and_predict_like_single_samples():
 
 
 @pytest.mark.parametrize("delay", [0, 5])
-def test_copies_and_restored_states_go_on_alike(delay):
+def test_copies_and_restored_states_go_on_alike(delay: int) -> None:
     model = model_of()
     played(model, stream(100), delay)
     twins = [
@@ -319,7 +319,7 @@ def test_copies_and_restored_states_go_on_alike(delay):
         assert twin.to_bytes() == model.to_bytes()
 
 
-def test_a_drift_alarm_starts_the_mixture_anew():
+def test_a_drift_alarm_starts_the_mixture_anew() -> None:
     model = model_of()
     played(model, stream(50))
     model._strategy.reset()
@@ -331,7 +331,7 @@ def _without_names(fresh: Any, model: Any) -> Any:
     return fresh
 
 
-def test_tickets_survive_json():
+def test_tickets_survive_json() -> None:
     model = model_of()
     played(model, stream(50), 5)
     x, y = stream(1, seed=2)[0]
@@ -378,7 +378,7 @@ def _with_answers(ticket: JointTicket, kind: Any) -> JointTicket:
         "iterator of answers",
     ],
 )
-def test_a_wrong_ticket_changes_nothing(change):
+def test_a_wrong_ticket_changes_nothing(change: Any) -> None:
     model = model_of()
     played(model, stream(50))
     x, y = stream(1, seed=2)[0]
@@ -389,7 +389,7 @@ def test_a_wrong_ticket_changes_nothing(change):
     assert model.to_bytes() == before
 
 
-def test_tickets_must_be_a_mapping():
+def test_tickets_must_be_a_mapping() -> None:
     model = model_of()
     played(model, stream(20))
     x, y = stream(1, seed=2)[0]
@@ -410,7 +410,7 @@ class Unhashable:
         return bool(self.label == other)
 
 
-def test_a_true_label_without_a_hash_finds_its_ticket():
+def test_a_true_label_without_a_hash_finds_its_ticket() -> None:
     model, twin = model_of(), model_of()
     for each in (model, twin):
         played(each, stream(20))
@@ -442,7 +442,9 @@ class LimitedNumpy:
         return getattr(np, name)
 
 
-def test_a_lack_of_memory_while_labels_are_added_can_be_repaired(monkeypatch):
+def test_a_lack_of_memory_while_labels_are_added_can_be_repaired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = JointHedge(HedgedCalibrator())
     for x, y in stream(20, ("a", "b", "c")):
         before.learn_one(x["p"], x["p"], y, 1.0)
@@ -495,7 +497,7 @@ def _check_alike(hedge: JointHedge, twin: JointHedge) -> None:
         ("inverse1", np.full(45, math.nan)),
     ],
 )
-def test_impossible_states_raise(name, value):
+def test_impossible_states_raise(name: str, value: Any) -> None:
     hedge = JointHedge(HedgedCalibrator())
     for x, y in stream(20):
         hedge.learn_one(x["p"], x["p"], y, 1.0)

@@ -268,7 +268,7 @@ def test_labels_that_are_not_known() -> None:
     assert list(keyed) == ["a"]
 
 
-def test_bad_constructors(tmp_path: Path) -> None:
+def test_bad_parameters_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`max_live` must be a positive int or None, got 0"):
         KeyedCalibrator(make, max_live=0)
     bad: Callable[[], Any] = dict

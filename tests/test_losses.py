@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ IDENTITY = [loss for loss in ALL if type(loss).link is MeanLoss.link]
 all_losses = pytest.mark.parametrize("loss", ALL, ids=repr)
 
 
-def some_labels(loss, rng, n=20):
+def some_labels(loss: Any, rng: np.random.Generator, n: int = 20) -> Any:
     """Labels inside the range of the loss, its closed finite ends among them."""
     ends = loss.y_range
     if isinstance(ends, TwoPoint):
@@ -61,7 +62,7 @@ def some_labels(loss, rng, n=20):
     return y
 
 
-def some_values(loss, rng, n=20):
+def some_values(loss: Any, rng: np.random.Generator, n: int = 20) -> Any:
     ends = loss.z_range
     low, high = max(ends.low, -3.0), min(ends.high, 3.0)
     width = high - low
@@ -83,7 +84,9 @@ def some_values(loss, rng, n=20):
         (TwoPoint(0.5, 1.5), [0.5, 1.5], [1], "{0.5, 1.5}"),
     ],
 )
-def test_range_members(interval, inside, outside, text):
+def test_a_range_contains_what_lies_in_it(
+    interval: Any, inside: Any, outside: Any, text: str
+) -> None:
     assert interval.contains(inside).all()
     assert not interval.contains(outside).any()
     assert interval.contains_all(np.array(inside, dtype=float))
@@ -93,14 +96,14 @@ def test_range_members(interval, inside, outside, text):
     assert str(interval) == text
 
 
-def test_range_of_nothing_is_contained():
+def test_range_of_nothing_is_contained() -> None:
     assert Interval(0, 1).contains_all(np.empty(0))
     assert TwoPoint(0, 1).contains_all(np.empty(0))
 
 
 @pytest.mark.parametrize("kind", [Interval, TwoPoint])
 @pytest.mark.parametrize("ends", [(1, 1), (2, 1), (math.nan, 1)])
-def test_range_must_not_be_empty(kind, ends):
+def test_range_must_not_be_empty(kind: Any, ends: Any) -> None:
     with pytest.raises(ValueError, match="`low` must be less than `high`, got"):
         kind(*ends)
 
@@ -111,7 +114,9 @@ def test_range_must_not_be_empty(kind, ends):
     st.booleans(),
     st.sampled_from([(0.0, 1.0), (-1e300, 1e300), (0.0, math.inf), (-math.inf, math.inf)]),
 )
-def test_clip_is_the_nearest_member(x, low_closed, high_closed, ends):
+def test_clip_is_the_nearest_member(
+    x: float, low_closed: bool, high_closed: bool, ends: Any
+) -> None:
     interval = Interval(*ends, low_closed, high_closed)
     clipped = interval.clip(x)
     assert clipped in interval
@@ -123,7 +128,7 @@ def test_clip_is_the_nearest_member(x, low_closed, high_closed, ends):
 
 
 @all_losses
-def test_loss_is_finite_inside_its_ranges(loss):
+def test_loss_is_finite_inside_its_ranges(loss: Any) -> None:
     rng = np.random.default_rng(0)
     y, z = some_labels(loss, rng), some_values(loss, rng)
     assert np.isfinite(loss(z[:, None], y)).all()
@@ -144,7 +149,7 @@ def test_loss_is_finite_inside_its_ranges(loss):
     ],
     ids=repr,
 )
-def test_labels_out_of_range_are_refused(loss, good, bad):
+def test_labels_out_of_range_are_refused(loss: Any, good: Any, bad: Any) -> None:
     loss.check_labels(good)
     for y in good:
         loss.check_labels(float(y))
@@ -156,14 +161,14 @@ def test_labels_out_of_range_are_refused(loss, good, bad):
             loss.check_labels([good[0], y, good[0], y])
 
 
-def test_refused_label_names_the_argument():
+def test_refused_label_names_the_argument() -> None:
     message = r"^`label` must lie in \{-1, 1\} for the logistic loss, got 0\.0 at position 2$"
     with pytest.raises(ValueError, match=message):
         Logistic().check_labels(np.array([1, -1, 0]), "label")
 
 
 @pytest.mark.parametrize("y", [True, np.True_, 1, np.int8(1), np.float32(1), [True, False]])
-def test_labels_of_other_number_types_are_accepted(y):
+def test_labels_of_other_number_types_are_accepted(y: Any) -> None:
     Log().check_labels(y)
 
 
@@ -193,7 +198,7 @@ def test_labels_of_other_number_types_are_accepted(y):
     ],
     ids=str,
 )
-def test_values_at_the_ends(loss, z, y, value):
+def test_values_at_the_ends(loss: Any, z: Any, y: float, value: Any) -> None:
     """Limits, and no warning on the way (warnings are errors here)."""
     answer = float(loss(z, y))
     assert answer == pytest.approx(value, rel=1e-15)
@@ -231,7 +236,7 @@ def test_values_at_the_ends(loss, z, y, value):
     ],
     ids=str,
 )
-def test_known_values(loss, z, y, value):
+def test_values_are_those_known(loss: Any, z: float, y: float, value: Any) -> None:
     assert_allclose(loss(z, y), value, rtol=1e-14)
 
 
@@ -244,7 +249,7 @@ def test_known_values(loss, z, y, value):
     ],
     ids=["poisson", "gamma", "tweedie"],
 )
-def test_deviances_are_those_of_scikit_learn(loss, deviance):
+def test_deviances_are_those_of_scikit_learn(loss: Any, deviance: Any) -> None:
     """Twice ours and theirs differ by what depends on y alone."""
     rng = np.random.default_rng(1)
     y, z0, z1 = rng.uniform(0.1, 9.0, (3, 50))
@@ -252,7 +257,7 @@ def test_deviances_are_those_of_scikit_learn(loss, deviance):
     assert ours == pytest.approx(deviance(y, z1) - deviance(y, z0), rel=1e-10)
 
 
-def test_probability_losses_are_those_of_scikit_learn():
+def test_probability_losses_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(2)
     z, y = rng.uniform(size=100), rng.integers(0, 2, 100)
     margin = np.log(z / (1 - z))
@@ -263,7 +268,7 @@ def test_probability_losses_are_those_of_scikit_learn():
 
 
 @all_losses
-def test_arguments_broadcast(loss):
+def test_values_and_labels_are_broadcast(loss: Any) -> None:
     rng = np.random.default_rng(3)
     y, z = some_labels(loss, rng, 4), some_values(loss, rng, 3)
     table = loss(z[:, None], y)
@@ -280,13 +285,13 @@ def test_arguments_broadcast(loss):
 
 @all_losses
 @pytest.mark.parametrize("seed", range(5))
-def test_block_minimiser(loss, seed):
+def test_the_link_of_the_mean_minimises_the_loss_of_a_block(loss: Any, seed: int) -> None:
     """link(mean statistic) minimises the summed loss of random weighted blocks."""
     rng = np.random.default_rng(seed)
     y, w = some_labels(loss, rng, 30), rng.uniform(0.1, 10.0, 30)
     best = loss.link(float(np.average(loss.statistic(y), weights=w)))
 
-    def total(z):
+    def total(z: Any) -> Any:
         return float(w @ loss(z, y))
 
     span = (max(loss.z_range.low, -20.0) + 1e-9, min(loss.z_range.high, 20.0) - 1e-9)
@@ -297,7 +302,7 @@ def test_block_minimiser(loss, seed):
 
 
 @all_losses
-def test_gradient_vanishes_at_the_block_minimiser(loss):
+def test_gradient_vanishes_at_the_block_minimiser(loss: Any) -> None:
     """By central differences of accuracy 4, as sklearn's numerical_derivative."""
     rng = np.random.default_rng(4)
     for _ in range(10):
@@ -311,7 +316,7 @@ def test_gradient_vanishes_at_the_block_minimiser(loss):
 
 
 @all_losses
-def test_statistic_is_a_gradient_up_to_the_link(loss):
+def test_statistic_is_a_gradient_up_to_the_link(loss: Any) -> None:
     """dl/dz has the sign of inverse_link(z) - statistic(y): pooling by the mean is right."""
     rng = np.random.default_rng(5)
     y, z = some_labels(loss, rng, 40), some_values(loss, rng, 40)
@@ -323,7 +328,7 @@ def test_statistic_is_a_gradient_up_to_the_link(loss):
 
 
 @all_losses
-def test_weights_multiply(loss):
+def test_weights_multiply_losses(loss: Any) -> None:
     """A weight of k is the sample k times, and common factors change nothing."""
     rng = np.random.default_rng(6)
     y, k = some_labels(loss, rng, 12), rng.integers(1, 5, 12)
@@ -346,7 +351,7 @@ def test_weights_multiply(loss):
     ],
     ids=lambda v: repr(v) if isinstance(v, MeanLoss) else "",
 )
-def test_intercept_only_optimum(loss, optimum):
+def test_intercept_only_optimum(loss: Any, optimum: Any) -> None:
     """All scores equal: one value, the known statistic of the labels."""
     rng = np.random.default_rng(7)
     y, w = some_labels(loss, rng, 50), rng.uniform(0.5, 2.0, 50)
@@ -354,7 +359,7 @@ def test_intercept_only_optimum(loss, optimum):
     assert_allclose(stairs.values, [optimum(y, w)], rtol=1e-12)
 
 
-def test_losses_with_one_statistic_share_their_blocks():
+def test_losses_with_one_statistic_share_their_blocks() -> None:
     rng = np.random.default_rng(8)
     scores, y = rng.normal(size=80), rng.uniform(0.1, 0.9, 80)
     first, *others = [streamcal.isotonic_fit(scores, y, loss=loss) for loss in IDENTITY]
@@ -367,7 +372,7 @@ def test_losses_with_one_statistic_share_their_blocks():
 
 
 @all_losses
-def test_link_is_monotone_and_has_its_inverse(loss):
+def test_link_is_monotone_and_has_its_inverse(loss: Any) -> None:
     rng = np.random.default_rng(9)
     m = np.unique(loss.statistic(some_values(loss, rng, 50)))
     if isinstance(loss.y_range, TwoPoint):
@@ -379,7 +384,7 @@ def test_link_is_monotone_and_has_its_inverse(loss):
 
 
 @all_losses
-def test_floats_and_arrays_agree(loss):
+def test_floats_and_arrays_agree(loss: Any) -> None:
     """A float comes back as a float, and is the array's element."""
     rng = np.random.default_rng(10)
     y, z = some_labels(loss, rng, 10), some_values(loss, rng, 10)
@@ -395,7 +400,7 @@ def test_floats_and_arrays_agree(loss):
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Exponential()], ids=repr)
-def test_margin_of_a_pure_block_is_infinite(loss):
+def test_margin_of_a_pure_block_is_infinite(loss: Any) -> None:
     for ends in (np.array([0.0, 1.0]), [0.0, 1.0]):
         links = [loss.link(m) for m in ends] if isinstance(ends, list) else loss.link(ends)
         assert_array_equal(links, [-math.inf, math.inf])
@@ -408,7 +413,7 @@ def test_margin_of_a_pure_block_is_infinite(loss):
 # names, parameters, identity
 
 
-def test_a_name_gives_the_loss_with_its_defaults():
+def test_a_name_gives_the_loss_with_its_defaults() -> None:
     names = ["squared", "log", "poisson", "gamma", "tweedie", "logistic", "exponential", "linex"]
     for name in names:
         assert losses.get(name).name == name
@@ -419,19 +424,19 @@ def test_a_name_gives_the_loss_with_its_defaults():
 
 
 @pytest.mark.parametrize("name", ["", "Log", "brier", "log "])
-def test_unknown_name(name):
+def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"`loss` must be one of 'squared', .*, got {name!r}$"):
         losses.get(name)
 
 
 @pytest.mark.parametrize("thing", [None, 3, Log, ["log"]])
-def test_not_a_loss(thing):
+def test_not_a_loss(thing: Any) -> None:
     with pytest.raises(TypeError, match="`loss` must be a name or a Loss, got"):
         losses.get(thing)
 
 
 @all_losses
-def test_identity_hash_pickle_repr(loss):
+def test_identity_hash_pickle_repr(loss: Any) -> None:
     copy = pickle.loads(pickle.dumps(loss))
     assert copy == loss
     assert hash(copy) == hash(loss)
@@ -442,12 +447,12 @@ def test_identity_hash_pickle_repr(loss):
 
 @pytest.mark.parametrize("loss", [Log(), Tweedie(), Linex()], ids=repr)
 @pytest.mark.parametrize("attribute", ["power", "a", "name", "other"])
-def test_losses_are_immutable(loss, attribute):
+def test_losses_are_immutable(loss: Any, attribute: str) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(loss, attribute, 1.2)
 
 
-def test_parameters_are_keywords_and_become_floats():
+def test_parameters_are_keywords_and_become_floats() -> None:
     with pytest.raises(TypeError):
         Tweedie(1.2)
     assert repr(Linex(a=2)) == "Linex(a=2.0)"
@@ -456,24 +461,24 @@ def test_parameters_are_keywords_and_become_floats():
 
 
 @pytest.mark.parametrize("power", [1, 2.0, 0, 3, math.nan, -math.inf])
-def test_tweedie_power_out_of_range(power):
+def test_tweedie_power_out_of_range(power: Any) -> None:
     with pytest.raises(ValueError, match="`power` must be strictly between 1 and 2, got"):
         Tweedie(power=power)
 
 
 @pytest.mark.parametrize("a", [0, -1.0, math.inf, math.nan])
-def test_linex_a_out_of_range(a):
+def test_linex_a_out_of_range(a: Any) -> None:
     with pytest.raises(ValueError, match="`a` must be a positive finite number, got"):
         Linex(a=a)
 
 
 @pytest.mark.parametrize("make", [lambda: Linex(a="1"), lambda: Tweedie(power=None)])
-def test_parameters_that_are_not_numbers(make):
+def test_parameters_that_are_not_numbers(make: Any) -> None:
     with pytest.raises(TypeError, match="must be a number, got"):
         make()
 
 
-def test_linex_refuses_labels_whose_statistic_overflows_or_vanishes():
+def test_linex_refuses_labels_whose_statistic_overflows_or_vanishes() -> None:
     """exp(-a y) of such labels would be inf or 0, and their block's value infinite."""
     for y in (-1000.0, 1000.0):
         with pytest.raises(ValueError, match=r"`y` must lie in \[-700, 700\] for the linex loss"):
@@ -493,21 +498,21 @@ class CubicMean(MeanLoss):
     y_range = Interval(-math.inf, math.inf)
     z_range = Interval(-math.inf, math.inf)
 
-    def __call__(self, z, y):
+    def __call__(self, z: Any, y: Any) -> Any:
         z, y = np.asarray(z), np.asarray(y)
         return z**4 / 4 - z * y**3
 
-    def statistic(self, y):
+    def statistic(self, y: Any) -> Any:
         return y**3
 
-    def link(self, m):
+    def link(self, m: Any) -> Any:
         return np.cbrt(m)
 
-    def inverse_link(self, z):
+    def inverse_link(self, z: Any) -> Any:
         return z**3
 
 
-def test_own_loss_is_a_short_subclass():
+def test_own_loss_is_a_short_subclass() -> None:
     stairs = streamcal.isotonic_fit([1, 2, 3], [2.0, 1.0, 3.0], loss=CubicMean())
     assert_allclose(stairs.values, [4.5 ** (1 / 3), 3.0])
     assert losses.get(CubicMean()) is not None
@@ -515,13 +520,13 @@ def test_own_loss_is_a_short_subclass():
     assert pickle.loads(pickle.dumps(CubicMean())) == CubicMean()
 
 
-def test_loss_that_is_not_mean_type_is_refused_where_a_mean_is_needed():
+def test_loss_that_is_not_mean_type_is_refused_where_a_mean_is_needed() -> None:
     @dataclass(frozen=True)
     class Absolute(losses.Loss):
         name = "absolute"
         y_range = z_range = Interval(-math.inf, math.inf)
 
-        def __call__(self, z, y):
+        def __call__(self, z: Any, y: Any) -> Any:
             return np.abs(np.subtract(z, y))
 
     assert losses.get(Absolute()) == Absolute()
@@ -529,6 +534,6 @@ def test_loss_that_is_not_mean_type_is_refused_where_a_mean_is_needed():
         streamcal.isotonic_fit([1, 2], [1, 2], loss=Absolute())
 
 
-def test_importing_losses_compiles_nothing():
+def test_importing_losses_compiles_nothing() -> None:
     code = "import sys, streamcal.losses; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

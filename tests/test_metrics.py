@@ -58,10 +58,10 @@ samples = st.tuples(st.booleans(), probabilities, st.sampled_from([0.25, 0.5, 1.
 streams = st.lists(samples, min_size=1, max_size=25)
 
 
-def split(y, p, w, score):
+def split(y: Any, p: Any, w: Any, score: Any) -> tuple[Any, Any, Any]:
     """Return MCB, DSC and UNC by scikit-learn's isotonic regression: the oracle."""
 
-    def mean(q):
+    def mean(q: Any) -> Any:
         right = np.where(y, q, 1 - q)
         with np.errstate(divide="ignore"):
             losses = (1 - right) ** 2 if score == "brier" else -np.log(right)
@@ -73,13 +73,13 @@ def split(y, p, w, score):
     return s_model - s_again, s_mean - s_again, s_mean
 
 
-def ece_by_width(y, p, w, n_bins):
+def ece_by_width(y: Any, p: Any, w: Any, n_bins: Any) -> Any:
     edges = np.arange(1, n_bins) / n_bins
     b = np.searchsorted(edges, p)
     return np.abs(np.bincount(b, w * (y - p))).sum() / w.sum()
 
 
-def ece_by_mass(y, p, w, n_bins):
+def ece_by_mass(y: Any, p: Any, w: Any, n_bins: Any) -> Any:
     scores, group = np.unique(p, return_inverse=True)
     mass = np.bincount(group, w, minlength=len(scores))
     middle = np.cumsum(mass) - mass / 2
@@ -87,7 +87,7 @@ def ece_by_mass(y, p, w, n_bins):
     return np.abs(np.bincount(b, w * (y - p))).sum() / w.sum()
 
 
-def batch(metric, stream):
+def batch(metric: Any, stream: Any) -> Any:
     y, p, w = (np.array(column, dtype=float) for column in zip(*stream, strict=True))
     match metric:
         case BrierScore():
@@ -105,7 +105,7 @@ def batch(metric, stream):
             return split(y, p, w, score)[0]
 
 
-def close_to(metric, expected):
+def close_to(metric: Any, expected: Any) -> Any:
     # z divides by a deviation that may be small, and so magnifies what removals leave behind.
     return pytest.approx(expected, abs=1e-9, rel=1e-5 if isinstance(metric, SpiegelhalterZ) else 0)
 
@@ -113,7 +113,9 @@ def close_to(metric, expected):
 @by_metric
 @given(stream=streams, drawn=st.data())
 @settings(max_examples=40, deadline=None)
-def test_streaming_equals_batch_after_every_update_and_revert(metric, stream, drawn):
+def test_streaming_equals_batch_after_every_update_and_revert(
+    metric: Any, stream: Any, drawn: st.DataObject
+) -> None:
     metric = metric.clone()
     for n, (y, p, w) in enumerate(stream, 1):
         metric.update(y, p, w)
@@ -128,7 +130,7 @@ def test_streaming_equals_batch_after_every_update_and_revert(metric, stream, dr
 
 @pytest.mark.parametrize("heavy", [1e20, 1e30, 1e60])
 @by_metric
-def test_a_heavy_sample_leaves_nothing_behind(metric, heavy):
+def test_a_heavy_sample_leaves_nothing_behind(metric: Any, heavy: float) -> None:
     metric = metric.clone()
     metric.update(True, 0.97, heavy)
     stream = [(True, 0.25, 1.0), (False, 0.625, 0.1), (False, 0.125, 2.0)]
@@ -139,7 +141,7 @@ def test_a_heavy_sample_leaves_nothing_behind(metric, heavy):
 
 
 @given(st.lists(st.tuples(st.floats(-1.0, 1.0), st.integers(-200, 200)), max_size=20))
-def test_exact_sums_are_exact(drawn):
+def test_exact_sums_are_exact(drawn: Any) -> None:
     total, numbers = ExactSum(), [x * 2.0**power for x, power in drawn]
     for x in numbers:
         total.add(x)
@@ -151,7 +153,7 @@ def test_exact_sums_are_exact(drawn):
 
 @given(stream=streams)
 @settings(max_examples=60, deadline=None)
-def test_corp_parts_equal_scikit_learn(stream):
+def test_corp_parts_equal_scikit_learn(stream: Any) -> None:
     y, p, w = (np.array(column, dtype=float) for column in zip(*stream, strict=True))
     for score in ("brier", "log"):
         metric = CORP(score)
@@ -167,7 +169,7 @@ def test_corp_parts_equal_scikit_learn(stream):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_mean_scores_equal_scikit_learn(weighted):
+def test_mean_scores_equal_scikit_learn(weighted: bool) -> None:
     rng = np.random.default_rng(1)
     p = rng.uniform(size=300)
     y = rng.uniform(size=300) < p
@@ -181,7 +183,7 @@ def test_mean_scores_equal_scikit_learn(weighted):
     assert corp_log.mean_score == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
 
 
-def test_corp_published_numbers():
+def test_corp_published_numbers() -> None:
     metric = CORP()
     for y, p in zip([0, 0, 0, 1, 1, 1], [0.4, 0.3, 0.2, 0.1, 0.5, 0.9], strict=True):
         metric.update(y, p)
@@ -193,7 +195,7 @@ def test_corp_published_numbers():
     np.testing.assert_allclose(metric.staircase().weights, [4.0, 2.0])
 
 
-def test_corp_recalibrated_predictions_have_no_miscalibration():
+def test_corp_recalibrated_predictions_have_no_miscalibration() -> None:
     rng = np.random.default_rng(2)
     p = rng.uniform(size=200)
     y = rng.uniform(size=200) < p**2
@@ -204,7 +206,7 @@ def test_corp_recalibrated_predictions_have_no_miscalibration():
     assert metric.mcb == pytest.approx(0.0, abs=1e-12)
 
 
-def test_infinite_log_loss_is_reported_and_reverted():
+def test_infinite_log_loss_is_reported_and_reverted() -> None:
     metric = CORP("log")
     metric.update(True, 0.75)
     metric.update(False, 0.25)
@@ -231,7 +233,7 @@ MULTICLASS = [
     "scale_by_half" not in inspect.signature(brier_score_loss).parameters,
     reason="multiclass scores came with scikit-learn 1.7",
 )
-def test_multiclass_brier_equals_scikit_learn():
+def test_multiclass_brier_equals_scikit_learn() -> None:
     matrix = np.array([list(p.values()) for _, p in MULTICLASS])
     labels = [y for y, _ in MULTICLASS]
     for scale in ("auto", True, False):
@@ -241,7 +243,7 @@ def test_multiclass_brier_equals_scikit_learn():
         assert metric.get() == pytest.approx(brier_score_loss(labels, matrix, scale_by_half=scale))
 
 
-def test_brier_of_any_two_labels_is_the_binary_score():
+def test_brier_of_any_two_labels_is_the_binary_score() -> None:
     plain, named = BrierScore(), BrierScore()
     for happened, p in [(True, 0.9), (False, 0.4), (True, 0.3)]:
         plain.update(happened, p)
@@ -249,7 +251,7 @@ def test_brier_of_any_two_labels_is_the_binary_score():
     assert named.get() == pytest.approx(plain.get())
 
 
-def test_brier_scale_follows_the_labels_met():
+def test_brier_scale_follows_the_labels_met() -> None:
     metric = BrierScore()
     metric.update("a", {"a": 0.5, "b": 0.5})
     assert metric.get() == pytest.approx(0.25)
@@ -259,7 +261,7 @@ def test_brier_scale_follows_the_labels_met():
     assert metric.get() == pytest.approx(0.25)
 
 
-def test_ece_equal_mass_bins_hold_equal_mass():
+def test_ece_equal_mass_bins_hold_equal_mass() -> None:
     rng = np.random.default_rng(3)
     p = rng.uniform(size=1000) ** 4
     y = rng.uniform(size=1000) < 0.5
@@ -272,7 +274,7 @@ def test_ece_equal_mass_bins_hold_equal_mass():
 
 
 @pytest.mark.parametrize("where", ["low", "high", "all"])
-def test_ece_memory_is_bounded_and_the_loss_of_resolution_small(where):
+def test_ece_memory_is_bounded_and_the_loss_of_resolution_small(where: str) -> None:
     rng = np.random.default_rng(4)
     p = rng.uniform(size=4000)
     if where != "all":
@@ -290,7 +292,7 @@ def test_ece_memory_is_bounded_and_the_loss_of_resolution_small(where):
     assert metric.get() == 0.0
 
 
-def test_ece_cells_stay_in_order_however_coarse():
+def test_ece_cells_stay_in_order_however_coarse() -> None:
     rng = np.random.default_rng(5)
     p = np.concatenate([[0.0, 5e-324, 0.5, np.nextafter(0.5, 0), 1.0], rng.uniform(size=200)])
     p = np.sort(np.concatenate([p, rng.uniform(size=200) ** 20, 1 - rng.uniform(size=200) ** 20]))
@@ -306,7 +308,7 @@ def test_ece_cells_stay_in_order_however_coarse():
         assert set(keys) == set(metric._cells)
 
 
-def test_ece_confidence_of_the_first_label():
+def test_ece_confidence_of_the_first_label() -> None:
     metric = ECE(n_bins=1, pos_val=None)
     metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
     metric.update("b", {"a": 0.25, "b": 0.25, "c": 0.5})
@@ -318,7 +320,7 @@ def test_ece_confidence_of_the_first_label():
 
 
 @by_metric
-def test_evaluates_a_river_pipeline(metric):
+def test_evaluates_a_river_pipeline(metric: Any) -> None:
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     result = evaluate.progressive_val_score(datasets.Phishing().take(200), model, metric.clone())
     assert type(result) is type(metric)
@@ -335,7 +337,7 @@ def test_evaluates_a_river_pipeline(metric):
     assert result.get() == pytest.approx(batch(metric, stream))
 
 
-def test_evaluates_a_multiclass_model_with_a_cold_start():
+def test_evaluates_a_multiclass_model_with_a_cold_start() -> None:
     data = datasets.ImageSegments()
     for metric in (BrierScore(), ECE(pos_val=None), CORP(pos_val=None)):
         result = evaluate.progressive_val_score(data.take(100), naive_bayes.GaussianNB(), metric)
@@ -343,7 +345,7 @@ def test_evaluates_a_multiclass_model_with_a_cold_start():
 
 
 @by_metric
-def test_is_a_river_metric(metric):
+def test_is_a_river_metric(metric: Any) -> None:
     metric = metric.clone()
     assert not metric.bigger_is_better
     assert not metric.requires_labels
@@ -369,7 +371,7 @@ def test_is_a_river_metric(metric):
 
 
 @by_metric
-def test_rolls_over_a_window(metric):
+def test_rolls_over_a_window(metric: Any) -> None:
     rng = np.random.default_rng(6)
     stream = [(int(rng.integers(2)), rng.uniform(), 1.0) for _ in range(30)]
     rolling: Any = utils.Rolling(type(metric), window_size=8, **metric._get_params())
@@ -379,7 +381,7 @@ def test_rolls_over_a_window(metric):
 
 
 @by_metric
-def test_predictions_that_are_not_there_are_not_scored(metric):
+def test_predictions_that_are_not_there_are_not_scored(metric: Any) -> None:
     metric = metric.clone()
     metric.update(True, 0.25)
     value = metric.get()
@@ -403,7 +405,9 @@ def test_predictions_that_are_not_there_are_not_scored(metric):
         (0.5, math.nan, ValueError, "`w` must be a positive finite number"),
     ],
 )
-def test_bad_input_changes_nothing(metric, y_pred, w, error, message):
+def test_bad_input_changes_nothing(
+    metric: Any, y_pred: Any, w: Any, error: Any, message: str
+) -> None:
     metric = metric.clone()
     metric.update(True, 0.25)
     metric.update(False, 0.5)
@@ -418,14 +422,14 @@ def test_bad_input_changes_nothing(metric, y_pred, w, error, message):
 
 
 @by_metric
-def test_reverting_what_was_never_added_is_refused(metric):
+def test_reverting_what_was_never_added_is_refused(metric: Any) -> None:
     metric = metric.clone()
     with pytest.raises(ValueError, match="must have been"):
         metric.revert(True, 0.5)
 
 
 @pytest.mark.parametrize("metric", [ECE(), CORP()], ids=["ECE", "CORP"])
-def test_names_need_a_positive_label(metric):
+def test_names_need_a_positive_label(metric: Any) -> None:
     with pytest.raises(ValueError, match="`pos_val` must be one of the labels, such as 'ham'"):
         metric.update("ham", {"ham": 0.5, "spam": 0.5})
     with pytest.raises(ValueError, match="`pos_val`"):
@@ -445,6 +449,6 @@ def test_names_need_a_positive_label(metric):
         (lambda: CORP(scoring="spherical"), "`scoring` must be one of 'brier', 'log'"),
     ],
 )
-def test_bad_parameters(make, message):
+def test_bad_parameters_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,6 +1,7 @@
 """Ordinal metrics: equal to scikit-learn or to their formula, after every update and revert."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +23,13 @@ from tests.contract import state
 WORDS = ("low", "medium", "high", "extreme")
 
 
-def macro(y, p, w):
+def macro(y: Any, p: Any, w: Any) -> Any:
     return np.mean(
         [mean_absolute_error(y[y == k], p[y == k], sample_weight=w[y == k]) for k in set(y)]
     )
 
 
-def kappa(y, p, w):
+def kappa(y: Any, p: Any, w: Any) -> Any:
     if len({*y, *p}) == 1:
         return 0.0
     labels = np.arange(4)
@@ -48,7 +49,7 @@ by_kind = pytest.mark.parametrize("kind", ORACLES, ids=lambda kind: kind.__name_
 
 @by_kind
 @given(stream=st.lists(samples, min_size=1, max_size=12))
-def test_every_update_and_revert_is_the_batch_value(kind, stream):
+def test_every_update_and_revert_is_the_batch_value(kind: Any, stream: Any) -> None:
     metric, words = kind(), kind(labels=WORDS)
     for i, (y, p, w) in enumerate(stream):
         metric.update(y, p, w)
@@ -70,7 +71,7 @@ def test_every_update_and_revert_is_the_batch_value(kind, stream):
     truths=st.lists(st.integers(0, 3), min_size=1, max_size=8),
     masses=st.lists(st.lists(st.integers(1, 9), min_size=4, max_size=4), min_size=8, max_size=8),
 )
-def test_ranked_probability_score_is_its_formula(truths, masses):
+def test_ranked_probability_score_is_its_formula(truths: Any, masses: Any) -> None:
     metric, words = RankedProbabilityScore(), RankedProbabilityScore(labels=WORDS)
     p = np.array(masses[: len(truths)]) / np.sum(masses[: len(truths)], axis=1, keepdims=True)
     for y, row in zip(truths, p, strict=True):
@@ -87,7 +88,7 @@ def test_ranked_probability_score_is_its_formula(truths, masses):
         metric.revert(0, {0: 1.0})
 
 
-def test_labels_that_a_prediction_does_not_name_have_no_probability():
+def test_labels_that_a_prediction_does_not_name_have_no_probability() -> None:
     metric = RankedProbabilityScore(labels=WORDS)
     metric.update("high", {"low": 1.0})
     assert metric.get() == 2.0
@@ -97,7 +98,7 @@ def test_labels_that_a_prediction_does_not_name_have_no_probability():
 
 
 @pytest.mark.parametrize("kind", [*ORACLES, RankedProbabilityScore], ids=lambda k: k.__name__)
-def test_bad_input_changes_nothing(kind):
+def test_bad_input_changes_nothing(kind: Any) -> None:
     probabilities = kind is RankedProbabilityScore
     right = {"low": 1.0} if probabilities else "low"
     metric = kind(labels=WORDS)
@@ -126,7 +127,7 @@ def test_bad_input_changes_nothing(kind):
 
 
 @by_kind
-def test_without_their_order_labels_are_ints(kind):
+def test_without_their_order_labels_are_ints(kind: Any) -> None:
     metric = kind()
     metric.update(np.int64(1), True)
     with pytest.raises(TypeError, match="`y_true` must be an int where `labels` is None"):
@@ -135,7 +136,7 @@ def test_without_their_order_labels_are_ints(kind):
         metric.update(1, 1.0)
 
 
-def test_river_evaluates_them_together():
+def test_river_evaluates_them_together() -> None:
     rng = np.random.default_rng(0)
     stream = []
     for _ in range(300):

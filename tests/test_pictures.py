@@ -1,6 +1,7 @@
 """Every picture can be read: in small axes, in grids, with light and dark styles."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -38,12 +39,12 @@ NAMES = [
 
 
 @pytest.fixture(autouse=True)
-def _close_figures():
+def _close_figures() -> Iterator[Any]:
     yield
     plt.close("all")
 
 
-def make(i=0, n=400):
+def make(i: float = 0, n: int = 400) -> tuple[Any, Any]:
     """Labels and predictions of the i-th model; each is miscalibrated in a way of its own."""
     rng = np.random.default_rng(i)
     p = rng.beta(1.2, 1.2, size=n)
@@ -51,7 +52,7 @@ def make(i=0, n=400):
     return rng.random(n) < truth, p
 
 
-def new_axes(size):
+def new_axes(size: Any) -> Any:
     """Return axes of a size; None for the display's own."""
     if size == "default":
         return None
@@ -63,20 +64,20 @@ def new_axes(size):
     ]
 
 
-def draw_one(ax):
+def draw_one(ax: Any) -> Any:
     return ReliabilityDisplay.from_predictions(*make(), n_resamples=20, ax=ax)
 
 
-def draw_two(ax):
+def draw_two(ax: Any) -> Any:
     models = {name: make(i) for i, name in enumerate(NAMES[:2])}
     return ReliabilityDisplay.from_models(models, level=0.9, ax=ax)
 
 
-def draw_five(ax):
+def draw_five(ax: Any) -> Any:
     return ReliabilityDisplay.from_models({name: make(i) for i, name in enumerate(NAMES)}, ax=ax)
 
 
-def draw_calibrators(ax):
+def draw_calibrators(ax: Any) -> Any:
     y, p = make()
     found = {"Venn-Abers": streamcal.VennAbersCalibrator(), "hedge": streamcal.HedgedCalibrator()}
     for calibrator in found.values():
@@ -84,7 +85,7 @@ def draw_calibrators(ax):
     return ReliabilityDisplay.from_calibrator(found, ax=ax)
 
 
-def draw_miscalibration(ax):
+def draw_miscalibration(ax: Any) -> Any:
     metrics = {name: RollingCORP(window=100, every=50) for name in NAMES}
     for i, metric in enumerate(metrics.values()):
         for sample in zip(*make(i, 200), strict=True):
@@ -92,18 +93,18 @@ def draw_miscalibration(ax):
     return MiscalibrationDisplay.from_metrics(metrics, ax=ax)
 
 
-def draw_weights(ax):
+def draw_weights(ax: Any) -> Any:
     return HedgeWeightsDisplay.from_history([streamcal.HedgedCalibrator().weights] * 2, ax=ax)
 
 
-def draw_thresholds(ax):
+def draw_thresholds(ax: Any) -> Any:
     rng = np.random.default_rng(0)
     labels = rng.choice([1, 2, 3, 4], 1000, p=[0.94, 0.02, 0.02, 0.02])
     scores = labels + rng.normal(0, 0.05, 1000)
     return ThresholdDisplay.from_predictions(scores, labels, [1.5, 2.5, 3.5], ax=ax)
 
 
-def draw_utility(ax):
+def draw_utility(ax: Any) -> Any:
     p = np.random.default_rng(1).beta(0.3, 2, 300)
     return UtilityCurveDisplay.from_probabilities(p, "f1", ax=ax)
 
@@ -120,12 +121,12 @@ KINDS = {
 }
 
 
-def words_of(display):
+def words_of(display: Any) -> Any:
     """Return the legend or table as drawn: an artist with the texts inside."""
     return display.text_ if hasattr(display, "text_") else display.legend_
 
 
-def extents(display):
+def extents(display: Any) -> tuple[Any, Any]:
     """Return the extents of all texts, by their words; those of the legend and of the axes."""
     legend: dict[str, list[Any]] = {}
     for area in words_of(display).findobj(TextArea):
@@ -137,7 +138,7 @@ def extents(display):
     return [box for boxes in legend.values() for box in boxes], shown
 
 
-def points_of(ax):
+def points_of(ax: Any) -> Any:
     """Return points all along the lines of an axes, in pixels."""
     found = []
     for line in ax.lines:
@@ -148,7 +149,7 @@ def points_of(ax):
     return np.concatenate(found) if found else np.empty((0, 2))
 
 
-def overlap(one, other):
+def overlap(one: Any, other: Any) -> Any:
     return Bbox.intersection(one, other) is not None and (
         min(one.x1, other.x1) - max(one.x0, other.x0) > 1
         and min(one.y1, other.y1) - max(one.y0, other.y0) > 1
@@ -157,7 +158,7 @@ def overlap(one, other):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_text_hides_nothing(kind, size):
+def test_text_hides_nothing(kind: Any, size: Any) -> None:
     display = KINDS[kind](new_axes(size))
     figure = display.figure_
     figure.canvas.draw()
@@ -182,7 +183,7 @@ def test_text_hides_nothing(kind, size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_axis_has_a_name(kind):
+def test_every_axis_has_a_name(kind: Any) -> None:
     ax = KINDS[kind](None).ax_
     assert ax.get_xlabel()
     assert ax.get_ylabel()
@@ -190,7 +191,7 @@ def test_every_axis_has_a_name(kind):
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", ["two", "miscalibration", "thresholds", "utility"])
-def test_colours_contrast_with_the_background(kind, style):
+def test_colours_contrast_with_the_background(kind: str, style: Any) -> None:
     with plt.style.context(style):
         display = KINDS[kind](None)
     ax = display.ax_
@@ -201,7 +202,7 @@ def test_colours_contrast_with_the_background(kind, style):
         assert contrast(np.array(to_rgb(color)), behind) >= 3.0
 
 
-def test_the_axes_have_the_background_that_is_seen():
+def test_the_axes_have_the_background_that_is_seen() -> None:
     figure, ax = plt.subplots(facecolor="black")
     assert background(ax).tolist() == [1.0, 1.0, 1.0]
     ax.patch.set_alpha(0.0)
@@ -210,7 +211,7 @@ def test_the_axes_have_the_background_that_is_seen():
     assert background(ax).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_the_legend_fits_again_after_the_figure_has_shrunk():
+def test_the_legend_fits_again_after_the_figure_has_shrunk() -> None:
     display = draw_miscalibration(plt.figure(figsize=(8, 4), layout="constrained").subplots())
     display.figure_.set_size_inches(3.5, 2.5)
     display.figure_.canvas.draw()
@@ -220,7 +221,7 @@ def test_the_legend_fits_again_after_the_figure_has_shrunk():
     assert all(box.x1 <= display.figure_.bbox.x1 for box in legend)
 
 
-def test_a_rare_label_has_a_row_as_high_as_the_others():
+def test_a_rare_label_has_a_row_as_high_as_the_others() -> None:
     display = draw_thresholds(None)
     assert display.densities.max(axis=1).min() < 0.1 * display.densities.max()
     rows = [patch for patch in display.ax_.patches if not patch.get_fill()]
@@ -228,7 +229,7 @@ def test_a_rare_label_has_a_row_as_high_as_the_others():
     np.testing.assert_allclose(heights, 0.9)
 
 
-def test_names_with_dollars_are_not_formulas():
+def test_names_with_dollars_are_not_formulas() -> None:
     display = ReliabilityDisplay.from_models({"$x_1": make(0), "a$b$": make(1)})
     display.figure_.canvas.draw()
     shown = [area.get_text() for area in display.text_.findobj(TextArea)]
@@ -238,7 +239,7 @@ def test_names_with_dollars_are_not_formulas():
 # ---------------------------------------------------------------------------------- calibrators
 
 
-def calibrators():
+def calibrators() -> list[Any]:
     return [
         streamcal.HedgedCalibrator(),
         streamcal.PlattCalibrator(),
@@ -257,7 +258,7 @@ def calibrators():
 @pytest.mark.parametrize(
     "calibrator", calibrators(), ids=lambda calibrator: type(calibrator).__name__
 )
-def test_the_map_of_every_calibrator_is_drawn(calibrator, learned):
+def test_the_map_of_every_calibrator_is_drawn(calibrator: Any, learned: bool) -> None:
     calibrator = calibrator.clone()
     if learned:
         y, p = make(0, 300)
@@ -271,7 +272,7 @@ def test_the_map_of_every_calibrator_is_drawn(calibrator, learned):
         assert np.mean(near) > 0.75  # not where the map jumps
 
 
-def test_there_is_a_histogram_of_the_scores_that_are_kept():
+def test_there_is_a_histogram_of_the_scores_that_are_kept() -> None:
     y, p = make(0, 300)
     for calibrator in calibrators():
         calibrator.learn_many(p, y)
@@ -288,7 +289,7 @@ def test_there_is_a_histogram_of_the_scores_that_are_kept():
     assert not ReliabilityDisplay.from_calibrator(streamcal.HedgedCalibrator()).curves[0].mass.any()
 
 
-def test_venn_abers_has_its_interval():
+def test_venn_abers_has_its_interval() -> None:
     calibrator = streamcal.VennAbersCalibrator()
     y, p = make(0, 40)
     calibrator.learn_many(p, y)
@@ -300,7 +301,7 @@ def test_venn_abers_has_its_interval():
     assert {"pairs", "interval", "40"} <= set(shown)
 
 
-def test_joint_calibrators():
+def test_joint_calibrators() -> None:
     temperature, top = streamcal.TemperatureCalibrator(), streamcal.TopLabelCalibrator()
     assert len(ReliabilityDisplay.from_calibrator(top).lines_) == 1
     for hit, p in zip(*make(0, 300), strict=True):
@@ -314,7 +315,7 @@ def test_joint_calibrators():
     assert [line.get_label() for line in display.lines_] == ["top, b", "top, a", "temperature"]
 
 
-def test_a_model_s_calibrators_are_a_mapping():
+def test_a_model_s_calibrators_are_a_mapping() -> None:
     model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
     for hit, p in zip(*make(0, 50), strict=True):
         model.learn_one({"x": p}, "yes" if hit else "no")
@@ -322,7 +323,7 @@ def test_a_model_s_calibrators_are_a_mapping():
     assert {line.get_label() for line in display.lines_} == {"yes", "no"}
 
 
-def test_what_is_no_calibrator_is_refused():
+def test_what_is_no_calibrator_is_refused() -> None:
     with pytest.raises(
         TypeError, match=r"`calibrator` must be a calibrator, or a mapping .* got int"
     ):
@@ -337,7 +338,7 @@ def test_what_is_no_calibrator_is_refused():
 # ----------------------------------------------------------------------------------- estimators
 
 
-def test_a_river_model_predicts_before_it_learns():
+def test_a_river_model_predicts_before_it_learns() -> None:
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     twin, y, p = model.clone(), [], []
     for x, label in datasets.Phishing().take(300):
@@ -352,7 +353,7 @@ def test_a_river_model_predicts_before_it_learns():
     assert display.curves[0].name == "LogisticRegression"
 
 
-def test_a_calibrated_model_is_drawn_before_and_after():
+def test_a_calibrated_model_is_drawn_before_and_after() -> None:
     model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
     twin, raw, y, p = model.clone(), [], [], []
     for x, label in datasets.Phishing().take(300):
@@ -370,7 +371,7 @@ def test_a_calibrated_model_is_drawn_before_and_after():
     assert not display.bands_
 
 
-def test_a_scikit_learn_model_is_fitted_already():
+def test_a_scikit_learn_model_is_fitted_already() -> None:
     y, p = make(0, 300)
     X, labels = p.reshape(-1, 1), np.where(y, "spam", "ham")
     model = LogisticRegression().fit(X, labels)
@@ -380,8 +381,8 @@ def test_a_scikit_learn_model_is_fitted_already():
     assert display.curves[0].name == "LogisticRegression"
 
 
-def test_one_of_several_labels_is_drawn():
-    def stream():
+def test_one_of_several_labels_is_drawn() -> None:
+    def stream() -> Iterator[Any]:
         for hit, p in zip(*make(0, 200), strict=True):
             yield {"x": p}, "a" if hit else "b" if p < 0.4 else "c"
 
@@ -390,7 +391,7 @@ def test_one_of_several_labels_is_drawn():
     assert display.curves[0].n_samples == 199  # nothing is known before the first label
 
 
-def test_wrong_estimators():
+def test_wrong_estimators() -> None:
     y, p = make(0, 50)
     X = p.reshape(-1, 1)
     model = LogisticRegression().fit(X, y)
@@ -407,7 +408,7 @@ def test_wrong_estimators():
             ReliabilityDisplay.from_estimator(*arguments, **options)
 
 
-def test_bands_of_several_models_are_those_of_each():
+def test_bands_of_several_models_are_those_of_each() -> None:
     models = {name: make(i, 200) for i, name in enumerate(NAMES[:3])}
     options = {"level": 0.8, "band": "consistency", "method": "resampling", "n_resamples": 50}
     display = ReliabilityDisplay.from_models(models, **options)

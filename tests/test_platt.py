@@ -123,7 +123,7 @@ def test_any_weights_leave_numbers(samples: list[tuple[float, float, float]]) ->
         assert math.hypot(calibrator.slope, calibrator.intercept) <= 100.0 + 1e-6
 
 
-def test_soft_labels() -> None:
+def test_labels_may_be_probabilities() -> None:
     calibrator = PlattCalibrator()
     for _ in range(2_000):
         calibrator.learn_one(0.9, 0.3)
@@ -157,7 +157,7 @@ def test_scores_must_be_probabilities() -> None:
         ("clip", 0.5),
     ],
 )
-def test_bad_parameters(name: str, value: float) -> None:
+def test_bad_parameters_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"`{name}`"):
         PlattCalibrator(**{name: value})
 

@@ -3,6 +3,8 @@
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -22,22 +24,22 @@ P = [0.4, 0.3, 0.2, 0.1, 0.5, 0.9]
 
 
 @pytest.fixture(autouse=True)
-def _close_figures():
+def _close_figures() -> Iterator[Any]:
     yield
     plt.close("all")
 
 
-def make(n, seed=0, power=1.0):
+def make(n: Any, seed: int = 0, power: float = 1.0) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
     p = rng.beta(2, 2, size=n)
     return rng.uniform(size=n) < p**power, p
 
 
-def words(display):
+def words(display: Any) -> list[Any]:
     return [area.get_text() for area in display.text_.findobj(TextArea)]
 
 
-def drawn(display):
+def drawn(display: Any) -> Any:
     """Draw for real, and return the picture's bytes."""
     file = io.BytesIO()
     display.figure_.savefig(file, format="png")
@@ -45,7 +47,7 @@ def drawn(display):
 
 
 @pytest.mark.parametrize("score", ["brier", "log"])
-def test_numbers_are_those_of_the_metric(score):
+def test_numbers_are_those_of_the_metric(score: str) -> None:
     y, p = make(300)
     display = ReliabilityDisplay.from_predictions(y, p, scoring=score)
     metric = CORP(score)
@@ -58,7 +60,7 @@ def test_numbers_are_those_of_the_metric(score):
     assert ("Brier" if score == "brier" else "log loss") in words(display)
 
 
-def test_line_is_the_isotonic_regression():
+def test_line_is_the_isotonic_regression() -> None:
     y, p = make(200)
     display = ReliabilityDisplay.from_predictions(y, p)
     x, drawn_y = display.lines_[0].get_data()
@@ -67,7 +69,7 @@ def test_line_is_the_isotonic_regression():
     np.testing.assert_allclose(np.interp(p, x, drawn_y), expected, atol=1e-12)
 
 
-def test_band_has_its_level_where_the_model_is_calibrated():
+def test_band_has_its_level_where_the_model_is_calibrated() -> None:
     inside = []
     for seed in range(20):
         y, p = make(200, seed)
@@ -80,10 +82,10 @@ def test_band_has_its_level_where_the_model_is_calibrated():
     assert 0.7 < np.mean(inside) < 0.95
 
 
-def test_band_is_seeded_and_grows_with_the_level():
+def test_band_is_seeded_and_grows_with_the_level() -> None:
     y, p = make(100)
 
-    def band(**options):
+    def band(**options: Any) -> Any:
         return ReliabilityDisplay.from_predictions(y, p, **options).curves[0].band
 
     x, low, high = band(level=0.5)
@@ -96,7 +98,9 @@ def test_band_is_seeded_and_grows_with_the_level():
     assert band(level=None) is None
 
 
-def test_band_of_many_scores_agrees_with_that_of_all_of_them(monkeypatch):
+def test_band_of_many_scores_agrees_with_that_of_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     y, p = make(3000)
     grouped = ReliabilityDisplay.from_predictions(y, p).curves[0].band
     monkeypatch.setattr("streamcal.metrics.bands._MAX_GROUPS", 10_000)
@@ -111,7 +115,7 @@ def test_band_of_many_scores_agrees_with_that_of_all_of_them(monkeypatch):
         assert np.quantile(gap, 0.9) < 0.03
 
 
-def test_several_models_share_one_picture():
+def test_several_models_share_one_picture() -> None:
     models = {"raw": make(300, power=2.0), "calibrated": make(250)}
     display = ReliabilityDisplay.from_models(models)
     assert [line.get_label() for line in display.lines_] == ["raw", "calibrated"]
@@ -122,7 +126,7 @@ def test_several_models_share_one_picture():
     drawn(display)
 
 
-def test_draws_on_given_axes_and_again():
+def test_draws_on_given_axes_and_again() -> None:
     figure, axes = plt.subplots(1, 2)
     display = ReliabilityDisplay.from_predictions(Y, P, name="model", ax=axes[0])
     assert display.ax_ is axes[0]
@@ -136,7 +140,7 @@ def test_draws_on_given_axes_and_again():
 
 @pytest.mark.parametrize("interpolation", ["step", "linear", "centered"])
 @pytest.mark.parametrize("loss", ["squared", "log"])
-def test_calibrator_is_drawn_as_it_predicts(interpolation, loss):
+def test_calibrator_is_drawn_as_it_predicts(interpolation: str, loss: str) -> None:
     calibrator = streamcal.IsotonicCalibrator(loss, interpolation=interpolation)
     y, p = make(80)
     calibrator.learn_many(p, y)
@@ -152,13 +156,13 @@ def test_calibrator_is_drawn_as_it_predicts(interpolation, loss):
     drawn(display)
 
 
-def test_stairs_that_reach_to_infinity_end_with_the_picture():
+def test_stairs_that_reach_to_infinity_end_with_the_picture() -> None:
     lower, upper = np.array([-np.inf, 0.2, 0.6]), np.array([0.1, 0.5, np.inf])
     values, weights = np.array([0.1, 0.4, 0.9]), np.array([1.0, 3.0, 2.0])
     stairs = streamcal.Staircase(lower, upper, values, weights, np.array([0.1, 0.3, 0.6]))
 
     class Learned:
-        def staircase(self):
+        def staircase(self) -> Any:
             return stairs
 
     display = ReliabilityDisplay.from_calibrator(Learned())
@@ -169,7 +173,7 @@ def test_stairs_that_reach_to_infinity_end_with_the_picture():
     assert {"3", "6"} <= set(words(display))
 
 
-def test_margins_as_scores_have_their_own_range():
+def test_margins_as_scores_have_their_own_range() -> None:
     calibrator = streamcal.IsotonicCalibrator("squared", prior=0.0)
     calibrator.learn_many([-3.0, -1.0, 2.0, 5.0], [-10.0, 0.0, 5.0, 40.0])
     ax = ReliabilityDisplay.from_calibrator(calibrator).ax_
@@ -177,7 +181,7 @@ def test_margins_as_scores_have_their_own_range():
     assert ax.get_ylim()[1] > 40
 
 
-def test_rare_events_are_drawn_large():
+def test_rare_events_are_drawn_large() -> None:
     rng = np.random.default_rng(0)
     p = rng.uniform(0, 0.02, size=2000)
     y = rng.uniform(size=2000) < p
@@ -198,7 +202,7 @@ def test_rare_events_are_drawn_large():
     ],
     ids=["one", "equal", "zero", "wrong", "six"],
 )
-def test_smallest_pictures(y, p):
+def test_smallest_pictures(y: Any, p: Any) -> None:
     for score in ("brier", "log"):
         display = ReliabilityDisplay.from_predictions(y, p, scoring=score)
         assert len(drawn(display)) > 1000
@@ -207,8 +211,8 @@ def test_smallest_pictures(y, p):
     assert ("∞" in words(display)) == (p == [0.0, 1.0])
 
 
-def test_text_leaves_the_curve_alone():
-    def table(power):
+def test_text_leaves_the_curve_alone() -> None:
+    def table(power: Any) -> tuple[Any, Any]:
         display = ReliabilityDisplay.from_predictions(*make(3000, power=power))
         drawn(display)
         box = display.text_.get_window_extent()
@@ -221,7 +225,7 @@ def test_text_leaves_the_curve_alone():
     assert table(0.05) == (False, False)  # lower right
 
 
-def test_labels_as_river_and_scikit_learn_know_them():
+def test_labels_as_river_and_scikit_learn_know_them() -> None:
     plain = ReliabilityDisplay.from_predictions(Y, P).curves[0].decomposition
     for labels, pos_val in [
         (np.array(Y, dtype=bool), True),
@@ -250,13 +254,13 @@ def test_labels_as_river_and_scikit_learn_know_them():
         ((Y, P), {"scoring": "auc"}, "`scoring` must be one of 'brier', 'log', got 'auc'"),
     ],
 )
-def test_bad_input(arguments, options, message):
+def test_bad_input(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReliabilityDisplay.from_predictions(*arguments, **options)
     assert not plt.get_fignums()
 
 
-def test_bad_models():
+def test_bad_models() -> None:
     with pytest.raises(ValueError, match=r"`models\['raw'\]` must be a pair \(y_true, y_prob\)"):
         ReliabilityDisplay.from_models({"raw": P})
     with pytest.raises(ValueError, match="`models` must hold at least one model, got none"):
@@ -265,12 +269,12 @@ def test_bad_models():
         ReliabilityDisplay([])
 
 
-def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install '\.\[plot\]'"):
         ReliabilityDisplay.from_predictions(Y, P)
 
 
-def test_matplotlib_is_imported_when_something_is_drawn():
+def test_matplotlib_is_imported_when_something_is_drawn() -> None:
     code = "import sys, streamcal.plot; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

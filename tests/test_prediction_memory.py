@@ -79,15 +79,15 @@ class Recorder(metrics.CrossEntropy):
         (bayes, datasets.ImageSegments(), 20),
     ],
 )
-def test_late_labels_are_learned_as_with_tickets(make, data, delay):
+def test_late_labels_are_learned_as_with_tickets(make: Any, data: Any, delay: int) -> None:
     samples = list(itertools.islice(data, 400 if delay > 20 else 100))
     recorder = Recorder()
     evaluate.progressive_val_score(samples, make(), recorder, delay=delay)
-    told = with_tickets(make(), samples, delay)
-    assert recorder.answers == [answer for answer in told if answer]
+    expected = with_tickets(make(), samples, delay)
+    assert recorder.answers == [answer for answer in expected if answer]
 
 
-def test_labels_at_once_are_learned_as_without_memory():
+def test_labels_at_once_are_learned_as_without_memory() -> None:
     answers: dict[int, list[Any]] = {}
     for remember in (0, 10_000):
         model = bayes(remember=remember)
@@ -98,7 +98,7 @@ def test_labels_at_once_are_learned_as_without_memory():
     assert answers[0] == answers[10_000]
 
 
-def test_a_label_of_a_sample_that_was_never_served_is_learned_as_without_memory():
+def test_a_label_of_a_sample_that_was_never_served_is_learned_as_without_memory() -> None:
     model, other = bayes(), bayes(remember=0)
     for x, y in itertools.islice(datasets.Phishing(), 200):
         model.learn_one(x, y)
@@ -106,7 +106,7 @@ def test_a_label_of_a_sample_that_was_never_served_is_learned_as_without_memory(
     assert state(model.calibrators[True]) == state(other.calibrators[True])
 
 
-def test_predictions_change_no_state():
+def test_predictions_change_no_state() -> None:
     model = bayes()
     samples = list(itertools.islice(datasets.Phishing(), 100))
     for x, y in samples:
@@ -122,7 +122,7 @@ def test_predictions_change_no_state():
     assert model._memory.take(samples[0][0], no_tickets).raw[True] != 7.0
 
 
-def test_memory_is_bounded():
+def test_memory_is_bounded() -> None:
     model = bayes(remember=20)
     model.learn_one({"x": 0.5}, True)
     for i in range(200):
@@ -134,7 +134,7 @@ def test_memory_is_bounded():
     assert len(model._memory) == len(model._memory._waiting.by_hash) == 0
 
 
-def test_labels_that_never_come_are_forgotten():
+def test_labels_that_never_come_are_forgotten() -> None:
     model = bayes(remember=50)
     for i in range(500):
         model.predict_proba_one({"x": float(i)})
@@ -145,7 +145,7 @@ def test_labels_that_never_come_are_forgotten():
 
 
 @pytest.mark.parametrize("remember", [-1, 1.5, True, None, "10"])
-def test_a_bad_limit_is_refused(remember):
+def test_a_bad_limit_is_refused(remember: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="`remember`"):
         bayes(remember=remember)
 
@@ -154,7 +154,7 @@ def prediction(p: float) -> Any:
     return {True: p}, None, 0
 
 
-def test_features_that_may_change_in_place_are_not_found():
+def test_features_that_may_change_in_place_are_not_found() -> None:
     """A reused array equals itself, whatever it held when it was predicted."""
     memory, buffer = PredictionMemory(5), np.array([0.1])
     for x in ({"x": buffer}, {"x": [1.0]}, [1.0], UserDict(x=1.0)):
@@ -175,7 +175,7 @@ class Incomparable:
     __hash__ = None  # type: ignore[assignment]  # as arrays have none
 
 
-def test_features_that_cannot_be_compared_are_not_found():
+def test_features_that_cannot_be_compared_are_not_found() -> None:
     memory = PredictionMemory(5)
     for value in (Incomparable(), np.arange(3)):
         memory.add({"x": value}, prediction(0.1), no_tickets)
@@ -197,7 +197,7 @@ class OddDict(dict[Any, Any]):
         raise RuntimeError
 
 
-def test_odd_features_raise_nothing():
+def test_odd_features_raise_nothing() -> None:
     memory = PredictionMemory(5)
     for x in ({"x": Ambiguous()}, {"x": Ambiguous()}, OddDict(a=1), {"x": 2.0}):
         memory.add(x, prediction(0.1), no_tickets)
@@ -217,7 +217,7 @@ class Claims(base.Classifier):
 
 
 @pytest.mark.parametrize("p", [math.nan, 1.5, -0.1])
-def test_probabilities_that_no_calibrator_accepts_do_not_disturb_the_next_sample(p):
+def test_probabilities_that_no_calibrator_accepts_do_not_disturb_the_next_sample(p: Any) -> None:
     model, other = (CalibratedClassifier(Claims(), remember=n) for n in (10, 0))
     for each in (model, other):
         each.predict_proba_one({"p": p})
@@ -228,7 +228,7 @@ def test_probabilities_that_no_calibrator_accepts_do_not_disturb_the_next_sample
     assert model._memory.take({"p": 0.2}, model._make_tickets) is not None
 
 
-def test_a_lost_label_costs_no_tickets_later():
+def test_a_lost_label_costs_no_tickets_later() -> None:
     memory = PredictionMemory(10_000)
     memory.add({"x": 0.0}, prediction(0.1), no_tickets)
     memory.add({"x": 1.0}, prediction(0.1), no_tickets)
@@ -239,7 +239,7 @@ def test_a_lost_label_costs_no_tickets_later():
     assert len(memory) == 2
 
 
-def test_features_that_change_after_the_prediction_are_other_features():
+def test_features_that_change_after_the_prediction_are_other_features() -> None:
     memory, x = PredictionMemory(5), {"a": 1.0}
     memory.add(x, prediction(0.1), no_tickets)
     x["a"] = 2.0
@@ -247,7 +247,7 @@ def test_features_that_change_after_the_prediction_are_other_features():
     assert memory.take({"a": 1.0}, no_tickets).raw == {True: 0.1}
 
 
-def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted():
+def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted() -> None:
     model = bayes()
     for x, y in itertools.islice(datasets.Phishing(), 50):
         model.learn_one(x, y)
@@ -260,7 +260,7 @@ def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted():
 
 
 @pytest.mark.parametrize("how", ["learn_many", "served"])
-def test_other_ways_to_learn_store_the_latest_prediction_first(how):
+def test_other_ways_to_learn_store_the_latest_prediction_first(how: str) -> None:
     model = logistic()
     x = {"x": 1.0}
     for i in range(50):
@@ -275,7 +275,7 @@ def test_other_ways_to_learn_store_the_latest_prediction_first(how):
     assert as_lists(stored.tickets) == as_lists(served.tickets)
 
 
-def test_a_signal_handler_may_predict_and_learn_at_any_time():
+def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
     memory, handled = PredictionMemory(50), itertools.count()
     done: list[bool] = []
 
@@ -299,7 +299,7 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time():
     assert len(memory) <= 60  # a few more while calls are nested
 
 
-def test_the_order_of_features_does_not_matter():
+def test_the_order_of_features_does_not_matter() -> None:
     memory = PredictionMemory(3)
     memory.add({"a": 1, "b": 2}, ({}, None, 0), no_tickets)
     assert memory.take({"b": 2.0, "a": 1}, no_tickets) is not None
@@ -308,7 +308,9 @@ def test_the_order_of_features_does_not_matter():
 @pytest.mark.parametrize(
     "asked", [("predict_one", "predict_proba_one"), ("predict_proba_one", "predict_one")]
 )
-def test_the_label_and_the_probabilities_of_a_sample_are_one_prediction(asked):
+def test_the_label_and_the_probabilities_of_a_sample_are_one_prediction(
+    asked: tuple[str, str],
+) -> None:
     model = bayes()
     model.learn_one({"x": 1.0}, True)
     for _ in range(2):
@@ -324,7 +326,7 @@ def test_the_label_and_the_probabilities_of_a_sample_are_one_prediction(asked):
 
 
 @pytest.mark.parametrize("make", [logistic, bayes])
-def test_a_comparison_before_training_does_no_harm(make):
+def test_a_comparison_before_training_does_no_harm(make: Any) -> None:
     """Predictions for all samples come first; then each is predicted again, and learned."""
     samples = list(datasets.Phishing().take(400))
     samples = list({frozenset(x.items()): (x, y) for x, y in samples}.values())
@@ -350,7 +352,7 @@ class Score(base.Classifier):
 
 
 @pytest.mark.parametrize("n_rows", [2, 20])
-def test_rows_of_equal_features_in_succession_are_different_samples(n_rows):
+def test_rows_of_equal_features_in_succession_are_different_samples(n_rows: int) -> None:
     """All rows of an event have the same features and the same label."""
     rng, hedge = np.random.default_rng(0), HedgedCalibrator()
     model, waiting = CalibratedClassifier(Score()), deque()
@@ -370,7 +372,7 @@ def test_rows_of_equal_features_in_succession_are_different_samples(n_rows):
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60), st.integers(1, 6))
 @settings(deadline=None)
-def test_random_programs_find_a_prediction_of_the_same_features(program, limit):
+def test_random_programs_find_a_prediction_of_the_same_features(program: Any, limit: int) -> None:
     memory, made = PredictionMemory(limit), 0
     waiting: list[tuple[int, int]] = []  # when, and of which sample
     for is_prediction, sample in program:
@@ -395,7 +397,7 @@ def test_random_programs_find_a_prediction_of_the_same_features(program, limit):
 @pytest.mark.parametrize("delay", [0, 3, 40])
 @pytest.mark.parametrize("n_values", [1, 5])
 @pytest.mark.parametrize("lost", [0.1, 0.5])
-def test_lost_labels_do_not_shift_the_others(delay, n_values, lost):
+def test_lost_labels_do_not_shift_the_others(delay: int, n_values: int, lost: float) -> None:
     """Features repeat, so that only the usual delay tells which prediction a label belongs to."""
     rng = np.random.default_rng(0)
     memory, samples, right = PredictionMemory(10_000), [], []
@@ -410,7 +412,7 @@ def test_lost_labels_do_not_shift_the_others(delay, n_values, lost):
     assert len(memory) <= 4 * (delay + 1 + n_values)
 
 
-def test_features_with_equal_hashes_are_told_apart():
+def test_features_with_equal_hashes_are_told_apart() -> None:
     memory = PredictionMemory(10)
     assert hash(-1) == hash(-2)
     memory.add({"a": -1}, prediction(0.9), no_tickets)
@@ -444,7 +446,7 @@ class Given(base.Classifier):
 
 @pytest.mark.parametrize("n_late", [0, 1])
 @pytest.mark.parametrize("p", [(0.2, 0.3, 0.5), (0.1, 0.2, 0.3, 0.4), (-0.0, 5e-324, 1.0)])
-def test_predictions_of_many_labels_come_back_bit_for_bit(n_late, p):
+def test_predictions_of_many_labels_come_back_bit_for_bit(n_late: int, p: Any) -> None:
     model, x = three_labels(40), {"p": p}
     if n_late:
         served = model.serve_one(x)
@@ -461,7 +463,7 @@ def test_predictions_of_many_labels_come_back_bit_for_bit(n_late, p):
             assert repr([other[0], *other[1]]) == repr([ticket[0], *ticket[1]])
 
 
-def test_labels_that_are_equal_but_of_other_types_are_told_apart():
+def test_labels_that_are_equal_but_of_other_types_are_told_apart() -> None:
     memory = PredictionMemory(9)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
         raw = dict.fromkeys(labels, 0.25)
@@ -473,7 +475,7 @@ def test_labels_that_are_equal_but_of_other_types_are_told_apart():
         assert repr(tuple(found)) == repr((raw, raw, 3, {}))
 
 
-def test_predictions_of_many_labels_take_little_memory():
+def test_predictions_of_many_labels_take_little_memory() -> None:
     """A third of what a ticket for each label takes."""
     memory, n = PredictionMemory(50), 100
     answers = tuple(np.random.default_rng(0).random(10).tolist())
@@ -518,7 +520,7 @@ class Interrupts:
 
 
 @pytest.mark.parametrize("same", [1, 3, 1_000])
-def test_whatever_interrupts_a_change_everything_is_forgotten(same):
+def test_whatever_interrupts_a_change_everything_is_forgotten(same: int) -> None:
     before, memory = sys.gettrace(), PredictionMemory(4)
     try:
         for after in range(1, 300):
@@ -550,7 +552,9 @@ class RaisesLater(Incomparable):
         return 1
 
 
-def test_features_that_cannot_be_compared_later_are_forgotten(monkeypatch):
+def test_features_that_cannot_be_compared_later_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     memory = PredictionMemory(4)
     for _ in range(4):
         memory.add({"x": RaisesLater()}, prediction(0.1), no_tickets)
@@ -566,7 +570,7 @@ def unhashable(i: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_late_label_of_features_without_a_hash_warns_once(copied):
+def test_a_late_label_of_features_without_a_hash_warns_once(copied: bool) -> None:
     model = CalibratedClassifier(Given())
     samples = [{"p": (0.2, 0.3, 0.5), "v": [i], "w": np.array([i, 1])} for i in range(9)]
     for x in samples:
@@ -585,7 +589,7 @@ def test_a_late_label_of_features_without_a_hash_warns_once(copied):
         model.learn_one(x, "a")
 
 
-def test_a_label_at_once_of_features_without_a_hash_does_not_warn():
+def test_a_label_at_once_of_features_without_a_hash_does_not_warn() -> None:
     model, buffer = CalibratedClassifier(Claims()), np.zeros(2)
     for i in range(20):
         x = {"p": 0.5, "v": [i]}

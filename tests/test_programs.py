@@ -31,7 +31,7 @@ def test_every_public_class_has_programs() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_random_programs(kind: type) -> None:
+def test_random_programs_keep_what_is_promised(kind: type) -> None:
     for seed in range(programs.n_programs(kind)):
         programs.run(kind, seed, 120)
 

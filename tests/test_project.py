@@ -12,6 +12,7 @@ import sys
 import tokenize
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ LAYERS = [
     },
     {"losses"},
     {"kernels"},
-    {"_index_state", "_json", "_state"},
+    {"_state"},
     {"isotonic"},
     {"calibration"},
     {"ordinal", "decision", "voting"},
@@ -77,14 +78,14 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_every_part_has_a_layer():
+def test_every_part_has_a_layer() -> None:
     assert {part_of(path) for path in MODULES} - {""} <= set(RANK)
 
 
 @pytest.mark.parametrize(
     "path", [path for path in MODULES if part_of(path)], ids=lambda path: path.stem
 )
-def test_nothing_imports_upward(path):
+def test_nothing_imports_upward(path: Any) -> None:
     for name in imports(path):
         first, _, rest = name.partition(".")
         if first != "streamcal" or RANK[part_of(path)] == len(LAYERS) - 1:
@@ -94,7 +95,7 @@ def test_nothing_imports_upward(path):
         assert RANK[target] <= RANK[part_of(path)], f"{path} imports upward: {name}"
 
 
-def test_no_imports_run_in_a_circle():
+def test_no_imports_run_in_a_circle() -> None:
     """Deferred ones count, too; packages do not, since they load their names on demand."""
     files = [path for path in MODULES if path.name != "__init__.py"]
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
@@ -103,20 +104,20 @@ def test_no_imports_run_in_a_circle():
     graphlib.TopologicalSorter(graph).prepare()  # raises where there is a circle
 
 
-def test_losses_and_kernels_know_nothing_of_river():
+def test_losses_and_kernels_know_nothing_of_river() -> None:
     for path in MODULES:
         if part_of(path) in {"_validation", "losses", "kernels"}:
             roots = {name.split(".")[0] for name in imports(path)}
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
 
 
-def output_of(code):
+def output_of(code: Any) -> Any:
     """Run code in a process of its own; return the lines that it prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
-def test_the_first_fit_loads_nothing_heavy():
+def test_the_first_fit_loads_nothing_heavy() -> None:
     code = (
         "import sys, streamcal\n"
         "print(streamcal.isotonic_fit([3, 1, 2], [1, 0, 1]).values)\n"
@@ -125,7 +126,7 @@ def test_the_first_fit_loads_nothing_heavy():
     assert output_of(code) == ["[0. 1.]", "[]"]
 
 
-def test_the_first_ordinal_learner_is_compiled_already():
+def test_the_first_ordinal_learner_is_compiled_already() -> None:
     code = (
         "import sys\n"
         "from streamcal.ordinal import CuSumRank\n"
@@ -137,7 +138,7 @@ def test_the_first_ordinal_learner_is_compiled_already():
     assert output_of(code) == ["True", "[]"]
 
 
-def test_the_first_decision_loads_nothing_heavy():
+def test_the_first_decision_loads_nothing_heavy() -> None:
     code = (
         "import sys, streamcal\n"
         "print(streamcal.maximize([0.1, 0.7, 0.4], 'f1').k)\n"
@@ -146,7 +147,7 @@ def test_the_first_decision_loads_nothing_heavy():
     assert output_of(code) == ["2", "[]"]
 
 
-def test_import_is_light():
+def test_import_is_light() -> None:
     heavy = [
         "jax",
         "matplotlib",
@@ -162,7 +163,7 @@ def test_import_is_light():
     assert output_of(code) == ["[]"]
 
 
-def test_the_command_line_starts_light():
+def test_the_command_line_starts_light() -> None:
     heavy = sorted(HEAVY | (OPTIONAL - {"typer"}) | {"sqlite3", "streamcal.losses"})
     code = (
         f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
@@ -170,7 +171,7 @@ def test_the_command_line_starts_light():
     assert output_of(code) == ["[]"]
 
 
-def test_optional_packages_load_only_when_used():
+def test_optional_packages_load_only_when_used() -> None:
     code = (
         "import sys, streamcal\n"
         "for name in streamcal.__all__: getattr(streamcal, name)\n"
@@ -180,7 +181,7 @@ def test_optional_packages_load_only_when_used():
 
 
 @pytest.mark.parametrize("name", streamcal.__all__)
-def test_public_names_resolve_and_are_documented(name):
+def test_public_names_resolve_and_are_documented(name: Any) -> None:
     thing = getattr(streamcal, name)
     assert inspect.getdoc(thing)
     assert name in dir(streamcal)
@@ -206,23 +207,23 @@ def test_public_names_resolve_and_are_documented(name):
         "spark",
     ],
 )
-def test_public_names_of_parts_resolve_and_are_documented(part):
+def test_public_names_of_parts_resolve_and_are_documented(part: str) -> None:
     module = __import__(f"streamcal.{part}", fromlist=["__all__"])
     for name in module.__all__:
         assert inspect.getdoc(getattr(module, name)), name
 
 
-def test_unknown_name_is_an_attribute_error():
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'streamcal' has no attribute 'nothing'"):
         streamcal.nothing  # noqa: B018
 
 
-def test_the_changelog_is_at_this_version():
+def test_the_changelog_is_at_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {streamcal.__version__}" in changelog
 
 
-def test_the_map_of_the_tree_names_files_that_exist():
+def test_the_map_of_the_tree_names_files_that_exist() -> None:
     """The table of questions in CONTRIBUTING.md, and the modules in the map below it."""
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = [line for line in guide.splitlines() if line.startswith("| ")]
@@ -235,22 +236,22 @@ def test_the_map_of_the_tree_names_files_that_exist():
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
 
 
-def test_files_that_share_what_is_slow_to_make_stay_in_one_process():
+def test_files_that_share_what_is_slow_to_make_stay_in_one_process() -> None:
     shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS]
     assert all(path.exists() for path in shared)
     assert scope_of("tests/test_spark.py::test_a[x::y/z]") == "tests/test_spark.py"
     assert scope_of("tests/test_store.py::test_a[x]") == "tests/test_store.py::test_a[x]"
 
 
-def test_the_citation_is_of_this_version_and_licence():
+def test_the_citation_is_of_this_version_and_licence() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"version: {streamcal.__version__}" in citation
     assert f"license: {project['license']}" in citation
 
 
-def test_every_package_of_the_gates_has_a_version_that_is_known_to_work():
-    def name(requirement):
+def test_every_package_of_the_gates_has_a_version_that_is_known_to_work() -> None:
+    def name(requirement: Any) -> Any:
         return re.split(r"[^\w-]", requirement)[0].lower().replace("_", "-")
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -261,7 +262,7 @@ def test_every_package_of_the_gates_has_a_version_that_is_known_to_work():
     assert {name(line) for line in needed} - {project["name"]} <= known
 
 
-def test_no_extra_brings_a_second_compiler():
+def test_no_extra_brings_a_second_compiler() -> None:
     for path in (ROOT / "pyproject.toml", ROOT / ".ci" / "constraints.txt"):
         assert not re.search("numba|llvmlite", path.read_text(encoding="utf-8"))
     # The benchmarks' peers that need one are skipped without it.
@@ -282,10 +283,10 @@ def test_no_extra_brings_a_second_compiler():
     assert done == ["numba is not installed"] * 2
 
 
-def test_dependencies_are_those_that_are_imported():
+def test_dependencies_are_those_that_are_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-    def names(requirements):
+    def names(requirements: Any) -> Any:
         return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
 
     imported = {name.split(".")[0] for path in MODULES for name in imports(path)}
@@ -305,7 +306,7 @@ def significant(number: str) -> int:
     return len(re.sub(r"[._]|^0+(?=[1-9])", "", mantissa.lstrip("-0.")))
 
 
-def test_significant_digits_are_counted():
+def test_significant_digits_are_counted() -> None:
     assert [significant(n) for n in ("0.25", "-0.00012", "1_000.5e-17", "12")] == [2, 2, 5, 2]
 
 
@@ -331,7 +332,7 @@ def literals(path: Path) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("folder", ["streamcal", "tests"])
-def test_no_expected_number_has_digits_that_processors_disagree_on(folder):
+def test_no_expected_number_has_digits_that_processors_disagree_on(folder: str) -> None:
     """The last digit of an exponential or of a sum is another one elsewhere: print fewer.
 
     A literal of exact arithmetic says so in its line: ``# exact``.
@@ -343,7 +344,7 @@ def test_no_expected_number_has_digits_that_processors_disagree_on(folder):
                 assert significant(number) <= 12, f"{path}, line {line}: {number}"
 
 
-def test_missing_java_is_reported(tmp_path):
+def test_missing_java_is_reported(tmp_path: Path) -> None:
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     for path, script in (
@@ -364,7 +365,7 @@ def test_missing_java_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("npm", [None, "exit 1"])
-def test_missing_browser_is_reported(npm, tmp_path):
+def test_missing_browser_is_reported(npm: str | None, tmp_path: Path) -> None:
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -393,7 +394,7 @@ def test_missing_browser_is_reported(npm, tmp_path):
         ('[ "$2" != "import venv, ensurepip" ]', "(venv or ensurepip is missing); " + APT),
     ],
 )
-def test_missing_tools_are_reported(python, message, tmp_path):
+def test_missing_tools_are_reported(python: str, message: Any, tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
     if python:
@@ -410,7 +411,7 @@ def test_missing_tools_are_reported(python, message, tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_missing_compiler_is_reported(tmp_path):
+def test_missing_compiler_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "venv", tmp_path / ".ci")
     for name in ("bash", "dirname"):
@@ -426,7 +427,7 @@ def test_missing_compiler_is_reported(tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_a_wheel_holds_what_belongs_to_the_package(tmp_path):
+def test_a_wheel_holds_what_belongs_to_the_package(tmp_path: Path) -> None:
     package = ["__init__.py", "py.typed", "report/page.html", "kernels/pav.pyi"]
     others = [
         "__pycache__/__init__.cpython-313.pyc",

@@ -15,6 +15,7 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -37,7 +38,7 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-def test_every_document_is_among_them():
+def test_every_document_is_among_them() -> None:
     assert set(DOCUMENTS) == {ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")}
 
 
@@ -49,7 +50,7 @@ def agrees(promised: str, printed: str) -> bool:
     return all(f"{float(got):.{len(want.partition('.')[2])}f}" == want for want, got in pairs)
 
 
-def test_a_comment_may_round_the_printed_number():
+def test_a_comment_may_round_the_printed_number() -> None:
     assert agrees("LogLoss: 0.29", "LogLoss: 0.291349")
     assert not agrees("LogLoss: 0.30", "LogLoss: 0.291349")
     assert not agrees("Brier: 0.29", "LogLoss: 0.291349")
@@ -62,7 +63,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_a_document_from_top_to_bottom(document, folder, monkeypatch):
+def test_a_document_from_top_to_bottom(
+    document: Any, folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All of them in turn in one folder: what one leaves behind must not stop another."""
     monkeypatch.chdir(folder)
     for left in folder.glob("scores.*"):
@@ -117,7 +120,7 @@ def check_prose(prose: str, printed: str, where: str) -> None:
         assert want in [f"{number:.{digits}f}" for number in got], f"{where}: {want}, of {got}"
 
 
-def test_check_prose():
+def test_check_prose() -> None:
     check_prose(" It is 0.54 now. Then 0.7.", "LogLoss: 0.5391\nECE: 0.11", "here")
     check_prose("0.7 is of something else", "", "here")
     with pytest.raises(AssertionError, match=r"here: 0\.33, of \[0\.3409\]"):
@@ -141,7 +144,7 @@ def run_shell(code: str, folder: Path) -> None:
             assert (folder / option).stat().st_size > 0, option
 
 
-def test_options_in_the_prose_exist():
+def test_options_in_the_prose_exist() -> None:
     """Of commands that stand in a sentence, and are not run."""
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = 0
@@ -155,6 +158,6 @@ def test_options_in_the_prose_exist():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document):
+def test_links_lead_somewhere(document: Any) -> None:
     for target in LINK.findall(document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target

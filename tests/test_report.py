@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,7 @@ from streamcal.report.table_sections import (
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
 
 
-def run(*arguments, status=0):
+def run(*arguments: Any, status: float = 0) -> Any:
     """Run a command in this process; a traceback fails the test."""
     result = CliRunner().invoke(app, list(map(str, arguments)))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -62,13 +64,13 @@ def run(*arguments, status=0):
     return result
 
 
-def samples(n, seed=3):
+def samples(n: Any, seed: int = 3) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
     scores = rng.random(n)
     return scores, (rng.random(n) < scores**2).astype(float)
 
 
-def scored(n=1000):
+def scored(n: int = 1000) -> Any:
     scores, labels = samples(n)
     return Scored(scores, scores**2, labels, 1.0 + np.arange(n))
 
@@ -77,12 +79,12 @@ class Hedge(PlattCalibrator):
     """A calibrator with weights to be read."""
 
     @property
-    def weights(self):
+    def weights(self) -> dict[Any, Any]:
         return {"a": 0.25, HOSTILE: 0.75}
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> Any:
     scores, labels = samples(1200)
     keys = np.where(np.arange(1200) % 3, "plain", HOSTILE)
     lines = [f"{p!r},{y:g},{k}" for p, y, k in zip(scores.tolist(), labels, keys, strict=True)]
@@ -92,7 +94,7 @@ def table(tmp_path):
 
 
 @pytest.fixture
-def run_db(table):
+def run_db(table: Any) -> Any:
     """A finished run, keyed, in a store."""
     store = table.with_name("run.db")
     options = ["--score", "p", "--label", "y", "--key", "key"]
@@ -101,7 +103,7 @@ def run_db(table):
 
 
 @pytest.fixture
-def kinds_db(tmp_path):
+def kinds_db(tmp_path: Path) -> Any:
     """A store with a learner of each kind."""
     scores, labels = samples(400)
     learners: dict[str, Any] = {
@@ -126,7 +128,7 @@ def kinds_db(tmp_path):
 # --- numbers
 
 
-def test_scores_are_those_of_the_metric():
+def test_scores_are_those_of_the_metric() -> None:
     data = scored()
     (scores, *_) = of_table(data, "raw", "new")
     rows = {row[:2]: row[2:] for row in scores.tables[0].rows}
@@ -139,7 +141,7 @@ def test_scores_are_those_of_the_metric():
             assert rows[name, column] == pytest.approx(expected, abs=1e-12)
 
 
-def test_errors_and_areas_are_those_of_the_metrics():
+def test_errors_and_areas_are_those_of_the_metrics() -> None:
     data = scored()
     data = data._replace(raw=data.raw.round(1))  # with ties, and at edges of bins
     rows = {row[:2]: row[2] for row in of_table(data, "raw", "new")[0].tables[0].rows}
@@ -152,7 +154,7 @@ def test_errors_and_areas_are_those_of_the_metrics():
     assert math.isnan(area_under_curve(data.raw, np.ones(1000)))
 
 
-def test_keys_are_the_worst_first():
+def test_keys_are_the_worst_first() -> None:
     data = scored(3000)
     places = np.arange(3000) % 3
     worse = np.where(places == 1, 0.2 + 0.6 * data.labels, data.calibrated)  # a good key
@@ -178,7 +180,7 @@ def test_keys_are_the_worst_first():
     assert math.isnan(raw.tables[0].rows[0][5])
 
 
-def test_of_many_keys_the_worst_are_shown():
+def test_of_many_keys_the_worst_are_shown() -> None:
     data = scored(3000)
     names = [f"{'k' * 200} {i}" for i in range(1000)]
     part = of_keys(data, Keys(names, np.arange(3000) % 1000), max_keys=7)
@@ -189,7 +191,7 @@ def test_of_many_keys_the_worst_are_shown():
     assert all(len(row[0]) <= 100 for row in part.tables[0].rows)
 
 
-def test_windows_are_those_of_the_metric():
+def test_windows_are_those_of_the_metric() -> None:
     data = scored(1000)
     over_time = of_table(data, "raw", "new")[2]
     rows = over_time.tables[0].rows
@@ -204,7 +206,7 @@ def test_windows_are_those_of_the_metric():
     assert drawn.columns["y"].tolist() == [row[2] for row in rows]
 
 
-def test_chance_is_about_what_calibrated_predictions_have():
+def test_chance_is_about_what_calibrated_predictions_have() -> None:
     """Of labels that are drawn from the predictions the two lines agree on average."""
     rng = np.random.default_rng(0)
     p = rng.random(20_000)
@@ -214,7 +216,7 @@ def test_chance_is_about_what_calibrated_predictions_have():
     assert values[:, 1].mean() == pytest.approx(values[:, 2].mean(), rel=0.15)
 
 
-def test_scores_that_are_no_probabilities_are_not_compared():
+def test_scores_that_are_no_probabilities_are_not_compared() -> None:
     data = scored()._replace(raw=5.0 * scored().raw)
     parts = of_table(data, "raw", "new")
     assert {row[1] for row in parts[0].tables[0].rows} == {"new"}
@@ -222,7 +224,7 @@ def test_scores_that_are_no_probabilities_are_not_compared():
     assert {s.name for s in parts[1].charts[1].series} == {"new"}
 
 
-def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
+def test_a_label_that_had_no_chance_costs_what_it_does_everywhere() -> None:
     """The rule of clipping is that of the command line and of river, and the page names it."""
     data = scored(1000)
     certain = data.calibrated.copy()
@@ -240,7 +242,7 @@ def test_a_label_that_had_no_chance_costs_what_it_does_everywhere():
         assert "probabilities below 1e-15 count as 1e-15" in text
 
 
-def test_weights_of_many_hedges_have_a_mean():
+def test_weights_of_many_hedges_have_a_mean() -> None:
     tables = learner_sections._weights({"a": Hedge(), "b": Hedge()}).tables
     assert tables[0].rows == (("a", 0, 0.25), (HOSTILE, 2, 0.75))
     assert len(tables[1].rows) == 4
@@ -249,7 +251,7 @@ def test_weights_of_many_hedges_have_a_mean():
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_few_rows_and_certain_ones(n, label):
+def test_few_rows_and_certain_ones(n: int, label: float) -> None:
     data = Scored(np.zeros(n), np.ones(n), np.full(n, label), 1.0 + np.arange(n))
     html = page.render(Report("few", "here", tuple(of_table(data, "a", "b"))))
     assert "34.5" in html  # what was sure and wrong, by the rule of clipping
@@ -261,7 +263,7 @@ def test_few_rows_and_certain_ones(n, label):
     st.lists(st.tuples(st.floats(0, 1), st.floats(-1, 1)), min_size=2, max_size=300),
     st.integers(1, 12),
 )
-def test_a_thinned_line_keeps_what_can_be_seen(points, n_columns):
+def test_a_thinned_line_keeps_what_can_be_seen(points: Any, n_columns: int) -> None:
     x, y = np.array(sorted(points)).T
     thin_x, thin_y = thin(x, y, n_columns)
     assert set(zip(thin_x, thin_y, strict=True)) <= set(zip(x, y, strict=True))
@@ -277,7 +279,7 @@ def test_a_thinned_line_keeps_what_can_be_seen(points, n_columns):
         assert len(thin_x) <= 4 * (n_columns + 1)
 
 
-def test_each_kind_of_learner_is_shown(kinds_db):
+def test_each_kind_of_learner_is_shown(kinds_db: Any) -> None:
     with Store(kinds_db, read_only=True) as store:
         found = {section.id: section for section in of_store(store)}
         states = {k: store.get(k) for k in ("staircase", "utility", "ordinal")}
@@ -305,7 +307,7 @@ def test_each_kind_of_learner_is_shown(kinds_db):
     assert sum(counts[0][2:6]) == 50
 
 
-def test_of_many_states_the_largest_are_shown(tmp_path):
+def test_of_many_states_the_largest_are_shown(tmp_path: Path) -> None:
     with Store(tmp_path / "many.db") as store:
         states = {}
         for i in range(20):
@@ -318,7 +320,7 @@ def test_of_many_states_the_largest_are_shown(tmp_path):
     assert "the 3 largest of 20" in part.text
 
 
-def test_keys_that_read_alike_and_long_ones(tmp_path):
+def test_keys_that_read_alike_and_long_ones(tmp_path: Path) -> None:
     with Store(tmp_path / "alike.db") as store:
         states = {}
         for key in (1, "1", "k" * 5_000, "k" * 6_000):
@@ -332,7 +334,7 @@ def test_keys_that_read_alike_and_long_ones(tmp_path):
         assert sorted(names) == ["1", "1 #2", long, f"{long} #2"]
 
 
-def test_a_classifier_shows_its_calibrators(tmp_path):
+def test_a_classifier_shows_its_calibrators(tmp_path: Path) -> None:
     classifier = CalibratedClassifier(dummy.PriorClassifier(), IsotonicCalibrator())
     for i in range(300):
         classifier.learn_one({}, f"label{i % 20}")
@@ -357,7 +359,7 @@ def test_a_classifier_shows_its_calibrators(tmp_path):
 # --- a run
 
 
-def late_events(n):
+def late_events(n: Any) -> Any:
     """Scores, and labels 40 events later; the calibrated value is the score squared."""
     scores, labels = samples(n)
     events = []
@@ -371,18 +373,18 @@ def late_events(n):
 class Feed:
     """A source that has more events than it gives out now."""
 
-    def __init__(self, events):
+    def __init__(self, events: Any) -> None:
         self.events = events
 
-    def read(self, offset, n):
+    def read(self, offset: Any, n: Any) -> Any:
         return self.events[offset : offset + n]
 
-    def end(self):
+    def end(self) -> Any:
         return len(self.events) + 7
 
 
 @pytest.fixture
-def late_db(tmp_path):
+def late_db(tmp_path: Path) -> Any:
     """A store of a run with late labels."""
     path = tmp_path / "late.db"
     with Store(path) as store:
@@ -391,7 +393,7 @@ def late_db(tmp_path):
     return path
 
 
-def test_a_run_shows_what_a_person_on_call_wants(late_db):
+def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     report = open_subject(late_db, Given()).report()
     found = {section.id: section for section in report.sections}
     assert list(found) == [
@@ -426,7 +428,7 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db):
     assert "timeline" not in [row[0] for row in found["states"].tables[0].rows]
 
 
-def run_of(tmp_path, raw, calibrated, y):
+def run_of(tmp_path: Path, raw: Any, calibrated: Any, y: Any) -> Any:
     """A run whose timeline has these samples."""
     timeline = Timeline()
     timeline.add(1.0 + np.arange(len(y)), raw, calibrated, y, now=0.0)
@@ -435,7 +437,7 @@ def run_of(tmp_path, raw, calibrated, y):
         return run_sections.Run(store)
 
 
-def test_alarms(tmp_path):
+def test_alarms(tmp_path: Path) -> None:
     p, y = samples(5000)
     good, bad = p**2, np.sqrt(p)
     for values, expected in ((good, [False, False]), (bad, [True, True])):
@@ -453,7 +455,7 @@ def test_alarms(tmp_path):
     page.render(Report("unknown", "here", tuple(run_sections.of_run(unknown))))
 
 
-def test_periods_of_different_times_are_shown_by_time(browser, tmp_path):
+def test_periods_of_different_times_are_shown_by_time(browser: Any, tmp_path: Path) -> None:
     timeline, (p, y) = Timeline(), samples(5000)
     for i in range(0, 5000, 250):
         part = slice(i, i + 250)
@@ -473,7 +475,7 @@ def test_periods_of_different_times_are_shown_by_time(browser, tmp_path):
         assert tab.evaluate(f"() => {axis}") == "DatetimeAxis"
 
 
-def test_a_user_may_have_states_of_these_names(tmp_path):
+def test_a_user_may_have_states_of_these_names(tmp_path: Path) -> None:
     with Store(tmp_path / "own.db") as store:
         store.save({"timeline": PlattCalibrator(), "join": PlattCalibrator()}, 3)
     report = open_subject(tmp_path / "own.db", Given()).report()
@@ -481,7 +483,7 @@ def test_a_user_may_have_states_of_these_names(tmp_path):
     assert report.updated is None
 
 
-def test_rows_keep_their_places_while_a_run_goes_on(tmp_path):
+def test_rows_keep_their_places_while_a_run_goes_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     orders = set()
     with Store(tmp_path / "run.db") as store:
@@ -505,7 +507,7 @@ def test_rows_keep_their_places_while_a_run_goes_on(tmp_path):
     assert len(orders) == 1
 
 
-def test_metrics_for_prometheus(late_db, table):
+def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
     parser = pytest.importorskip("prometheus_client.parser")
     report = open_subject(late_db, Given()).report()
     with serving(lambda: report) as server:
@@ -549,7 +551,7 @@ def test_metrics_for_prometheus(late_db, table):
 
 
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
-def test_a_report_of_a_table(table, ending):
+def test_a_report_of_a_table(table: Any, ending: str) -> None:
     path = table.with_suffix(f".{ending}")
     if ending == "ndjson":
         rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
@@ -566,7 +568,7 @@ def test_a_report_of_a_table(table, ending):
     assert len(html) < 3e6
 
 
-def test_the_page_stands_alone_and_escapes(run_db):
+def test_the_page_stands_alone_and_escapes(run_db: Any) -> None:
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)
     html = out.read_text()
@@ -582,7 +584,7 @@ def test_the_page_stands_alone_and_escapes(run_db):
     assert "<" not in scripts[: scripts.index("</script>")]
 
 
-def test_no_two_elements_share_an_id(run_db, kinds_db):
+def test_no_two_elements_share_an_id(run_db: Any, kinds_db: Any) -> None:
     for store in (run_db, kinds_db):
         build = open_subject(store, Given()).report
         ids = re.findall(r'\sid="([^"]*)"', page.render(build(), live=True).partition("<script")[0])
@@ -590,7 +592,7 @@ def test_no_two_elements_share_an_id(run_db, kinds_db):
         assert set(page.update(build())["html"]) < set(ids)
 
 
-def test_an_unfinished_run_shows_what_is_committed(table):
+def test_an_unfinished_run_shows_what_is_committed(table: Any) -> None:
     lines = table.read_text().splitlines(keepends=True)
     lines[701] = "oops,1,plain\n"
     table.write_text("".join(lines))
@@ -646,7 +648,9 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
         (["watch", "-", *OF_TABLE[1:5]], 2, "can't be watched"),
     ],
 )
-def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, message):
+def test_what_is_wrong_is_one_line(
+    table: Any, monkeypatch: pytest.MonkeyPatch, arguments: Any, status: int, message: str
+) -> None:
     import sqlite3
 
     monkeypatch.chdir(table.parent)
@@ -670,7 +674,7 @@ def test_what_is_wrong_is_one_line(table, monkeypatch, arguments, status, messag
         assert not table.with_name("report.html").exists()
 
 
-def test_a_store_that_holds_nothing_and_a_page_that_is_there(tmp_path):
+def test_a_store_that_holds_nothing_and_a_page_that_is_there(tmp_path: Path) -> None:
     store, out = tmp_path / "none.db", tmp_path / "r.html"
     out.write_text("older")
     with Store(store):
@@ -684,13 +688,13 @@ def test_a_store_that_holds_nothing_and_a_page_that_is_there(tmp_path):
 # --- the server
 
 
-def tiny(n, structure=("a",), source="here"):
+def tiny(n: Any, structure: Any = ("a",), source: str = "here") -> Any:
     table = Table("numbers", "Numbers", ("Key", "n"), tuple((name, n) for name in structure))
     return Report("Tiny", source, (Section("s", "S", f"n is {n}", (), (table,)),))
 
 
 @contextmanager
-def serving(build, stamp=None, **options):
+def serving(build: Any, stamp: Any = None, **options: Any) -> Iterator[Any]:
     server = watch.Server(watch.Source(build, stamp or object, **options))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -702,7 +706,7 @@ def serving(build, stamp=None, **options):
         server.server_close()
 
 
-def fetch_page(server, path, host=None):
+def fetch_page(server: Any, path: Any, host: Any = None) -> tuple[Any, Any]:
     connection = http.client.HTTPConnection(watch.HOST, server.server_port)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
@@ -712,7 +716,7 @@ def fetch_page(server, path, host=None):
         connection.close()
 
 
-def test_the_server_answers_its_own_page_only():
+def test_the_server_answers_its_own_page_only() -> None:
     with serving(lambda: tiny(1)) as server:
         assert server.server_address[0] == "127.0.0.1"
         status, html = fetch_page(server, "/")
@@ -754,10 +758,10 @@ def test_the_server_answers_its_own_page_only():
         assert page.update(further)["html"]["source"] == "row 2"
 
 
-def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time():
+def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time() -> None:
     now, stamp, computed = [0.0], [0], []
 
-    def build():
+    def build() -> Any:
         computed.append(stamp[0])
         now[0] += 2.0
         return tiny(stamp[0])
@@ -773,15 +777,15 @@ def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time():
     assert computed == [0, 1]
 
 
-def test_a_store_damaged_while_served_is_reported(tmp_path):
-    def build():
+def test_a_store_damaged_while_served_is_reported(tmp_path: Path) -> None:
+    def build() -> None:
         raise ValueError("the store is damaged")
 
     with serving(build) as server:
         assert fetch_page(server, "/") == (503, "the store is damaged\n")
 
 
-def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db):
+def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db: Any) -> None:
     command = [sys.executable, "-m", "streamcal.cli", "watch", str(run_db), "--port"]
     # A run of the tests in the background ignores Ctrl-C, and so do the processes that it starts.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -808,7 +812,7 @@ IN_USE = "Address already in use"
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser() -> Iterator[Any]:
     """Return a headless Chromium: the one of CHROME_BIN, the system's, or playwright's own."""
     api = pytest.importorskip("playwright.sync_api", reason="the page is not tried: no playwright")
     names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
@@ -827,7 +831,7 @@ def browser():
 
 
 @contextmanager
-def opened(browser, url, **options):
+def opened(browser: Any, url: Any, **options: Any) -> Iterator[Any]:
     """Open a page; an error, a warning or a request to elsewhere fails the test."""
     tab = browser.new_page(**options)
     wrong: list[str] = []
@@ -849,7 +853,7 @@ DRAWN = """() => Object.fromEntries(Bokeh.documents.flatMap((d) => d.roots()[0].
         ([name, column]) => [name, Array.from(column)]))]])))"""
 
 
-def test_a_browser_shows_the_numbers(browser, run_db):
+def test_a_browser_shows_the_numbers(browser: Any, run_db: Any) -> None:
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)
     build = open_subject(run_db, Given()).report
@@ -892,7 +896,9 @@ def test_a_browser_shows_the_numbers(browser, run_db):
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_and_a_desk_by_day_and_night(browser, kinds_db, width, scheme):
+def test_it_fits_a_phone_and_a_desk_by_day_and_night(
+    browser: Any, kinds_db: Any, width: int, scheme: str
+) -> None:
     out = kinds_db.with_suffix(".html")
     run("report", kinds_db, "--out", out)
     options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
@@ -916,7 +922,9 @@ CUT = """() => [...document.querySelectorAll("th, td, p, h1, h2, dd, figure, .le
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_cut_and_squares_are_square(browser, table, late_db, width):
+def test_nothing_is_cut_and_squares_are_square(
+    browser: Any, table: Any, late_db: Any, width: int
+) -> None:
     calibrated, out = table.with_name("c.csv"), table.with_suffix(".html")
     options = ["--score", "p", "--label", "y", "--key", "key"]
     run("calibrate", table, *options, "--out", calibrated)
@@ -932,7 +940,7 @@ def test_nothing_is_cut_and_squares_are_square(browser, table, late_db, width):
             assert tab.evaluate(CUT) == []
 
 
-def test_a_table_of_keys_is_sorted_by_a_click(browser, table):
+def test_a_table_of_keys_is_sorted_by_a_click(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     header, *lines = table.read_text().splitlines()
     rows = [f"{line.rsplit(',', 1)[0]},{'bca'[i % 7 % 3]}" for i, line in enumerate(lines)]
@@ -942,7 +950,7 @@ def test_a_table_of_keys_is_sorted_by_a_click(browser, table):
     )
     with opened(browser, out.as_uri()) as tab:
 
-        def column(place):
+        def column(place: Any) -> Any:
             return tab.locator(f"#key-scores td:nth-child({place})").all_inner_texts()
 
         assert len(set(column(2))) > 1
@@ -958,7 +966,7 @@ def test_a_table_of_keys_is_sorted_by_a_click(browser, table):
         assert tab.get_attribute("#key-scores th:nth-child(2)", "aria-sort") is None
 
 
-def test_a_page_of_a_run_keeps_up_and_keeps_its_order(browser, tmp_path):
+def test_a_page_of_a_run_keeps_up_and_keeps_its_order(browser: Any, tmp_path: Path) -> None:
     path, events = tmp_path / "live.db", [*zip(*samples(3_000), strict=True)]
     with Store(path) as store:
         run_stream(events[:1_000], HedgedCalibrator(), lambda *_: None, store)
@@ -999,10 +1007,10 @@ CONTRAST = """() => {
 }"""
 
 
-def test_a_live_page_keeps_up(browser, tmp_path):
+def test_a_live_page_keeps_up(browser: Any, tmp_path: Path) -> None:
     path, calibrator = tmp_path / "live.db", IsotonicCalibrator()
 
-    def build():
+    def build() -> Any:
         with Store(path, read_only=True) as store:
             return Report("Live", "here", tuple(of_store(store)))
 
@@ -1026,7 +1034,7 @@ def test_a_live_page_keeps_up(browser, tmp_path):
             assert tab.inner_text("#live") == "live"
 
 
-def test_a_page_says_when_its_server_is_gone(browser):
+def test_a_page_says_when_its_server_is_gone(browser: Any) -> None:
     with serving(lambda: tiny(1)) as server:
         tab = browser.new_page()
         tab.goto(server.url)
@@ -1036,7 +1044,7 @@ def test_a_page_says_when_its_server_is_gone(browser):
     tab.close()
 
 
-def test_a_hedge_is_a_calibrator():
+def test_a_hedge_is_a_calibrator() -> None:
     """The `Hedge` of these tests is saved and restored like any calibrator."""
     restored: Any = Calibrator.from_bytes(Hedge().to_bytes())
     assert restored.weights == Hedge().weights

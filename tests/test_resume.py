@@ -478,7 +478,7 @@ def test_bad_rows_that_are_skipped_are_counted_once(tmp_path: Path) -> None:
     assert out.read_bytes() == (tmp_path / "plain.csv").read_bytes()
 
 
-def test_ndjson(tmp_path: Path) -> None:
+def test_a_run_on_ndjson_is_continued(tmp_path: Path) -> None:
     table, out, store = tmp_path / "t.jsonl", tmp_path / "out.jsonl", tmp_path / "run.db"
     rows = [{"p": i % 7 / 7, "y": i % 3 % 2, "w": 1, "k": i % 2} for i in range(200)]
     for n, batch in ((90, 1), (200, 7)):

@@ -23,7 +23,7 @@ from streamcal.calibration.tickets import Ticket
 from tests.fixed_model import FixedModel, drifting_stream, features
 
 
-def test_serve_one_predicts_and_changes_nothing():
+def test_serve_one_predicts_and_changes_nothing() -> None:
     model = CalibratedClassifier(naive_bayes.GaussianNB())
     rng = np.random.default_rng(0)
     for _ in range(60):
@@ -39,7 +39,7 @@ def test_serve_one_predicts_and_changes_nothing():
     assert pickle.loads(pickle.dumps(served)) == served
 
 
-def test_served_tickets_reach_the_hedge():
+def test_served_tickets_reach_the_hedge() -> None:
     """The result equals that of a hedge with tickets of its own."""
     samples, delay = drifting_stream(300, 150), 15
     model: Any = CalibratedClassifier(FixedModel())
@@ -56,7 +56,7 @@ def test_served_tickets_reach_the_hedge():
     assert model.calibrators[True].n_samples == 300 - delay
 
 
-def test_a_bad_ticket_is_refused_before_the_model_learns():
+def test_a_bad_ticket_is_refused_before_the_model_learns() -> None:
     model = CalibratedClassifier(naive_bayes.GaussianNB())
     for i in range(20):
         model.learn_one({"x": i}, i % 3 == 0)
@@ -69,7 +69,7 @@ def test_a_bad_ticket_is_refused_before_the_model_learns():
     assert pickle.dumps(model) == before
 
 
-def test_calibrators_without_tickets_learn_the_served_probability():
+def test_calibrators_without_tickets_learn_the_served_probability() -> None:
     model = CalibratedClassifier(FixedModel(), PlattCalibrator())
     served = model.serve_one(features(0.9))
     assert served == Served({False: 1.0 - 0.9, True: 0.9}, {False: 1.0 - 0.9, True: 0.9})
@@ -79,7 +79,7 @@ def test_calibrators_without_tickets_learn_the_served_probability():
     assert model.predict_proba_one(features(0.9))[True] == direct.predict_one(0.9)
 
 
-def test_served_of_another_model_is_refused_before_the_model_learns():
+def test_served_of_another_model_is_refused_before_the_model_learns() -> None:
     model, other = (
         CalibratedClassifier(FixedModel()),
         CalibratedClassifier(naive_bayes.GaussianNB()),
@@ -115,7 +115,7 @@ LABELS = [
 
 
 @pytest.mark.parametrize("labels", LABELS, ids=repr)
-def test_served_survives_json_with_labels_of_every_type(labels):
+def test_served_survives_json_with_labels_of_every_type(labels: Any) -> None:
     rng = np.random.default_rng(0)
     model = CalibratedClassifier(FixedModel())
     true = [label for label in labels if label is not None]  # None is never the true label
@@ -143,7 +143,7 @@ def test_served_survives_json_with_labels_of_every_type(labels):
     assert again.to_bytes() == model.to_bytes()
 
 
-def test_served_survives_json_after_alarms_and_without_tickets():
+def test_served_survives_json_after_alarms_and_without_tickets() -> None:
     for served in (Served({}, {}), Served({"a": 1.0}, {"a": 1 + 1e-12}, {}, 7)):
         assert through_json(served) == served
 
@@ -161,12 +161,12 @@ def test_served_survives_json_after_alarms_and_without_tickets():
     ],
     ids=repr,
 )
-def test_labels_that_json_does_not_keep_are_refused(label, error):
+def test_labels_that_json_does_not_keep_are_refused(label: Any, error: Any) -> None:
     with pytest.raises(error, match="must"):
         Served({label: 1.0}, {label: 1.0}).to_dict()
 
 
-def test_numbers_that_json_does_not_keep_are_refused():
+def test_numbers_that_json_does_not_keep_are_refused() -> None:
     with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
         Served({1: 1.0}, {1: float("nan")}).to_dict()
 
@@ -219,7 +219,7 @@ CRAFTED: list[tuple[Any, type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("kept", "error"), CRAFTED, ids=reprlib.repr)
-def test_what_to_dict_did_not_write_is_refused(kept, error):
+def test_what_to_dict_did_not_write_is_refused(kept: Any, error: Any) -> None:
     assert through_json(Served.from_dict(GOOD)) == Served.from_dict(GOOD)
     with pytest.raises(error, match="must"):
         Served.from_dict(kept)

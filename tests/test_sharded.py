@@ -91,7 +91,7 @@ def test_any_shards_and_ranges(shards: list[list[tuple[int, int, int]]], n_range
 
 
 @pytest.mark.parametrize("loss", ["squared", "poisson", losses.Linex(a=0.3), "tweedie"])
-def test_losses(loss: Any) -> None:
+def test_each_loss_gives_the_fit_of_one_process(loss: Any) -> None:
     scores, y, w = samples(800, seed=1)
     y += 1.0
     found = isotonic_fit_sharded(

@@ -23,21 +23,21 @@ from streamcal.sklearn import OnlineCalibratedClassifier, StreamingIsotonicRegre
 MODELS = (GaussianNB(), LinearSVC(random_state=0))
 
 
-def expected_failures(estimator):
+def expected_failures(estimator: Any) -> Any:
     """Cross-validation splits other samples if weights replace copies: so it is in scikit-learn."""
     name = "check_sample_weight_equivalence_on_{}_data"
     return dict.fromkeys((name.format("dense"), name.format("sparse")), "splits depend on copies")
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [*map(OnlineCalibratedClassifier, MODELS)], expected_failed_checks=expected_failures
 )
-def test_it_passes_the_checks_of_scikit_learn(estimator, check):
+def test_it_passes_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-def samples(n, seed=0, n_classes=2):
+def samples(n: Any, seed: int = 0, n_classes: int = 2) -> Any:
     return make_classification(
         n, n_informative=6, n_redundant=10, n_classes=n_classes, flip_y=0.1, random_state=seed
     )
@@ -45,7 +45,7 @@ def samples(n, seed=0, n_classes=2):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-def test_fit_is_about_as_good_as_that_of_scikit_learn(model, n_classes):
+def test_fit_is_about_as_good_as_that_of_scikit_learn(model: Any, n_classes: int) -> None:
     X, y = samples(3000, n_classes=n_classes)
     ours = OnlineCalibratedClassifier(model).fit(X[:2000], y[:2000])
     theirs = CalibratedClassifierCV(model, ensemble=False).fit(X[:2000], y[:2000])
@@ -54,7 +54,7 @@ def test_fit_is_about_as_good_as_that_of_scikit_learn(model, n_classes):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_partial_fit_lowers_the_loss_of_a_stream(n_classes):
+def test_partial_fit_lowers_the_loss_of_a_stream(n_classes: int) -> None:
     X, y = samples(4000, n_classes=n_classes)
     model = OnlineCalibratedClassifier(GaussianNB())
     raw, calibrated = [], []
@@ -68,7 +68,7 @@ def test_partial_fit_lowers_the_loss_of_a_stream(n_classes):
     assert losses[0] < losses[1] - 0.05
 
 
-def test_a_batch_is_learned_as_the_wrapper_of_river_learns_it():
+def test_a_batch_is_learned_as_the_wrapper_of_river_learns_it() -> None:
     X, y = samples(500)
     frozen = GaussianNB().fit(X[:100], y[:100])
     model = OnlineCalibratedClassifier(FrozenEstimator(frozen))
@@ -81,7 +81,7 @@ def test_a_batch_is_learned_as_the_wrapper_of_river_learns_it():
     assert np.array_equal(model.predict_proba(X)[:, 1], expected)
 
 
-def test_a_fitted_classifier_is_not_fitted_again():
+def test_a_fitted_classifier_is_not_fitted_again() -> None:
     X, y = samples(1000)
     fitted = LogisticRegression().fit(X[:100], y[:100])
     before = fitted.coef_.copy()
@@ -91,7 +91,7 @@ def test_a_fitted_classifier_is_not_fitted_again():
         assert model.predict_proba(X).shape == (1000, 2)
 
 
-def test_a_classifier_without_partial_fit_keeps_its_fit():
+def test_a_classifier_without_partial_fit_keeps_its_fit() -> None:
     X, y = samples(1000)
     model = OnlineCalibratedClassifier(LinearSVC()).partial_fit(X[:500], y[:500])
     coefficients, before = model.estimator_.coef_.copy(), model.predict_proba(X)
@@ -100,7 +100,7 @@ def test_a_classifier_without_partial_fit_keeps_its_fit():
     assert not np.array_equal(model.predict_proba(X), before)
 
 
-def test_names_of_classes_and_weights():
+def test_names_of_classes_and_weights() -> None:
     X, y = samples(600)
     names = np.array(["no", "yes"])[y]
     weights = np.tile([1.0, 0.0], 300)
@@ -116,7 +116,7 @@ def test_names_of_classes_and_weights():
         assert set(a.predict(X)) == {"no", "yes"}
 
 
-def test_bad_input_is_refused_and_changes_nothing():
+def test_bad_input_is_refused_and_changes_nothing() -> None:
     X, y = samples(200)
     model = OnlineCalibratedClassifier(GaussianNB())
     with pytest.raises(ValueError, match="`classes` must hold all classes"):
@@ -134,7 +134,7 @@ def test_bad_input_is_refused_and_changes_nothing():
         OnlineCalibratedClassifier(GaussianNB(), "isotonic").fit(X, y)
 
 
-def test_frames_of_pandas_and_copies():
+def test_frames_of_pandas_and_copies() -> None:
     pd = pytest.importorskip("pandas")
     X, y = samples(300)
     frame = pd.DataFrame(X).add_prefix("x")
@@ -178,7 +178,7 @@ def test_frames_in_and_frames_out(library):
 @pytest.mark.filterwarnings("ignore:Confidence interval")
 @pytest.mark.parametrize("increasing", [True, False, "auto"])
 @pytest.mark.parametrize("bounds", [(None, None), (-0.5, 1.5)])
-def test_isotonic_regression_is_that_of_scikit_learn(increasing, bounds):
+def test_isotonic_regression_is_that_of_scikit_learn(increasing: Any, bounds: Any) -> None:
     rng = np.random.default_rng(0)
     for _ in range(30):
         n = int(rng.integers(2, 60))
@@ -204,7 +204,7 @@ def test_isotonic_regression_is_that_of_scikit_learn(increasing, bounds):
         assert (parts.X_min_, parts.X_max_) == (theirs.X_min_, theirs.X_max_)
 
 
-def test_isotonic_regression_of_the_last_samples():
+def test_isotonic_regression_of_the_last_samples() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.random(300), rng.random(300)
     model = StreamingIsotonicRegression(window=100, out_of_bounds="clip").partial_fit(X, y)
@@ -215,13 +215,13 @@ def test_isotonic_regression_of_the_last_samples():
     np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-9)
 
 
-def test_values_outside_are_refused_if_asked():
+def test_values_outside_are_refused_if_asked() -> None:
     model = StreamingIsotonicRegression(out_of_bounds="raise").fit([1.0, 2.0], [0.0, 1.0])
     with pytest.raises(ValueError, match=r"between 1.0 and 2.0, got 3.0"):
         model.predict([1.5, 3.0])
 
 
-def test_a_batch_of_zero_weights_is_refused():
+def test_a_batch_of_zero_weights_is_refused() -> None:
     model = StreamingIsotonicRegression()
     for _ in range(2):
         with pytest.raises(ValueError, match="at least one non-zero"):
@@ -229,6 +229,6 @@ def test_a_batch_of_zero_weights_is_refused():
         model.partial_fit([1.0, 2.0], [0.0, 1.0])
 
 
-def test_the_wrapper_of_river_points_here():
+def test_the_wrapper_of_river_points_here() -> None:
     with pytest.raises(TypeError, match=r"got GaussianNB; streamcal\.sklearn\.OnlineCalibrated"):
         streamcal.CalibratedClassifier(GaussianNB())

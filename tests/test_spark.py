@@ -44,7 +44,7 @@ SCHEMA = "id long, key string, score double, label double, weight double"
 
 
 @pytest.fixture
-def spark():
+def spark() -> Any:
     return session()
 
 
@@ -78,7 +78,7 @@ def write(folder: Path, tables: list[pa.Table]) -> Path:
     return folder
 
 
-def stream(spark, folder: Path, schema: str = SCHEMA) -> DataFrame:
+def stream(spark: Any, folder: Path, schema: str = SCHEMA) -> DataFrame:
     """Return a stream of one file to a micro-batch."""
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     frame: DataFrame = reader.parquet(str(folder))
@@ -103,7 +103,9 @@ def run(
     return pq.read_table(tmp_path / "out")
 
 
-def one_process(table: pa.Table, make: Callable[..., Any], *, weighted: bool = True):
+def one_process(
+    table: pa.Table, make: Callable[..., Any], *, weighted: bool = True
+) -> tuple[Any, Any]:
     """Return the values by id and the calibrators by key that one process comes to, row by row."""
     calibrators, values = {}, {}
     for row in table.to_pylist():
@@ -125,10 +127,10 @@ def by_id(table: pa.Table) -> dict[Any, Any]:
 
 @needs_java
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_stream_is_what_one_process_learns(spark, tmp_path, ordered):
+def test_a_stream_is_what_one_process_learns(spark: Any, tmp_path: Path, ordered: bool) -> None:
     rows = make_rows(6_000)
 
-    def isotonic():  # it is sent to the workers by value
+    def isotonic() -> Any:  # it is sent to the workers by value
         return IsotonicCalibrator(window=200)
 
     make = isotonic if ordered else PlattCalibrator
@@ -154,7 +156,7 @@ def test_a_stream_is_what_one_process_learns(spark, tmp_path, ordered):
 
 
 @needs_java
-def test_a_query_that_is_stopped_goes_on_where_it_was(spark, tmp_path):
+def test_a_query_that_is_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     rows = make_rows(4_000)
     folder = write(tmp_path / "in", [rows.slice(0, 2_000)])
     prototype = IsotonicCalibrator(half_life=500)
@@ -177,7 +179,7 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(spark, tmp_path):
 
 
 @needs_java
-def test_columns_that_are_passed_on_stay_as_they_are(spark, tmp_path):
+def test_columns_that_are_passed_on_stay_as_they_are(spark: Any, tmp_path: Path) -> None:
     struct = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
     n = 40
     rows = pa.table(
@@ -219,7 +221,7 @@ def test_columns_that_are_passed_on_stay_as_they_are(spark, tmp_path):
 
 
 @needs_java
-def test_what_is_wrong_ends_the_query(spark, tmp_path):
+def test_what_is_wrong_ends_the_query(spark: Any, tmp_path: Path) -> None:
     row = {"id": 1, "key": "k1", "score": 0.5, "label": 2.0, "weight": 1.0}
     folder = write(tmp_path / "in", [pa.Table.from_pylist([row])])
     calibrated = streamcal.spark.calibrate(
@@ -234,7 +236,7 @@ def test_what_is_wrong_ends_the_query(spark, tmp_path):
 
 
 @needs_java
-def test_a_worker_that_is_killed_changes_nothing(tmp_path):
+def test_a_worker_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     n = 4_000
     tables = [make_rows(n, n_keys=8, seed=seed) for seed in range(3)]
     tables = [
@@ -254,7 +256,7 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path):
             calibrator=prototype,
         )
 
-        def kill(query):
+        def kill(query: Any) -> None:
             wait_for(lambda: query.lastProgress or not query.isActive, "the first micro-batch")
             tracker = spark.sparkContext.statusTracker()
             wait_for(tracker.getActiveStageIds, "the next micro-batch")
@@ -269,7 +271,7 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path):
 
 
 @pytest.fixture
-def arguments(spark):
+def arguments(spark: Any) -> dict[Any, Any]:
     """Arguments that are right, on a stream that is never started."""
     return {
         "df": spark.readStream.format("rate")
@@ -316,20 +318,20 @@ def arguments(spark):
         ),
     ],
 )
-def test_bad_arguments(arguments, changes, error, message):
+def test_bad_arguments_are_refused(arguments: Any, changes: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         streamcal.spark.calibrate(**arguments | changes)
 
 
 @needs_java
-def test_calibrators_must_become_bytes(arguments):
+def test_calibrators_must_become_bytes(arguments: Any) -> None:
     own = losses.from_function(lambda z, y: (z - y) ** 2, name="own")
     with pytest.raises(TypeError, match=r"must make calibrators with `to_bytes`: .* got 'own'"):
         streamcal.spark.calibrate(**arguments | {"calibrator": AnytimeCalibrator(own, window=10)})
 
 
 @needs_java
-def test_bad_frames(spark, arguments):
+def test_bad_frames_are_refused(spark: Any, arguments: Any) -> None:
     frame = spark.createDataFrame([("a", 0.5, True)], "key string, score double, label boolean")
     with pytest.raises(ValueError, match=r"must be a stream .*, got a batch frame"):
         streamcal.spark.calibrate(**arguments | {"df": frame})
@@ -346,7 +348,7 @@ def test_bad_frames(spark, arguments):
         spark.conf.set(name, rocksdb)
 
 
-def same(found, wanted, *, exactly: bool) -> None:
+def same(found: Any, wanted: Any, *, exactly: bool) -> None:
     compare = np.testing.assert_array_equal if exactly else np.testing.assert_allclose
     for name in ("lower", "upper", "values", "weights"):
         compare(getattr(found, name), getattr(wanted, name))
@@ -355,7 +357,7 @@ def same(found, wanted, *, exactly: bool) -> None:
 
 @needs_java
 @pytest.mark.parametrize("n_ranges", [None, 1, 7])
-def test_a_fit_in_ranges_is_that_of_one_machine(spark, n_ranges):
+def test_a_fit_in_ranges_is_that_of_one_machine(spark: Any, n_ranges: int | None) -> None:
     rows = make_rows(5_000, seed=3)
     zeros = pa.array(np.where(np.arange(5_000) % 2, -0.0, 0.0))
     often = pa.array(np.arange(5_000) % 3 < 1)
@@ -380,7 +382,7 @@ def test_a_fit_in_ranges_is_that_of_one_machine(spark, n_ranges):
 
 
 @needs_java
-def test_a_fit_of_one_block_in_many_ranges(spark):
+def test_a_fit_of_one_block_in_many_ranges(spark: Any) -> None:
     """Where labels fall with the score, what each range finds is wrong for the whole."""
     frame = spark.range(100).selectExpr("id as `a.b`", "sqrt(99 - id) as y", "id % 3 > 0 as z")
     found = streamcal.spark.isotonic_fit(frame, score="a.b", label="y", n_ranges=5)
@@ -392,7 +394,7 @@ def test_a_fit_of_one_block_in_many_ranges(spark):
 
 
 @needs_java
-def test_bad_arguments_of_a_fit(spark, arguments):
+def test_bad_arguments_of_a_fit(spark: Any, arguments: Any) -> None:
     frame = spark.createDataFrame([(0.5, 2.0, "a")], "score double, label double, key string")
     infinite = frame.selectExpr("double('inf') as score", "label")
     names = {"score": "score", "label": "label"}
@@ -413,7 +415,9 @@ def test_bad_arguments_of_a_fit(spark, arguments):
 
 
 @needs_java
-def test_the_document_does_what_it_says(spark, tmp_path, capfd, monkeypatch):
+def test_the_document_does_what_it_says(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = np.random.default_rng(0)
     rows = pa.table(
         {
@@ -440,7 +444,7 @@ def test_the_document_does_what_it_says(spark, tmp_path, capfd, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pandas", "pyarrow", "google.protobuf"])
-def test_a_missing_package_is_named(missing):
+def test_a_missing_package_is_named(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import streamcal.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: streamcal.spark needs PySpark 4" in done.stderr

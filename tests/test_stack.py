@@ -3,6 +3,7 @@ import math
 import pickle
 import sys
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,11 +36,11 @@ WORKED_EXAMPLE = [
 ]
 
 
-def state_of(stack):
+def state_of(stack: Any) -> Any:
     return pickle.dumps(stack)
 
 
-def test_worked_example_after_every_arrival():
+def test_worked_example_after_every_arrival() -> None:
     stack = PAVStack()
     for n, (label, blocks) in enumerate(WORKED_EXAMPLE, start=1):
         stack.push(n, label)
@@ -55,7 +56,7 @@ def test_worked_example_after_every_arrival():
 
 
 @given(problems(max_size=15))
-def test_exact_after_every_arrival(problem):
+def test_exact_after_every_arrival(problem: Any) -> None:
     *samples, loss = problem
     stack = PAVStack(loss)
     pushed = []
@@ -68,7 +69,7 @@ def test_exact_after_every_arrival(problem):
 
 
 @given(problems(losses.Log(), max_size=40))
-def test_ties_undo_pooling(problem):
+def test_ties_undo_pooling(problem: Any) -> None:
     """Many samples at few scores: a tie may raise a mean that has been pooled already."""
     scores, y, w, loss = problem
     stack = PAVStack(loss)
@@ -80,7 +81,7 @@ def test_ties_undo_pooling(problem):
         assert_same_map(stack.staircase(), exact, loss)
 
 
-def test_a_tie_splits_a_block_again():
+def test_a_tie_splits_a_block_again() -> None:
     stack = PAVStack()
     stack.push(1, 1.0)
     stack.push(2, 0.0)
@@ -93,7 +94,7 @@ def test_a_tie_splits_a_block_again():
 
 
 @given(problems(max_size=40), st.lists(st.integers(0, 40), max_size=4))
-def test_push_many_equals_push(problem, cuts):
+def test_push_many_equals_push(problem: Any, cuts: Any) -> None:
     *samples, loss = problem
     rows = sorted(zip(*samples, strict=True))
     one, many = PAVStack(loss), PAVStack(loss)
@@ -109,7 +110,7 @@ def test_push_many_equals_push(problem, cuts):
 
 
 @pytest.mark.parametrize("n_scores", [50, 100_000])
-def test_long_streams_equal_the_batch(n_scores):
+def test_long_streams_equal_the_batch(n_scores: int) -> None:
     rng = np.random.default_rng(0)
     n = 20_000
     x = np.sort(rng.integers(0, n_scores, n)).astype(float)
@@ -126,7 +127,7 @@ def test_long_streams_equal_the_batch(n_scores):
         assert_allclose(stairs.centers, batch.centers, rtol=1e-12)
 
 
-def test_memory_follows_the_blocks_not_the_samples():
+def test_memory_follows_the_blocks_not_the_samples() -> None:
     stack = PAVStack()
     stack.push_many(np.arange(200_000), np.arange(200_000)[::-1])
     assert len(stack) == 1
@@ -138,7 +139,7 @@ def test_memory_follows_the_blocks_not_the_samples():
 
 
 @given(problems(), st.sampled_from(INTERPOLATIONS))
-def test_predict_one_equals_the_staircase(problem, interpolation):
+def test_predict_one_equals_the_staircase(problem: Any, interpolation: Any) -> None:
     *samples, loss = problem
     stack = PAVStack(loss, interpolation=interpolation)
     for row in sorted(zip(*samples, strict=True)):
@@ -154,7 +155,7 @@ def test_predict_one_equals_the_staircase(problem, interpolation):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_before_the_first_sample(loss):
+def test_before_the_first_sample(loss: Any) -> None:
     stack = PAVStack(loss)
     assert len(stack) == 0
     for x in (-2.5, 0.0, 0.3, 7.5):
@@ -167,7 +168,7 @@ def test_before_the_first_sample(loss):
     assert len(stack) == 0
 
 
-def test_staircase_is_a_copy():
+def test_staircase_is_a_copy() -> None:
     stack = PAVStack()
     stack.push_many([1, 2, 3], [1, 3, 2])
     stairs = stack.staircase(outside="nan")
@@ -178,7 +179,7 @@ def test_staircase_is_a_copy():
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 40])
-def test_pickle_and_deepcopy_go_on_from_where_they_were(n):
+def test_pickle_and_deepcopy_go_on_from_where_they_were(n: int) -> None:
     original = PAVStack("log", interpolation="centered")
     original.push_many(np.arange(n) / 40, np.arange(n) % 3 == 0)
     for twin in (pickle.loads(pickle.dumps(original)), copy.deepcopy(original)):
@@ -193,7 +194,7 @@ def test_pickle_and_deepcopy_go_on_from_where_they_were(n):
 
 
 @pytest.mark.parametrize("y", [True, np.True_, 1, np.int64(1), np.float32(1)])
-def test_labels_and_numbers_of_any_type(y):
+def test_labels_and_numbers_of_any_type(y: Any) -> None:
     stack = PAVStack("log")
     stack.push(np.float32(0.5), y, np.int8(2))
     stack.push(1, y)
@@ -220,7 +221,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("sample", "error", "message"), BAD)
-def test_bad_samples_change_nothing(sample, error, message):
+def test_bad_samples_change_nothing(sample: Any, error: Any, message: Any) -> None:
     stack = PAVStack("log")
     stack.push_many([1, 2, 3], [0, 1, 0], [1e60, 1e60, 1e60])
     before = state_of(stack)
@@ -244,7 +245,7 @@ def test_bad_samples_change_nothing(sample, error, message):
         ),
     ],
 )
-def test_bad_arrays_change_nothing(samples, message):
+def test_bad_arrays_change_nothing(samples: Any, message: str) -> None:
     stack = PAVStack("log")
     stack.push_many([1, 2, 3], [0, 1, 0])
     before = state_of(stack)
@@ -253,7 +254,7 @@ def test_bad_arrays_change_nothing(samples, message):
     assert state_of(stack) == before
 
 
-def test_sums_that_overflow_change_nothing():
+def test_sums_that_overflow_change_nothing() -> None:
     stack = PAVStack("squared")
     stack.push(1.0, 1.7e308)
     before = state_of(stack)
@@ -272,12 +273,12 @@ def test_sums_that_overflow_change_nothing():
         ({"interpolation": "cubic"}, ValueError, "`interpolation` must be one of"),
     ],
 )
-def test_bad_options(options, error, message):
+def test_bad_options_are_refused(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         PAVStack(**options)
 
 
-def test_bad_query():
+def test_a_bad_score_is_refused() -> None:
     stack = PAVStack()
     stack.push(1, 1)
     for bad in (math.nan, math.inf):

@@ -1,5 +1,6 @@
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ LOSSES = [
 ]
 
 
-def labels_of(loss):
+def labels_of(loss: Any) -> Any:
     if isinstance(loss.y_range, losses.TwoPoint):
         return st.sampled_from([-1.0, 1.0])
     low, high = max(loss.y_range.low, -10.0), min(loss.y_range.high, 10.0)
@@ -40,14 +41,14 @@ scores = st.integers(0, 8).map(float) | st.floats(-1e6, 1e6)
 
 
 @st.composite
-def problems(draw, loss=None, max_size=25):
+def problems(draw: Any, loss: Any = None, max_size: float = 25) -> tuple[Any, ...]:
     """(scores in any order, labels, weights, loss)."""
     loss = draw(st.sampled_from(LOSSES)) if loss is None else loss
     samples = st.tuples(scores, labels_of(loss), weights)
     return (*zip(*draw(st.lists(samples, min_size=1, max_size=max_size)), strict=True), loss)
 
 
-def assert_same_map(stairs, blocks, loss):
+def assert_same_map(stairs: Any, blocks: Any, loss: Any) -> None:
     """Equal values at every learned score; blocks may differ where means differ by rounding."""
     ends = np.array([(b.lower, b.upper) for b in blocks])
     expected = np.array([b.value for b in blocks])
@@ -65,7 +66,7 @@ def assert_same_map(stairs, blocks, loss):
 
 
 @given(problems())
-def test_equals_exact_arithmetic(problem):
+def test_equals_exact_arithmetic(problem: Any) -> None:
     *samples, loss = problem
     stairs = isotonic_fit(*samples, loss=loss)
     blocks = oracles.isotonic_blocks(*samples, loss)
@@ -76,7 +77,7 @@ def test_equals_exact_arithmetic(problem):
 
 
 @given(problems(max_size=7))
-def test_oracle_equals_max_min_formula(problem):
+def test_oracle_equals_max_min_formula(problem: Any) -> None:
     *samples, loss = problem
     blocks = oracles.isotonic_blocks(*samples, loss)
     expected = oracles.isotonic_max_min(*samples, loss)
@@ -84,7 +85,7 @@ def test_oracle_equals_max_min_formula(problem):
 
 
 @given(problems(losses.Squared()))
-def test_equals_scipy(problem):
+def test_it_equals_the_regression_of_scipy(problem: Any) -> None:
     x, y, w, _ = (np.array(part) for part in problem)
     order = np.argsort(x, kind="stable")
     x, first = np.unique(x[order], return_index=True)
@@ -95,7 +96,7 @@ def test_equals_scipy(problem):
 
 
 @given(problems())
-def test_is_a_staircase(problem):
+def test_is_a_staircase(problem: Any) -> None:
     *samples, loss = problem
     stairs = isotonic_fit(*samples, loss=loss)
     learned = np.unique(samples[0])
@@ -113,7 +114,7 @@ def test_is_a_staircase(problem):
 
 
 @given(problems(losses.Squared(), max_size=12), st.randoms(use_true_random=False))
-def test_order_of_samples_does_not_matter(problem, random):
+def test_order_of_samples_does_not_matter(problem: Any, random: Any) -> None:
     *samples, _ = problem
     # Weights and labels whose sums are exact, so that no order of addition differs.
     x, y, w = map(np.array, samples)
@@ -126,7 +127,7 @@ def test_order_of_samples_does_not_matter(problem, random):
 
 
 @given(problems())
-def test_fitted_value_of_each_block_minimises_its_loss(problem):
+def test_fitted_value_of_each_block_minimises_its_loss(problem: Any) -> None:
     """No common value nearby does better than the block's own."""
     x, y, w = map(np.array, problem[:3])
     loss = problem[3]
@@ -161,14 +162,14 @@ def test_fitted_value_of_each_block_minimises_its_loss(problem):
         ),
     ],
 )
-def test_published_cases(y, w, expected):
+def test_it_repeats_published_cases(y: Any, w: Any, expected: Any) -> None:
     x = np.arange(len(y))
     assert_allclose(isotonic_fit(x, y, w)(x), expected, rtol=1e-7)
     backwards = isotonic_fit(x[::-1], y[::-1], None if w is None else w[::-1])
     assert_allclose(backwards(x), expected, rtol=1e-7)
 
 
-def test_published_case_with_ties():
+def test_published_case_with_ties() -> None:
     """R package isotone, secondary approach to ties."""
     x = [0, 1, 1, 2, 3, 4]
     stairs = isotonic_fit(x, [0, 0, 1, 0, 0, 1])
@@ -176,20 +177,20 @@ def test_published_case_with_ties():
     assert_array_equal(stairs.weights, [1, 4, 1])
 
 
-def test_ties_are_one_sample_before_anything_is_pooled():
+def test_ties_are_one_sample_before_anything_is_pooled() -> None:
     """Were the two samples at 2 pooled in turn, the first would drag the sample at 1 with it."""
     stairs = isotonic_fit([1, 2, 2], [1.0, 0.0, 9.0])
     assert_array_equal(stairs.values, [1.0, 4.5])
 
 
-def test_equal_means_are_one_block():
+def test_equal_means_are_one_block() -> None:
     stairs = isotonic_fit([1, 2, 3, 4], [1, 1, 2, 2])
     assert_array_equal(stairs.values, [1, 2])
     assert_array_equal(stairs.upper, [2, 4])
     assert len(isotonic_fit(np.arange(99), np.full(99, 0.25), np.tile([1, 2, 5], 33))) == 1
 
 
-def test_one_sample():
+def test_one_sample_is_one_block() -> None:
     stairs = isotonic_fit([2.5], [1], [3], loss="log")
     assert (len(stairs), stairs.lower[0], stairs.upper[0], stairs.centers[0]) == (1, 2.5, 2.5, 2.5)
     assert stairs.weights[0] == 3
@@ -197,14 +198,14 @@ def test_one_sample():
         assert_array_equal(stairs([-9.0, 2.5, 9.0], interpolation=how), [1, 1, 1])
 
 
-def test_one_score():
+def test_samples_of_one_score_are_one_block() -> None:
     stairs = isotonic_fit([7] * 4, [0, 1, 1, 1], loss="log")
     assert_array_equal(stairs.values, [0.75])
     assert stairs(7) == 0.75
 
 
 @pytest.mark.parametrize("n", [2, 17, 1000])
-def test_monotone_and_antitone_labels(n):
+def test_monotone_and_antitone_labels(n: int) -> None:
     x, y = np.arange(n), np.arange(n) / n
     assert_array_equal(isotonic_fit(x, y).values, y)
     falling = isotonic_fit(x, y[::-1])
@@ -212,7 +213,7 @@ def test_monotone_and_antitone_labels(n):
     assert_array_equal([falling.lower[0], falling.upper[0]], [0, n - 1])
 
 
-def test_pure_margins_are_infinite_and_never_nan():
+def test_pure_margins_are_infinite_and_never_nan() -> None:
     stairs = isotonic_fit([1, 2, 3, 4], [-1, 1, -1, 1], loss="logistic")
     assert_array_equal(stairs.values, [-math.inf, 0.0, math.inf])
     for how in INTERPOLATIONS:
@@ -235,7 +236,7 @@ def test_pure_margins_are_infinite_and_never_nan():
         lambda a: np.broadcast_to(a, (3, len(a)))[1],
     ],
 )
-def test_any_vector_of_numbers_will_do(make):
+def test_any_vector_of_numbers_will_do(make: Any) -> None:
     x, y, w = np.array([[1.0, 2, 2, 4, 5], [0, 1, 0, 0, 1], [1, 2, 3, 1, 1]])
     expected = isotonic_fit(x, y, w)
     stairs = isotonic_fit(make(x), make(y), make(w))
@@ -243,11 +244,11 @@ def test_any_vector_of_numbers_will_do(make):
     assert_array_equal(stairs(make(x)), expected(x))
 
 
-def test_booleans_are_labels():
+def test_booleans_are_labels() -> None:
     assert_array_equal(isotonic_fit([1, 2], [False, True], loss="log").values, [0, 1])
 
 
-def test_input_is_left_alone():
+def test_input_is_left_alone() -> None:
     x, y, w = np.array([[3.0, 1, 2, 2], [0, 1, 0, 1], [1, 1, 2, 2]])
     copies = x.copy(), y.copy(), w.copy()
     isotonic_fit(x, y, w)
@@ -257,7 +258,7 @@ def test_input_is_left_alone():
         assert_array_equal(array, copy)
 
 
-def test_large_input_equals_scipy():
+def test_large_input_equals_scipy() -> None:
     rng = np.random.default_rng(0)
     n = 20_000
     x, y = rng.permutation(n).astype(float), rng.normal(size=n)
@@ -268,7 +269,7 @@ def test_large_input_equals_scipy():
     assert_allclose(isotonic_fit(x, y, w)(x), expected, rtol=0, atol=1e-11)
 
 
-def test_integer_sums_are_exact():
+def test_integer_sums_are_exact() -> None:
     """The means of blocks are correctly rounded quotients of exact sums."""
     rng = np.random.default_rng(1)
     x, y, w = rng.integers(0, 300, 5000), rng.integers(0, 2, 5000), rng.integers(1, 1000, 5000)
@@ -279,7 +280,7 @@ def test_integer_sums_are_exact():
     assert (np.diff(stairs.values) > 0).all()
 
 
-def test_centers_of_huge_or_close_scores_stay_in_their_blocks():
+def test_centers_of_huge_or_close_scores_stay_in_their_blocks() -> None:
     huge = isotonic_fit([-1.7e308, 1.6e308, 1.7e308], [1, 0, 0], [1.0, 2.0, 8.0])
     assert huge.lower[0] <= huge.centers[0] <= huge.upper[0]
     x = 1e9 + np.arange(7) * 2.0**-23
@@ -309,13 +310,13 @@ def test_centers_of_huge_or_close_scores_stay_in_their_blocks():
         (([[1, 2]], [[0, 1]]), r"`scores` must be one-dimensional, got shape \(1, 2\)"),
     ],
 )
-def test_bad_values(samples, message):
+def test_bad_values_are_refused(samples: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         isotonic_fit(*samples, loss="log")
 
 
 @pytest.mark.parametrize("samples", [(["a"], [1]), ([1], ["1"]), ([1], [1], [None]), ([1j], [1])])
-def test_bad_types(samples):
+def test_bad_types_are_refused(samples: Any) -> None:
     with pytest.raises(TypeError, match="must hold real numbers"):
         isotonic_fit(*samples)
 
@@ -328,7 +329,7 @@ def test_bad_types(samples):
         ({"loss": "brier"}, "`loss` must be one of 'squared', .*, got 'brier'"),
     ],
 )
-def test_bad_options(option, message):
+def test_bad_options_are_refused(option: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         isotonic_fit([1, 2], [0, 1], **option)
     if "loss" not in option:
@@ -339,7 +340,7 @@ def test_bad_options(option, message):
 # evaluation
 
 
-def four_blocks(**options):
+def four_blocks(**options: Any) -> Any:
     return Staircase(
         lower=[1.0, 4.0, 8.0, 9.0],
         upper=[3.0, 6.0, 8.0, 13.0],
@@ -362,13 +363,13 @@ def four_blocks(**options):
         ("centered", [8.5, 9, 10, 12, 99], [0.7, 0.8, 1, 1, 1]),
     ],
 )
-def test_values_worked_by_hand(interpolation, x, expected):
+def test_values_worked_by_hand(interpolation: str, x: Any, expected: Any) -> None:
     stairs = four_blocks()
     assert_allclose(stairs(x, interpolation=interpolation), expected, rtol=1e-14, atol=1e-15)
     assert_allclose(four_blocks(interpolation=interpolation)(x), expected, rtol=1e-14, atol=1e-15)
 
 
-def test_outside_the_range_values_are_clipped_or_nan():
+def test_outside_the_range_values_are_clipped_or_nan() -> None:
     for stairs, option in ((four_blocks(), "nan"), (four_blocks(outside="nan"), None)):
         for how in INTERPOLATIONS:
             answer = stairs([0.999, 1, 13, 13.001], interpolation=how, outside=option)
@@ -378,7 +379,9 @@ def test_outside_the_range_values_are_clipped_or_nan():
 
 
 @given(problems(), st.sampled_from(INTERPOLATIONS), st.sampled_from(["clip", "nan"]))
-def test_evaluation_equals_a_walk_over_the_blocks(problem, interpolation, outside):
+def test_evaluation_equals_a_walk_over_the_blocks(
+    problem: Any, interpolation: Any, outside: str
+) -> None:
     *samples, loss = problem
     stairs = isotonic_fit(*samples, loss=loss, interpolation=interpolation, outside=outside)
     if not np.isfinite(stairs.values).all():
@@ -393,7 +396,7 @@ def test_evaluation_equals_a_walk_over_the_blocks(problem, interpolation, outsid
 
 
 @given(problems(losses.Squared()), st.booleans())
-def test_evaluation_equals_scikit_learn(problem, clip):
+def test_evaluation_equals_scikit_learn(problem: Any, clip: bool) -> None:
     """Whose IsotonicRegression interpolates linearly between learned scores."""
     x, y, w, _ = (np.array(part) for part in problem)
     # It pools scores that are close, and does not interpolate a single one.
@@ -406,7 +409,7 @@ def test_evaluation_equals_scikit_learn(problem, clip):
 
 
 @given(problems(), st.sampled_from(INTERPOLATIONS))
-def test_evaluation_is_monotone(problem, interpolation):
+def test_evaluation_is_monotone(problem: Any, interpolation: Any) -> None:
     *samples, loss = problem
     stairs = isotonic_fit(*samples, loss=loss)
     span = np.linspace(min(samples[0]) - 1, max(samples[0]) + 1, 200)
@@ -419,7 +422,7 @@ def test_evaluation_is_monotone(problem, interpolation):
     assert values.max() <= stairs.values[-1]
 
 
-def test_shapes_and_types():
+def test_shapes_and_types() -> None:
     stairs = four_blocks()
     for scalar in (3.5, 4, np.float64(3.5), np.float32(3.5), np.array(3.5), True):
         assert type(stairs(scalar)) is float
@@ -434,7 +437,7 @@ def test_shapes_and_types():
 
 
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
-def test_anchors_at_infinity_give_their_block_its_value(interpolation):
+def test_anchors_at_infinity_give_their_block_its_value(interpolation: Any) -> None:
     """As a prior's pseudo-samples below and above all scores do."""
     inf = math.inf
     stairs = Staircase(
@@ -452,7 +455,7 @@ def test_anchors_at_infinity_give_their_block_its_value(interpolation):
 
 
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
-def test_blocks_of_an_anchor_alone(interpolation):
+def test_blocks_of_an_anchor_alone(interpolation: Any) -> None:
     inf = math.inf
     ends = [-inf, 1.0, inf]
     stairs = Staircase(ends, ends, [0.0, 0.5, 1.0], [1.0] * 3, ends, interpolation)
@@ -461,7 +464,7 @@ def test_blocks_of_an_anchor_alone(interpolation):
     assert_array_equal(answers, [0.0, below, 0.5, 0.5, 1.0])
 
 
-def test_gaps_wider_than_floats_reach():
+def test_gaps_wider_than_floats_reach() -> None:
     stairs = isotonic_fit([-1.7e308, 1.7e308], [-1.0, 3.0])
     assert stairs(0.0) == 1.0
     values = isotonic_fit([0.0, 1.0], [-1.7e308, 1.7e308])
@@ -472,7 +475,7 @@ def test_gaps_wider_than_floats_reach():
 # the object
 
 
-def test_arrays_are_read_only_and_copied():
+def test_arrays_are_read_only_and_copied() -> None:
     values = np.array([0.0, 1.0])
     stairs = Staircase([1.0, 2.0], [1.0, 2.0], values, [1.0, 1.0], [1.0, 2.0])
     values[0] = 0.5
@@ -484,7 +487,7 @@ def test_arrays_are_read_only_and_copied():
                 getattr(made, name)[0] = 0.25
 
 
-def test_pickle_and_repr():
+def test_pickle_and_repr() -> None:
     stairs = four_blocks(interpolation="centered", outside="nan")
     copy = pickle.loads(pickle.dumps(stairs))
     assert_array_equal(copy(np.arange(15.0)), stairs(np.arange(15.0)))
@@ -513,7 +516,7 @@ GOOD = {"lower": [1, 3], "upper": [2, 4], "values": [0, 1], "weights": [1, 1], "
         ({"outside": None}, "`outside` must be one of"),
     ],
 )
-def test_what_is_no_staircase(change, message):
+def test_what_is_no_staircase(change: Any, message: str) -> None:
     assert len(Staircase(**GOOD)) == 2
     with pytest.raises(ValueError, match=message):
         Staircase(**{**GOOD, **change})

@@ -135,7 +135,7 @@ def test_any_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
     assert {file.name for file in tmp_path.iterdir()} == names
 
 
-def test_many_commits(path: Path) -> None:
+def test_each_of_many_commits_is_read_again(path: Path) -> None:
     with Store(path) as store:
         for n in range(1, 60):
             commit(store, n)

@@ -25,7 +25,7 @@ LOSSES = {
 }
 
 
-def check(stream, samples):
+def check(stream: Any, samples: Any) -> None:
     """Compare with the batch solver on (score, label, weight) triples."""
     assert stream.n_samples == len(samples)
     stream._index.check()
@@ -51,7 +51,7 @@ def check(stream, samples):
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_every_step_of_a_random_program_is_the_batch_answer(data):
+def test_every_step_of_a_random_program_is_the_batch_answer(data: st.DataObject) -> None:
     n_labels = data.draw(st.sampled_from([2, 3, 5, 10]))
     loss = LOSSES[data.draw(st.sampled_from(sorted(LOSSES)))]
     stream = StreamingThresholds(n_labels, loss)
@@ -73,7 +73,7 @@ def test_every_step_of_a_random_program_is_the_batch_answer(data):
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
-def test_any_table_of_costs_is_solved_exactly(data):
+def test_any_table_of_costs_is_solved_exactly(data: st.DataObject) -> None:
     n_labels = data.draw(st.integers(2, 4))
     row = st.lists(st.integers(0, 7), min_size=n_labels, max_size=n_labels)
     loss = losses.CostTable(data.draw(st.lists(row, min_size=n_labels, max_size=n_labels)))
@@ -88,7 +88,9 @@ def test_any_table_of_costs_is_solved_exactly(data):
 
 @pytest.mark.parametrize("loss", ["zero-one", "table"])
 @pytest.mark.parametrize("n_labels", [4, 8, 12])
-def test_equally_good_answers_do_not_depend_on_the_order_of_samples(loss, n_labels):
+def test_equally_good_answers_do_not_depend_on_the_order_of_samples(
+    loss: Any, n_labels: int
+) -> None:
     rng = np.random.default_rng(n_labels)
     if loss == "table":
         loss = losses.CostTable(rng.integers(0, 4, (n_labels, n_labels)).tolist())
@@ -111,7 +113,7 @@ def test_equally_good_answers_do_not_depend_on_the_order_of_samples(loss, n_labe
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 @pytest.mark.parametrize(("n_labels", "decimals"), [(3, 6), (7, 2), (12, 6), (12, 1)])
-def test_long_programs_that_split_and_join_chunks(name, n_labels, decimals):
+def test_long_programs_that_split_and_join_chunks(name: Any, n_labels: int, decimals: int) -> None:
     rng = np.random.default_rng(n_labels)
     stream, held = StreamingThresholds(n_labels, LOSSES[name]), list[Any]()
     for share in (0.9, 0.2, 0.7, 0.05):
@@ -136,7 +138,7 @@ def test_long_programs_that_split_and_join_chunks(name, n_labels, decimals):
 @pytest.mark.parametrize("order", ["ascending", "descending", "shuffled"])
 @pytest.mark.parametrize("window", [1, 50, 1_000])
 @pytest.mark.parametrize("name", ["absolute", "zero-one"])
-def test_windows_forget_exactly(order, window, name):
+def test_windows_forget_exactly(order: str, window: int, name: str) -> None:
     rng = np.random.default_rng(5)
     scores = np.sort(rng.normal(size=1_500).round(2))
     scores = {"ascending": scores, "descending": scores[::-1], "shuffled": rng.permutation(scores)}[
@@ -151,7 +153,7 @@ def test_windows_forget_exactly(order, window, name):
             check(stream, samples[max(0, i + 1 - window) : i + 1])
 
 
-def test_a_window_forgets_samples_whose_weight_has_vanished():
+def test_a_window_forgets_samples_whose_weight_has_vanished() -> None:
     stream = StreamingThresholds(3, half_life=0.1, window=200)
     for i in range(1500):
         stream.learn_one(0.5, 1 + i % 3)
@@ -162,7 +164,7 @@ def test_a_window_forgets_samples_whose_weight_has_vanished():
 
 
 @pytest.mark.parametrize("window", [None, 40])
-def test_half_life_is_a_weight_for_each_age(window):
+def test_half_life_is_a_weight_for_each_age(window: int | None) -> None:
     rng = np.random.default_rng(6)
     stream, samples = StreamingThresholds(4, half_life=7.0, window=window), []
     for _ in range(1_500):  # beyond 2**128 of growth
@@ -176,7 +178,7 @@ def test_half_life_is_a_weight_for_each_age(window):
     assert stream.risk == pytest.approx(batch.risk, rel=1e-9)
 
 
-def test_learning_many_is_learning_one_by_one():
+def test_learning_many_is_learning_one_by_one() -> None:
     rng = np.random.default_rng(7)
     scores, labels = rng.normal(size=900).round(2), rng.integers(1, 5, 900)
     w = rng.integers(1, 5, 900) / 2
@@ -193,7 +195,7 @@ def test_learning_many_is_learning_one_by_one():
     assert batch.risk == pytest.approx(loop.risk, rel=1e-12)
 
 
-def test_digits_lost_to_a_heavy_sample_come_back():
+def test_digits_lost_to_a_heavy_sample_come_back() -> None:
     stream = StreamingThresholds(3, window=4)
     stream.learn_one(0.0, 3, 1e12)
     stream.learn_one(0.0, 1, 0.1)
@@ -204,7 +206,7 @@ def test_digits_lost_to_a_heavy_sample_come_back():
     assert stream.risk == 0.02
 
 
-def test_result_labels_scores():
+def test_result_labels_scores() -> None:
     stream = StreamingThresholds(3)
     stream.learn_many([1, 2, 3], [1, 2, 3])
     found = stream.result()
@@ -212,7 +214,7 @@ def test_result_labels_scores():
     assert found([1, 2, 3]).tolist() == [1, 2, 3]
 
 
-def test_unsorted_extrema_are_solved_anew():
+def test_unsorted_extrema_are_solved_anew() -> None:
     """More labels than the min-plus tree takes, and 3 before 1: boundaries alone fail."""
     stream = StreamingThresholds(12, "zero-one")
     assert isinstance(stream._index, PrefixExtrema)
@@ -224,7 +226,7 @@ def test_unsorted_extrema_are_solved_anew():
     assert isinstance(StreamingThresholds(8, "zero-one")._index, MinPlus)
 
 
-def test_extrema_that_rounding_unsorts_are_solved_anew():
+def test_extrema_that_rounding_unsorts_are_solved_anew() -> None:
     stream = StreamingThresholds(3, "absolute")
     samples = [(0.5, 1, 0.3), (1.0, 1, 1e-18), (0.25, 2, 0.3)]
     for sample in samples:
@@ -236,7 +238,7 @@ def test_extrema_that_rounding_unsorts_are_solved_anew():
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_weights_of_all_sizes_cost_no_more_than_rounding(data):
+def test_weights_of_all_sizes_cost_no_more_than_rounding(data: st.DataObject) -> None:
     n_labels = data.draw(st.sampled_from([3, 4, 9]))
     loss = LOSSES[data.draw(st.sampled_from(sorted(LOSSES)))]
     window = data.draw(st.sampled_from([None, 4]))
@@ -261,14 +263,14 @@ def test_weights_of_all_sizes_cost_no_more_than_rounding(data):
 
 
 @pytest.fixture
-def taught():
+def taught() -> Any:
     stream = StreamingThresholds(3, window=20)
     stream.learn_many([0.1, 0.4, 0.4, 0.8], [1, 2, 1, 3])
     return stream
 
 
 @pytest.mark.parametrize("score", BAD_SCORES)
-def test_bad_score(taught, score):
+def test_a_bad_score_is_refused(taught: Any, score: Any) -> None:
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
         with pytest.raises(BAD, match="`score`"):
@@ -279,7 +281,7 @@ def test_bad_score(taught, score):
 
 
 @pytest.mark.parametrize("w", BAD_WEIGHTS)
-def test_bad_weight(taught, w):
+def test_a_bad_weight_is_refused(taught: Any, w: Any) -> None:
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
         with pytest.raises(BAD, match="`w`"):
@@ -288,7 +290,7 @@ def test_bad_weight(taught, w):
 
 
 @pytest.mark.parametrize("label", [0, 4, 1.5, math.nan, math.inf, "1", None, np.uint8(0)])
-def test_bad_label(taught, label):
+def test_a_bad_label_is_refused(taught: Any, label: Any) -> None:
     before = state(taught)
     for method in (taught.learn_one, taught.unlearn_one):
         with pytest.raises(BAD, match="`y`"):
@@ -297,7 +299,7 @@ def test_bad_label(taught, label):
 
 
 @pytest.mark.parametrize("size", [5, 200])
-def test_a_bad_batch_changes_nothing(taught, size):
+def test_a_bad_batch_changes_nothing(taught: Any, size: int) -> None:
     before = state(taught)
     scores, labels = np.linspace(0, 1, size), np.ones(size, int)
     for bad in ((np.r_[scores[1:], np.nan], labels), (scores, np.r_[labels[1:], 4])):
@@ -311,7 +313,7 @@ def test_a_bad_batch_changes_nothing(taught, size):
 
 
 @pytest.mark.parametrize("sample", [(0.1, 2), (0.2, 1), (0.4, 3), (0.1, 1, 2.0), (0.1, 1, 0.5)])
-def test_what_was_not_learned_cannot_be_taken_back(taught, sample):
+def test_what_was_not_learned_cannot_be_taken_back(taught: Any, sample: Any) -> None:
     before = state(taught)
     with pytest.raises(ValueError, match="must have been learned together"):
         taught.unlearn_one(*sample)
@@ -328,12 +330,12 @@ def test_what_was_not_learned_cannot_be_taken_back(taught, sample):
         ({"n_labels": 3, "loss": losses.Squared()}, TypeError, "`loss` must be a name or"),
     ],
 )
-def test_bad_parameters(arguments, error, message):
+def test_bad_parameters_are_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         StreamingThresholds(**arguments)
 
 
-def test_nothing_learned():
+def test_before_learning_there_are_no_thresholds() -> None:
     stream = StreamingThresholds(3)
     assert stream.predict_one(0.5) is None
     for ask in (lambda: stream.thresholds, stream.result, lambda: stream.predict_many([1.0])):
@@ -341,7 +343,7 @@ def test_nothing_learned():
             ask()
 
 
-def test_copies_are_independent_and_clones_fresh(taught):
+def test_copies_are_independent_and_clones_fresh(taught: Any) -> None:
     twin, pickled = copy.deepcopy(taught), pickle.loads(pickle.dumps(taught))
     expected = taught.thresholds
     for other in (twin, pickled):
@@ -356,11 +358,11 @@ def test_copies_are_independent_and_clones_fresh(taught):
 
 
 @pytest.mark.parametrize("check_base", RIVER_BASE_CHECKS, ids=lambda c: c.__name__)
-def test_river_base(check_base):
+def test_it_passes_the_basic_checks_of_river(check_base: Any) -> None:
     check_base(StreamingThresholds(3))
 
 
-def test_memory_is_bounded_by_the_window():
+def test_memory_is_bounded_by_the_window() -> None:
     rng = np.random.default_rng(8)
     stream, sizes = StreamingThresholds(4, window=500), []
     for _ in range(5):
@@ -369,7 +371,7 @@ def test_memory_is_bounded_by_the_window():
     assert max(sizes) <= 1.25 * sizes[0]
 
 
-def test_samples_of_two_labels_that_vanish_together_leave_no_score():
+def test_samples_of_two_labels_that_vanish_together_leave_no_score() -> None:
     """Each of the two is forgotten before their sum is: no sample is left at their score."""
     stream = StreamingThresholds(3, window=100, half_life=0.1)
     stream.learn_one(0.5, 1, 0.75 * 2.0**-20)

@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def sections(file: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
+def root(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder like the checkout, with the results of a quick run."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "docs").mkdir()
@@ -36,16 +37,16 @@ def root(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def rows(root):
+def rows(root: Any) -> Any:
     return study.read_rows(root / "docs" / "study.csv")
 
 
 @pytest.fixture(scope="module")
-def quick():
+def quick() -> dict[Any, Any]:
     return {stream.name: stream for stream in study.streams(None, quick=True)}
 
 
-def test_every_method_is_there(rows, quick):
+def test_every_method_is_there(rows: Any, quick: Any) -> None:
     done = {(row.stream, row.method, row.delay) for row in rows}
     assert len(done) == len(rows)
     for method in study.methods():
@@ -56,7 +57,7 @@ def test_every_method_is_there(rows, quick):
                 assert ((stream.name, method.name, delay) in done) != idle
 
 
-def test_nobody_peeks(rows, quick):
+def test_no_method_knows_a_label_in_advance(rows: Any, quick: Any) -> None:
     """A method that does not know a label in advance rarely beats its true probability.
 
     The ratio of the likelihoods is a martingale: it exceeds e^12 once in e^12 streams (Ville).
@@ -71,7 +72,7 @@ def test_nobody_peeks(rows, quick):
         assert row.memory > 0
 
 
-def test_the_true_probabilities_are_those_of_the_labels(quick):
+def test_the_true_probabilities_are_those_of_the_labels(quick: Any) -> None:
     for stream in quick.values():
         entropy = study.entropy(stream.p)
         p = stream.p
@@ -79,7 +80,7 @@ def test_the_true_probabilities_are_those_of_the_labels(quick):
         assert abs(streams.log_loss(p, stream.y) - entropy) < 4.0 * sd, stream.name
 
 
-def test_the_default_keeps_its_bound(rows, quick):
+def test_the_default_keeps_its_bound(rows: Any, quick: Any) -> None:
     hedge = HedgedCalibrator()
     prior = list(hedge.weights.values())
     shares = math.log(len(hedge.share_weights))
@@ -93,7 +94,7 @@ def test_the_default_keeps_its_bound(rows, quick):
             assert total <= len(stream.y) * single - math.log(weight) + shares + 1e-3
 
 
-def test_the_default_is_that_of_the_wrapper(rows, quick):
+def test_the_default_is_that_of_the_wrapper(rows: Any, quick: Any) -> None:
     stream = quick["generated, abrupt"]
     model, served = CalibratedClassifier(streams.FixedModel()), []
     for score, label in zip(stream.scores.tolist(), stream.y.tolist(), strict=True):
@@ -105,7 +106,7 @@ def test_the_default_is_that_of_the_wrapper(rows, quick):
     assert loss == pytest.approx(found[0].log_loss, abs=1e-6)
 
 
-def test_an_oracle_forgets_at_the_changes(quick):
+def test_an_oracle_forgets_at_the_changes(quick: Any) -> None:
     stream = quick["generated, abrupt steps"]
     method = next(each for each in study.methods() if each.name == "isotonic, restarted")
     served, _ = method.run(stream, 0)
@@ -113,7 +114,7 @@ def test_an_oracle_forgets_at_the_changes(quick):
     assert len(served) == len(stream.y)
 
 
-def test_a_peer_knows_the_past_alone(quick):
+def test_a_peer_knows_the_past_alone(quick: Any) -> None:
     stream = quick["generated, stationary"]
     method = next(each for each in study.methods() if each.name == "scikit-learn isotonic 1000")
     served, _ = method.run(stream, 0)
@@ -123,7 +124,7 @@ def test_a_peer_knows_the_past_alone(quick):
     assert served[:100].tolist() == stream.scores[:100].tolist()
 
 
-def test_tables_are_whole(root):
+def test_tables_are_whole(root: Any) -> None:
     found = sections(root / "docs" / "study.md") | sections(root / "README.md")
     assert set(found) == {
         *("summary", "immediate", "delayed", "drift", "everything", "calibration", "resources"),
@@ -136,7 +137,7 @@ def test_tables_are_whole(root):
         assert not any("nan" in line for line in lines), name
 
 
-def test_differences_are_those_of_the_rows(root):
+def test_differences_are_those_of_the_rows(root: Any) -> None:
     with (root / "docs" / "study.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["delay"] == "0"]
     lines = sections(root / "docs" / "study.md")["immediate"].splitlines()[2:]
@@ -151,7 +152,7 @@ def test_differences_are_those_of_the_rows(root):
         )
 
 
-def test_parts_are_measured_anew_by_themselves(root, rows):
+def test_parts_are_measured_anew_by_themselves(root: Any, rows: Any) -> None:
     study.main(["--quick", "--parts", "oracle", "--root", str(root)])
     again = study.read_rows(root / "docs" / "study.csv")
     assert [row for row in again if row.kind != "oracle"] == [
@@ -161,13 +162,13 @@ def test_parts_are_measured_anew_by_themselves(root, rows):
     assert [row.log_loss for row in oracles[0]] == [row.log_loss for row in oracles[1]]
 
 
-def test_pictures_are_small(root):
+def test_pictures_are_small(root: Any) -> None:
     pictures = list((root / "docs" / "pictures").glob("study-*.svg"))
     assert len(pictures) == 2
     assert sum(picture.stat().st_size for picture in pictures) < 150_000
 
 
-def test_the_document_is_of_its_rows():
+def test_the_document_is_of_its_rows() -> None:
     rows = study.read_rows(ROOT / "docs" / "study.csv")
     written = sections(ROOT / "docs" / "study.md") | sections(ROOT / "README.md")
     known = [study.Stream(f"generated, {k}", *streams.generated(k)) for k in streams.GENERATED]

@@ -21,7 +21,7 @@ from streamcal import tables
 from streamcal.tables import Output, TableError, as_numbers, format_of, open_table
 
 
-def read(path, columns, **options):
+def read(path: Any, columns: Any, **options: Any) -> tuple[Any, Any, Any]:
     """Return the columns as lists of text or values, the row numbers, and the faults."""
     values: dict[str, list[Any]] = {name: [] for name in columns}
     rows, faults = [], []
@@ -35,7 +35,9 @@ def read(path, columns, **options):
     return values, rows, faults
 
 
-def add_column(source, target, values, columns=(), new="new", drop=()):
+def add_column(
+    source: Any, target: Any, values: Any, columns: Any = (), new: str = "new", drop: Any = ()
+) -> None:
     """Copy a table with a column more; ``values`` are consumed in order."""
     values = iter(values)
     with (
@@ -50,12 +52,12 @@ def add_column(source, target, values, columns=(), new="new", drop=()):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder for the property tests, whose examples overwrite each other's files."""
     return tmp_path_factory.mktemp("tables")
 
 
-def write(path, data):
+def write(path: Any, data: Any) -> Any:
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return path
 
@@ -70,7 +72,9 @@ csv_noise = st.lists(st.sampled_from(["a", "1", '"', ",", "\n", "\r\n", " "]), m
 
 @given(body=csv_noise, block=st.integers(4, 60), batch_size=st.integers(1, 4))
 @settings(deadline=None, max_examples=200)
-def test_csv_rows_are_those_of_the_csv_module(folder, body, block, batch_size):
+def test_csv_rows_are_those_of_the_csv_module(
+    folder: Any, body: Any, block: int, batch_size: int
+) -> None:
     path = write(folder / "noise.csv", "x,y\n" + body)
     mark = ["mark", "mark"]
     expected = [row for row in csv.reader(io.StringIO(body + "\nmark,mark", newline="")) if row]
@@ -117,7 +121,7 @@ texts = st.text(
 )
 
 
-def quoted(value, always):
+def quoted(value: Any, always: Any) -> Any:
     """Return a CSV field; the csv module of Python 3.11 may leave a CR bare."""
     text = str(value)
     if always or any(c in '",\n\r' for c in text):
@@ -133,7 +137,9 @@ def quoted(value, always):
     mark=st.booleans(),
 )
 @settings(deadline=None)
-def test_the_text_of_every_csv_cell_survives(folder, rows, end, always, final, mark):
+def test_the_text_of_every_csv_cell_survives(
+    folder: Any, rows: Any, end: str, always: bool, final: bool, mark: bool
+) -> None:
     table = [("left", "p", "right"), *rows]
     bodies = [",".join(quoted(value, always) for value in row) for row in table]
     bom = "\ufeff" if mark else ""
@@ -152,7 +158,7 @@ def test_the_text_of_every_csv_cell_survives(folder, rows, end, always, final, m
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 @given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 @settings(deadline=None, max_examples=30)
-def test_written_values_read_back_exactly(folder, ending, values):
+def test_written_values_read_back_exactly(folder: Any, ending: str, values: Any) -> None:
     lines = ["p", *["1"] * len(values)] if ending == "csv" else ['{"p": 1}'] * len(values)
     source = write(folder / f"in.{ending}", "\n".join(lines))
     add_column(source, folder / f"out.{ending}", values)
@@ -160,7 +166,7 @@ def test_written_values_read_back_exactly(folder, ending, values):
     assert list(map(float, back["new"])) == values
 
 
-def test_csv_cells_that_are_empty_stay_as_they_are(tmp_path):
+def test_csv_cells_that_are_empty_stay_as_they_are(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", 'a,p\n,1\n"",2\n')
     add_column(source, tmp_path / "out.csv", [0.25, 0.5], ["a", "p"])
     assert (tmp_path / "out.csv").read_text() == 'a,p,new\n,"1",0.25\n"","2",0.5\n'
@@ -169,7 +175,9 @@ def test_csv_cells_that_are_empty_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("block", [16, 1 << 20])
 @pytest.mark.parametrize("bad", [b"3,M\xfcnchen\n4,x\n", b"\xff\n", b"\xff,\xff\n,\n", b"3,\xc3"])
-def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(tmp_path, monkeypatch, bad, block):
+def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any, block: Any
+) -> None:
     path = write(tmp_path / "in.csv", "p,city\n" + "1,Köln\n" * 10)
     with path.open("ab") as file:
         file.write(bad)
@@ -182,26 +190,28 @@ def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("size", range(90, 110))
-def test_csv_rows_may_break_anywhere_between_blocks(tmp_path, monkeypatch, size):
+def test_csv_rows_may_break_anywhere_between_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     path = write(tmp_path / "in.csv", "a,p\r\n" + "x,12\r\n" * 50)
     with open_table(path, ["p"]) as table:
         monkeypatch.setattr(tables.Reader, "_block_bytes", size)
         assert sum(map(len, table)) == 50
 
 
-def test_csv_dropped_rows_and_blank_lines_leave_no_trace(tmp_path):
+def test_csv_dropped_rows_and_blank_lines_leave_no_trace(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", "\n\na,p\r\n1,.5\r\n\r\n2,.5\r\n3,.5\r\n\r\n")
     add_column(source, tmp_path / "out.csv", [0.5, 0.75], drop=[2])
     assert (tmp_path / "out.csv").read_bytes() == b'a,p,new\n"1",".5",0.5\n"3",".5",0.75\n'
 
 
-def test_csv_new_name_is_quoted_if_it_must_be(tmp_path):
+def test_csv_new_name_is_quoted_if_it_must_be(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", "p")
     add_column(source, tmp_path / "out.csv", [], new='a "b", c')
     assert (tmp_path / "out.csv").read_text() == 'p,"a ""b"", c"\n'
 
 
-def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path):
+def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path: Path) -> None:
     path = write(tmp_path / "in.csv", "a,b,c\n1,2,3\n")
     values, rows, _ = read(path, ["c", "a"])
     assert values == {"c": ["3"], "a": ["1"]}
@@ -231,17 +241,19 @@ def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path):
         (b"p" * (1 << 23), "the line of column names is longer than 1,048,576 bytes"),
     ],
 )
-def test_csv_that_can_not_be_used_is_refused_before_any_row(tmp_path, data, message):
+def test_csv_that_can_not_be_used_is_refused_before_any_row(
+    tmp_path: Path, data: Any, message: str
+) -> None:
     path = write(tmp_path / "in.csv", data)
     with pytest.raises(TableError, match=message):
         open_table(path, ["p"], new_column="new")
 
 
-def test_csv_header_only_has_no_rows(tmp_path):
+def test_csv_header_only_has_no_rows(tmp_path: Path) -> None:
     assert read(write(tmp_path / "in.csv", "p,y\n"), ["p"]) == ({"p": []}, [], [])
 
 
-def test_malformed_rows_are_named(tmp_path):
+def test_malformed_rows_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "in.csv", 'a,p\n"x\ny",1\n\nshort\n1,2,3\n5,6\n,,\n')
     values, rows, faults = read(path, ["p"])
     assert values == {"p": ["1", "6"]}
@@ -253,7 +265,7 @@ def test_malformed_rows_are_named(tmp_path):
     ]
 
 
-def test_a_table_of_malformed_rows_alone(tmp_path, monkeypatch):
+def test_a_table_of_malformed_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "in.csv", "a,p\n" + "1\n" * 100)
     values, rows, faults = read(path, ["p"])
     assert (values, rows, len(faults)) == ({"p": []}, [], 100)
@@ -263,7 +275,9 @@ def test_a_table_of_malformed_rows_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("rest", ['3,"4\n5,6\n', '"4\n5,6\n,\n,,\n', '3,"'])
-def test_a_quote_left_open_ends_the_table_after_the_rows_before_it(tmp_path, rest):
+def test_a_quote_left_open_ends_the_table_after_the_rows_before_it(
+    tmp_path: Path, rest: str
+) -> None:
     path = write(tmp_path / "in.csv", "a,p\n1,2\n" + rest)
     with open_table(path, ["p"]) as table:
         rows = iter(table)
@@ -272,7 +286,9 @@ def test_a_quote_left_open_ends_the_table_after_the_rows_before_it(tmp_path, res
             next(rows)
 
 
-def test_a_row_without_end_is_not_read_for_ever(tmp_path, monkeypatch):
+def test_a_row_without_end_is_not_read_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tables.Reader, "_block_bytes", 1024)
     path = write(tmp_path / "in.csv", 'a,p\n1,2\n3,"' + "4,5\n" * 1_000_000)
     with open_table(path, ["p"]) as table:
@@ -283,7 +299,9 @@ def test_a_row_without_end_is_not_read_for_ever(tmp_path, monkeypatch):
         assert table.position < 40 * 1024
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
+def test_memory_does_not_grow_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tables.Reader, "_block_bytes", 1 << 14)
     path = write(tmp_path / "in.csv", "a,p\n" + '"x\ny",0.25\n' * 100_000)
     before = pa.total_allocated_bytes()
@@ -294,13 +312,13 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     assert table.position == table.size == path.stat().st_size
 
 
-def test_a_pipe_is_read_to_its_end_and_left_open(monkeypatch):
+def test_a_pipe_is_read_to_its_end_and_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     source, sink = os.pipe()
     with open(source) as reading, open(sink, "wb", buffering=0) as writing:
         monkeypatch.setattr("sys.stdin", reading)
         writing.write(b"a,p\n1,2\n3,")
 
-        def end():
+        def end() -> None:
             with writing:
                 writing.write(b"4\n5,6")
 
@@ -322,10 +340,10 @@ def test_a_pipe_is_read_to_its_end_and_left_open(monkeypatch):
     ),
     st.booleans(),
 )
-def test_text_is_read_as_python_reads_a_float(values, booleans):
+def test_text_is_read_as_python_reads_a_float(values: Any, booleans: bool) -> None:
     texts = [value if isinstance(value, str) else repr(value) for value in values]
 
-    def number(text):
+    def number(text: Any) -> Any:
         if booleans and text.lower() in ("true", "false"):
             return float(text == "True")
         try:
@@ -359,13 +377,13 @@ def test_text_is_read_as_python_reads_a_float(values, booleans):
     ],
     ids=lambda column: str(getattr(column, "type", column)),
 )
-def test_labels_of_any_type(column):
+def test_labels_of_any_type(column: Any) -> None:
     values, empty = as_numbers(column, booleans=True)
     np.testing.assert_array_equal(values, [1.0, 0.0, np.nan])
     assert empty.tolist() == [False, False, True]
 
 
-def test_only_labels_may_be_booleans():
+def test_only_labels_may_be_booleans() -> None:
     values, empty = as_numbers([True, "true", 10**400, [1]])
     assert np.isnan(values).all()
     assert not empty.any()
@@ -389,7 +407,9 @@ json_values = json_scalars | st.lists(json_scalars, max_size=2)
     block=st.integers(1000, 1050),
 )
 @settings(deadline=None, max_examples=50)
-def test_ndjson_fields_survive(folder, records, ends, ascii_only, block):
+def test_ndjson_fields_survive(
+    folder: Any, records: Any, ends: str, ascii_only: bool, block: int
+) -> None:
     for i, record in enumerate(records):
         record["p"] = i / 8
     lines = [json.dumps(record, ensure_ascii=ascii_only) for record in records]
@@ -408,7 +428,7 @@ def test_ndjson_fields_survive(folder, records, ends, ascii_only, block):
         assert line.startswith(before[:-1])
 
 
-def test_ndjson_lines_that_are_no_objects_are_faults(tmp_path):
+def test_ndjson_lines_that_are_no_objects_are_faults(tmp_path: Path) -> None:
     path = write(
         tmp_path / "in.jsonl", b'\xef\xbb\xbf{"p": 1}\n\n{"p"\n[1]\n{"a": "\xff"}\n{} {}\n {"a": 0}'
     )
@@ -431,13 +451,13 @@ def test_ndjson_lines_that_are_no_objects_are_faults(tmp_path):
         ('{"p": 1}\n{"new": 2}\n', r"row 2 already has a field `new`"),
     ],
 )
-def test_ndjson_that_can_not_be_used(tmp_path, data, message):
+def test_ndjson_that_can_not_be_used(tmp_path: Path, data: str, message: str) -> None:
     path = write(tmp_path / "in.ndjson", data)
     with pytest.raises(TableError, match=message):
         read(path, ["p"], new_column="new")
 
 
-def test_ndjson_row_without_end(tmp_path, monkeypatch):
+def test_ndjson_row_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables.Reader, "_block_bytes", 1024)
     path = write(tmp_path / "in.ndjson", '{"p": 1}\n{"p": "' + "x" * (1 << 18))
     with pytest.raises(TableError, match=r"row 2 is longer than"):
@@ -448,7 +468,7 @@ def test_ndjson_row_without_end(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def parquet(tmp_path):
+def parquet(tmp_path: Path) -> tuple[Any, Any]:
     schema = pa.schema(
         [
             pa.field("id", pa.int16(), metadata={"unit": "none"}),
@@ -472,7 +492,7 @@ def parquet(tmp_path):
     return path, table
 
 
-def test_parquet_keeps_schema_metadata_and_values(parquet, tmp_path):
+def test_parquet_keeps_schema_metadata_and_values(parquet: Any, tmp_path: Path) -> None:
     path, table = parquet
     out = tmp_path / "out.parquet"
     add_column(path, out, np.arange(9) / 4, ["p"], drop=[3])
@@ -485,7 +505,7 @@ def test_parquet_keeps_schema_metadata_and_values(parquet, tmp_path):
     assert back.schema.names[-1] == "new"
 
 
-def test_parquet_reads_in_chunks_and_counts_rows(parquet):
+def test_parquet_reads_in_chunks_and_counts_rows(parquet: Any) -> None:
     path, _ = parquet
     with open_table(path, ["p"], batch_size=3) as table:
         lengths = [len(chunk) for chunk in table]
@@ -496,7 +516,7 @@ def test_parquet_reads_in_chunks_and_counts_rows(parquet):
         assert chunk.show("p", 9) == "nothing"
 
 
-def test_parquet_that_can_not_be_used(parquet, tmp_path):
+def test_parquet_that_can_not_be_used(parquet: Any, tmp_path: Path) -> None:
     path, _ = parquet
     with pytest.raises(TableError, match="has no column `q`"):
         open_table(path, ["q"])
@@ -510,7 +530,7 @@ def test_parquet_that_can_not_be_used(parquet, tmp_path):
         open_table(write(tmp_path / "text.parquet", "p,y\n" * 100), ["p"])
 
 
-def test_damaged_parquet_names_the_row_where_it_breaks_off(parquet):
+def test_damaged_parquet_names_the_row_where_it_breaks_off(parquet: Any) -> None:
     path, _ = parquet
     data = bytearray(path.read_bytes())
     second = pq.ParquetFile(path).metadata.row_group(1).column(2)
@@ -536,7 +556,7 @@ def test_damaged_parquet_names_the_row_where_it_breaks_off(parquet):
         (["a.txt"], "csv", "csv"),
     ],
 )
-def test_format_by_name(paths, given, expected):
+def test_format_by_name(paths: Any, given: str | None, expected: str) -> None:
     assert format_of(*map(Path, paths), given=given) == expected
 
 
@@ -549,12 +569,12 @@ def test_format_by_name(paths, given, expected):
         (["a.csv"], "xml", "must be one of csv, ndjson, parquet, got 'xml'"),
     ],
 )
-def test_format_that_is_not_clear(paths, given, message):
+def test_format_that_is_not_clear(paths: Any, given: str | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         format_of(*map(Path, paths), given=given)
 
 
-def test_output_gets_its_name_when_it_is_whole(tmp_path):
+def test_output_gets_its_name_when_it_is_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", "old")
     with Output(path) as output:
         assert output.write(b"new") == output.tell() == 3
@@ -565,11 +585,11 @@ def test_output_gets_its_name_when_it_is_whole(tmp_path):
     assert not output.begun
 
 
-def test_output_broken_off_keeps_the_old_file_and_the_partial_one(tmp_path):
+def test_output_broken_off_keeps_the_old_file_and_the_partial_one(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", "old")
     output = Output(path)
 
-    def fail():
+    def fail() -> None:
         with output:
             output.write(b"new")
             raise ZeroDivisionError
@@ -581,32 +601,32 @@ def test_output_broken_off_keeps_the_old_file_and_the_partial_one(tmp_path):
     assert output.begun
 
 
-def test_output_ends_with_the_last_whole_write_when_the_disk_is_full(tmp_path):
+def test_output_ends_with_the_last_whole_write_when_the_disk_is_full(tmp_path: Path) -> None:
     output = Output(tmp_path / "out.csv")
 
     class Full:
         """Takes some bytes of a write and has no room for the rest."""
 
-        def __init__(self, file):
+        def __init__(self, file: Any) -> None:
             self.file, self.room = file, 5
 
-        def write(self, data):
+        def write(self, data: Any) -> Any:
             if not self.room:
                 raise OSError(28, "No space left on device")
             taken = bytes(data[: self.room])
             self.room -= len(taken)
             return self.file.write(taken)
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: Any) -> Any:
             return getattr(self.file, name)
 
-        def __enter__(self):
+        def __enter__(self) -> Any:
             return self.file.__enter__()
 
-        def __exit__(self, *error):
+        def __exit__(self, *error: Any) -> Any:
             return self.file.__exit__(*error)
 
-    def fill():
+    def fill() -> None:
         with output:
             output._file = Full(output._file)  # type: ignore[assignment]
             output.write(b"one\n")
@@ -617,7 +637,7 @@ def test_output_ends_with_the_last_whole_write_when_the_disk_is_full(tmp_path):
     assert output.partial.read_bytes() == b"one\n"
 
 
-def test_output_goes_where_a_link_points(tmp_path):
+def test_output_goes_where_a_link_points(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     link = tmp_path / "link.csv"
     link.symlink_to(tmp_path / "deep" / "out.csv")
@@ -627,7 +647,7 @@ def test_output_goes_where_a_link_points(tmp_path):
     assert (tmp_path / "deep" / "out.csv").read_text() == "x"
 
 
-def test_output_does_not_replace_a_pipe(tmp_path):
+def test_output_does_not_replace_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import time
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -27,12 +28,12 @@ KINDS = {
 }
 
 
-def model(labels=None, **options):
+def model(labels: Any = None, **options: Any) -> Any:
     regressor = preprocessing.StandardScaler() | linear_model.LinearRegression()
     return ThresholdClassifier(regressor, labels, **options)
 
 
-def stream(labels, n, seed=0):
+def stream(labels: Any, n: Any, seed: int = 0) -> Iterator[Any]:
     rng = np.random.default_rng(seed)
     for _ in range(n):
         x = rng.normal(size=3)
@@ -41,12 +42,12 @@ def stream(labels, n, seed=0):
         yield dict(zip("abc", x.tolist(), strict=True)), labels[rank]
 
 
-def recorded(classifier):
+def recorded(classifier: Any) -> tuple[Any, Any, Any]:
     _, labels, scores, w = zip(*classifier._samples, strict=True)
-    return np.array(scores), np.array([classifier._ranks[y] for y in labels]), np.array(w)
+    return np.array(scores), np.array([classifier._order.ranks[y] for y in labels]), np.array(w)
 
 
-def check_layer(classifier):
+def check_layer(classifier: Any) -> None:
     """Streaming thresholds are optimal on the window, staircases are those of its boundaries."""
     scores, ranks, w = recorded(classifier)
     n_labels = len(classifier._order)
@@ -58,14 +59,14 @@ def check_layer(classifier):
     )
 
 
-def answers(classifier, labels, n=30):
+def answers(classifier: Any, labels: Any, n: int = 30) -> list[Any]:
     queries = [x for x, _ in stream(labels, n, seed=9)]
     return [(classifier.predict_one(x), classifier.predict_proba_one(x)) for x in queries]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["absolute", "zero-one"])
-def test_learns_labels_of_any_kind(kind, loss):
+def test_learns_labels_of_any_kind(kind: Any, loss: str) -> None:
     stated, labels = KINDS[kind]
     classifier = model(stated, loss=loss, window=150, every=100)
     metric, chance = MAE(labels=labels), MAE(labels=labels)
@@ -85,7 +86,7 @@ def test_learns_labels_of_any_kind(kind, loss):
     assert {type(label) for label, _ in answers(classifier, labels)} == {type(labels[0])}
 
 
-def test_probabilities_are_calibrated_cumulatively():
+def test_probabilities_are_calibrated_cumulatively() -> None:
     classifier = model(WORDS, window=2_000, every=500)
     for x, y in stream(WORDS, 4_000):  # the first scores are those of a beginner
         classifier.learn_one(x, y)
@@ -98,7 +99,7 @@ def test_probabilities_are_calibrated_cumulatively():
     np.testing.assert_allclose(total / 1_500, hits / 1_500, atol=0.03)
 
 
-def test_before_and_with_few_labels():
+def test_before_and_with_few_labels() -> None:
     classifier = model()
     assert classifier.predict_one({"a": 1.0}) is None
     assert classifier.predict_proba_one({"a": 1.0}) == {}
@@ -115,7 +116,7 @@ def test_before_and_with_few_labels():
     check_layer(classifier)
 
 
-def test_stated_labels_not_seen_yet_are_improbable():
+def test_stated_labels_not_seen_yet_are_improbable() -> None:
     classifier = model(WORDS)
     classifier.learn_one({"a": 1.0}, "low")
     assert classifier.predict_one({"a": 1.0}) == "low"
@@ -124,7 +125,7 @@ def test_stated_labels_not_seen_yet_are_improbable():
     assert max(probabilities, key=probabilities.get) == "low"
 
 
-def test_resolving_scores_the_window_again():
+def test_resolving_scores_the_window_again() -> None:
     classifier = model(WORDS, window=100, every=150)
     samples = list(stream(WORDS, 151))
     for x, y in samples[:150]:
@@ -145,7 +146,7 @@ def test_resolving_scores_the_window_again():
     check_layer(classifier)
 
 
-def test_jobs_solve_the_same():
+def test_jobs_solve_the_same() -> None:
     one, two = model(WORDS, every=100), model(WORDS, every=100, n_jobs=2)
     for x, y in stream(WORDS, 101):
         one.learn_one(x, y)
@@ -154,16 +155,16 @@ def test_jobs_solve_the_same():
     assert (one.solution.method, two.solution.method) == ("divide", "io")
 
 
-def wait_for(classifier, seconds=300.0):
+def wait_for(classifier: Any, seconds: float = 300.0) -> None:
     """Look until the background process has answered."""
     end = time.monotonic() + seconds
     while (found := classifier._rescorer.poll()) is None:
         assert time.monotonic() < end
         assert classifier._rescorer.worker.busy
-    classifier._take_over(found)
+    classifier._serve_resolved(found)
 
 
-def ask(classifier, samples, seconds=300.0):
+def ask(classifier: Any, samples: Any, seconds: float = 300.0) -> None:
     """Learn until the background process has taken a job."""
     end = time.monotonic() + seconds
     for x, y in samples:
@@ -174,20 +175,22 @@ def ask(classifier, samples, seconds=300.0):
     raise AssertionError
 
 
-def endless(labels):
+def endless(labels: Any) -> Iterator[Any]:
     for seed in range(10**9):
         yield from stream(labels, 100, seed)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_the_background_solves_while_the_stream_goes_on(n_jobs, monkeypatch):
+def test_the_background_solves_while_the_stream_goes_on(
+    n_jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     classifier = model(WORDS, window=200, every=100, background=True, n_jobs=n_jobs)
     samples = endless(WORDS)
     ask(classifier, samples)
     asked = classifier._n_samples - 1  # the job was sent before the last sample was learned
     job = list(classifier._samples)[:-1]
     with monkeypatch.context() as patch:  # these come between question and answer
-        patch.setattr(classifier, "_look_for_thresholds", lambda: None)
+        patch.setattr(classifier, "_update_thresholds", lambda: None)
         for x, y in islice(samples, 30):
             classifier.learn_one(x, y)
     wait_for(classifier)
@@ -198,7 +201,7 @@ def test_the_background_solves_while_the_stream_goes_on(n_jobs, monkeypatch):
     classifier._rescorer.worker.close()
 
 
-def test_a_killed_worker_is_replaced():
+def test_a_killed_worker_is_replaced() -> None:
     classifier = model(WORDS, window=200, every=100, background=True)
     samples = endless(WORDS)
     ask(classifier, samples)
@@ -215,7 +218,7 @@ def test_a_killed_worker_is_replaced():
     classifier._rescorer.worker.close()
 
 
-def test_copies_of_one_that_waits_go_on_without_it():
+def test_copies_of_one_that_waits_go_on_without_it() -> None:
     classifier = model(WORDS, window=200, every=100, background=True)
     ask(classifier, endless(WORDS))
     twin, pickled = copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))
@@ -229,36 +232,36 @@ def test_copies_of_one_that_waits_go_on_without_it():
     classifier._rescorer.worker.close()
 
 
-class Told(base.Regressor):
-    """A regressor that is told its score, and after ``n_until`` samples another one."""
+class Scripted(base.Regressor):
+    """A regressor whose score is a feature; after ``n_until`` samples it is another one."""
 
-    def __init__(self, factor=1.0, n_until=10**9):
+    def __init__(self, factor: float = 1.0, n_until: Any = 10**9) -> None:
         self.factor = factor
         self.n_until = n_until
         self.n_learned = 0
 
-    def learn_one(self, x, y):
+    def learn_one(self, x: Any, y: Any) -> None:
         self.n_learned += 1
 
-    def predict_one(self, x):
+    def predict_one(self, x: Any) -> Any:
         return x["score"] * (1.0 if self.n_learned < self.n_until else self.factor)
 
 
-def errors(classifier, scores, ranks):
+def errors(classifier: Any, scores: Any, ranks: Any) -> tuple[Any, Any]:
     """Return the errors of the served labels and of each way, sample by sample."""
     served, ways = [], []
     for score, rank in zip(scores.tolist(), ranks.tolist(), strict=True):
         x = {"score": score}
         score_model = classifier._score_model
         if score_model is not None:
-            told = classifier.regressor.predict_one(x)
-            ways.append([abs(score_model._rank(way, told) - rank) for way in range(3)])
+            raw_score = classifier.regressor.predict_one(x)
+            ways.append([abs(score_model._rank(way, raw_score) - rank) for way in range(3)])
             served.append(abs(WORDS.index(classifier.predict_one(x)) - rank))
         classifier.learn_one(x, WORDS[rank])
     return np.array(served, float), np.array(ways, float)
 
 
-def plain_choice(losses, w):
+def plain_choice(losses: Any, w: Any) -> Any:
     """Return the way to follow after these losses of all ways, from the definition."""
     if not len(losses):
         return 0
@@ -277,12 +280,12 @@ SCENES = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_the_best_way_to_cut_is_served(scene):
+def test_the_best_way_to_cut_is_served(scene: Any) -> None:
     rng = np.random.default_rng(1)
     n = 4_000
     scores, latent = SCENES[scene](rng.uniform(-0.5, 3.5, n), rng.normal(size=n))
     ranks = np.clip(np.round(latent), 0, 3).astype(int)
-    served, ways = errors(ThresholdClassifier(Told(), WORDS, every=500), scores, ranks)
+    served, ways = errors(ThresholdClassifier(Scripted(), WORDS, every=500), scores, ranks)
     rounding, streaming, resolved = ways.mean(axis=0)
     assert served.mean() <= min(rounding, streaming, resolved) + 0.003
     if scene == "on the scale":
@@ -291,11 +294,11 @@ def test_the_best_way_to_cut_is_served(scene):
         assert streaming < rounding - 0.05
 
 
-def test_resolved_thresholds_are_served_where_scores_change_their_scale():
+def test_resolved_thresholds_are_served_where_scores_change_their_scale() -> None:
     rng = np.random.default_rng(2)
     z = rng.uniform(-0.5, 3.5, 3_000)
     ranks = np.clip(np.round(z), 0, 3).astype(int)
-    classifier = ThresholdClassifier(Told(5.0, 1_500), WORDS, every=100)
+    classifier = ThresholdClassifier(Scripted(5.0, 1_500), WORDS, every=100)
     served, ways = errors(classifier, z, ranks)
     assert classifier._score_model.way.best == RESOLVED
     assert ways[1_700:, 2].mean() < ways[1_700:, :2].mean(axis=0).min() - 0.05
@@ -307,9 +310,9 @@ def test_resolved_thresholds_are_served_where_scores_change_their_scale():
 
 @pytest.mark.parametrize("every", [None, 7])
 @pytest.mark.parametrize("loss", ["absolute", "zero-one", "squared"])
-def test_which_way_is_served_is_what_its_definition_says(every, loss):
+def test_which_way_is_served_is_what_its_definition_says(every: int | None, loss: str) -> None:
     rng = np.random.default_rng(3)
-    classifier = ThresholdClassifier(Told(), WORDS, loss=loss, every=every, window=60)
+    classifier = ThresholdClassifier(Scripted(), WORDS, loss=loss, every=every, window=60)
     table = losses.get_task(loss).table(4)
     costs: list[Any] = []
     weights: list[Any] = []
@@ -334,9 +337,9 @@ def test_which_way_is_served_is_what_its_definition_says(every, loss):
     assert loaded._score_model.way.best == classifier._score_model.way.best
 
 
-def test_rounding_is_to_what_the_regressor_learns():
-    stated = ThresholdClassifier(Told(), labels=(10, 20, 40))  # it learns ranks
-    free = ThresholdClassifier(Told())  # it learns the labels
+def test_rounding_is_to_what_the_regressor_learns() -> None:
+    stated = ThresholdClassifier(Scripted(), labels=(10, 20, 40))  # it learns ranks
+    free = ThresholdClassifier(Scripted())  # it learns the labels
     for rank, y in enumerate((10, 20, 40)):
         stated.learn_one({"score": float(rank)}, y)
         free.learn_one({"score": float(y)}, y)
@@ -346,16 +349,16 @@ def test_rounding_is_to_what_the_regressor_learns():
     assert answers == [10, 10, 20, 40, 40]
 
 
-def test_ints_and_floats_are_numbers_alike():
-    classifier = ThresholdClassifier(Told())
+def test_ints_and_floats_are_numbers_alike() -> None:
+    classifier = ThresholdClassifier(Scripted())
     for y in (3, 2.5, 2, 3.5):  # star ratings as JSON holds them
         classifier.learn_one({"score": float(y)}, y)
     assert classifier.thresholds.tolist() == [2.25, 2.75, 3.25]
 
 
 @pytest.mark.parametrize("y", [10**400, -(10**400), 1e61, -math.inf], ids=str)
-def test_numbers_beyond_those_of_a_regressor_change_nothing(y):
-    classifier = ThresholdClassifier(Told())
+def test_numbers_beyond_those_of_a_regressor_change_nothing(y: Any) -> None:
+    classifier = ThresholdClassifier(Scripted())
     for known in (1, 2, 3):
         classifier.learn_one({"score": float(known)}, known)
     before = classifier.to_bytes()
@@ -366,11 +369,11 @@ def test_numbers_beyond_those_of_a_regressor_change_nothing(y):
 
 
 @pytest.mark.parametrize("n_known", [0, 1, 3])
-def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known):
-    class Refuses(Told):
-        refused = None
+def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known: int) -> None:
+    class Refuses(Scripted):
+        refused: int | None = None
 
-        def learn_one(self, x, y):
+        def learn_one(self, x: Any, y: Any) -> None:
             if y == self.refused:
                 raise RuntimeError
 
@@ -385,8 +388,8 @@ def test_a_new_label_that_the_regressor_refuses_stays_unknown(n_known):
     assert classifier.to_bytes() == before
 
 
-def test_a_new_label_does_not_change_which_way_is_followed():
-    classifier = ThresholdClassifier(Told(), every=20, window=100)
+def test_a_new_label_does_not_change_which_way_is_followed() -> None:
+    classifier = ThresholdClassifier(Scripted(), every=20, window=100)
     for i in range(60):
         classifier.learn_one({"score": float(i % 2)}, 5 + i % 2)
     assert classifier._score_model.way.best != 0
@@ -399,18 +402,18 @@ def test_a_new_label_does_not_change_which_way_is_followed():
 class Broken(base.Regressor):
     """A regressor that answers from a script."""
 
-    def __init__(self, answer=0.0):
+    def __init__(self, answer: Any = 0.0) -> None:
         self.answer = answer
 
-    def learn_one(self, x, y):
+    def learn_one(self, x: Any, y: Any) -> None:
         pass
 
-    def predict_one(self, x):
+    def predict_one(self, x: Any) -> Any:
         return self.answer
 
 
 @pytest.mark.parametrize("answer", [math.nan, math.inf])
-def test_a_regressor_that_is_not_finite(answer):
+def test_a_regressor_that_is_not_finite(answer: Any) -> None:
     classifier = ThresholdClassifier(Broken(), labels=WORDS)
     classifier.learn_one({}, "low")
     classifier.learn_one({}, "high")
@@ -427,17 +430,17 @@ def test_a_regressor_that_is_not_finite(answer):
     assert state(classifier) == before
 
 
-class Forgetful(Broken):
+class FailsOnLearned(Broken):
     """A regressor that raises or is not finite for samples that it has learned."""
 
-    def __init__(self, answer):
+    def __init__(self, answer: Any) -> None:
         super().__init__(answer)
-        self.learned = set()
+        self.learned: set[float] = set()
 
-    def learn_one(self, x, y):
+    def learn_one(self, x: Any, y: Any) -> None:
         self.learned.add(x["a"])
 
-    def predict_one(self, x):
+    def predict_one(self, x: Any) -> Any:
         if x["a"] not in self.learned:
             return float(x["a"] % 4)
         if isinstance(self.answer, Exception):
@@ -445,8 +448,8 @@ class Forgetful(Broken):
         return self.answer if x["a"] % 2 else 1.0
 
 
-def test_old_samples_without_a_finite_score_are_left_out():
-    classifier = ThresholdClassifier(Forgetful(math.nan), labels=WORDS, every=10)
+def test_old_samples_without_a_finite_score_are_left_out() -> None:
+    classifier = ThresholdClassifier(FailsOnLearned(math.nan), labels=WORDS, every=10)
     for i in range(25):
         classifier.learn_one({"a": i}, WORDS[i % 4])
     assert classifier._n_samples == 25
@@ -456,8 +459,8 @@ def test_old_samples_without_a_finite_score_are_left_out():
         assert classifier.predict_one(x) in WORDS
 
 
-def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned():
-    regressor = Forgetful(KeyError("a"))
+def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned() -> None:
+    regressor = FailsOnLearned(KeyError("a"))
     classifier = ThresholdClassifier(regressor, labels=WORDS, every=10)
     for i in range(10):
         classifier.learn_one({"a": i}, WORDS[i % 4])
@@ -472,7 +475,7 @@ def test_an_error_of_a_repeated_score_is_raised_once_and_nothing_is_learned():
 
 
 @pytest.mark.parametrize("y", [None, math.nan, "tiny", 3])
-def test_bad_labels(y):
+def test_bad_labels_are_refused(y: Any) -> None:
     classifier = model(WORDS)
     classifier.learn_one({"a": 1.0}, "low")
     before = state(classifier)
@@ -481,7 +484,7 @@ def test_bad_labels(y):
     assert state(classifier) == before
 
 
-def test_labels_without_an_order_must_be_stated():
+def test_labels_without_an_order_must_be_stated() -> None:
     classifier = model()
     classifier.learn_one({"a": 1.0}, 1)
     with pytest.raises(TypeError, match="`labels` must be given"):
@@ -489,14 +492,14 @@ def test_labels_without_an_order_must_be_stated():
 
 
 @pytest.mark.parametrize("w", BAD_WEIGHTS)
-def test_bad_weight(w):
+def test_a_bad_weight_is_refused(w: Any) -> None:
     classifier = model(WORDS)
     with pytest.raises(BAD, match="`w`"):
         classifier.learn_one({"a": 1.0}, "low", w=w)
     assert classifier.predict_one({"a": 1.0}) is None
 
 
-def test_weights_reach_regressor_and_thresholds():
+def test_weights_reach_regressor_and_thresholds() -> None:
     one, two = model(WORDS, every=None), model(WORDS, every=None)
     for x, y in stream(WORDS, 60):
         one.learn_one(x, y, w=2.0)
@@ -528,12 +531,12 @@ def test_weights_reach_regressor_and_thresholds():
         ),
     ],
 )
-def test_bad_parameters(arguments, error, message):
+def test_bad_parameters_are_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         ThresholdClassifier(**{"regressor": linear_model.LinearRegression(), **arguments})
 
 
-def test_prediction_is_pure_and_clones_are_fresh():
+def test_prediction_is_pure_and_clones_are_fresh() -> None:
     classifier = model(WORDS, loss="zero-one")
     for x, y in stream(WORDS, 80):
         classifier.learn_one(x, y)
@@ -545,7 +548,7 @@ def test_prediction_is_pure_and_clones_are_fresh():
     assert repr(clone) == repr(classifier)
 
 
-def test_memory_is_bounded():
+def test_memory_is_bounded() -> None:
     classifier, sizes = model(WORDS, window=100, every=50), []
     for seed in range(5):
         for x, y in stream(WORDS, 200, seed):
@@ -562,5 +565,5 @@ def test_memory_is_bounded():
         for check in river_checks(model())
     ],
 )
-def test_river_checks(background, check):
+def test_it_passes_the_checks_of_river(background: Any, check: Any) -> None:
     check(model(background=background))

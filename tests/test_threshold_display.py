@@ -1,5 +1,8 @@
 """The picture of thresholds and the command that finds them."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -12,13 +15,13 @@ from streamcal.plot import ThresholdDisplay
 
 
 @pytest.fixture(scope="module")
-def samples():
+def samples() -> tuple[Any, Any]:
     rng = np.random.default_rng(2)
     labels = rng.integers(1, 5, 300)
     return labels + rng.normal(0, 0.6, 300), labels
 
 
-def test_densities_and_thresholds_are_drawn(samples):
+def test_densities_and_thresholds_are_drawn(samples: Any) -> None:
     scores, labels = samples
     found = optimal_thresholds(scores, labels)
     ax = Figure().subplots()
@@ -34,7 +37,7 @@ def test_densities_and_thresholds_are_drawn(samples):
     display.figure_.canvas.draw()
 
 
-def test_many_labels_and_infinite_thresholds():
+def test_many_labels_and_infinite_thresholds() -> None:
     thresholds = np.r_[-np.inf, np.zeros(18), np.inf]
     display = ThresholdDisplay.from_predictions([1.0, 1.0], [1, 21], thresholds)
     assert len(display.ax_.lines) == 1
@@ -55,22 +58,22 @@ def test_many_labels_and_infinite_thresholds():
         (([1.0, 2.0], [1], [0.5]), "`y` must have one value per score"),
     ],
 )
-def test_bad_input(arguments, message):
+def test_bad_input(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ThresholdDisplay.from_predictions(*arguments)
 
 
-def test_bad_names():
+def test_bad_names() -> None:
     with pytest.raises(ValueError, match="`names` must be one per label"):
         ThresholdDisplay.from_predictions([1.0], [1], [0.5], names="abc")
 
 
-def run(*arguments):
+def run(*arguments: Any) -> Any:
     return CliRunner().invoke(app, ["thresholds", *map(str, arguments)])
 
 
 @pytest.fixture
-def table(samples, tmp_path):
+def table(samples: Any, tmp_path: Path) -> Any:
     path = tmp_path / "scores.csv"
     rows = [f"{score},{label},2" for score, label in zip(*samples, strict=True)]
     path.write_text("\n".join(["s,stars,w", *rows, "0.5,,2", ""]))
@@ -78,7 +81,7 @@ def table(samples, tmp_path):
 
 
 @pytest.mark.parametrize("loss", ["absolute", "squared", "zero-one", "quadratic-kappa"])
-def test_the_command_finds_what_the_function_finds(table, samples, loss):
+def test_the_command_finds_what_the_function_finds(table: Any, samples: Any, loss: str) -> None:
     done = run(table, "--score", "s", "--label", "stars", "--weight", "w", "--loss", loss)
     assert done.exit_code == 0, done.output
     found = optimal_thresholds(*samples, loss=loss)
@@ -88,7 +91,7 @@ def test_the_command_finds_what_the_function_finds(table, samples, loss):
     assert f"{value:.4f}" in done.stderr
 
 
-def test_the_command_draws_and_balances(table, samples, tmp_path):
+def test_the_command_draws_and_balances(table: Any, samples: Any, tmp_path: Path) -> None:
     picture = tmp_path / "cuts.png"
     done = run(
         table, "--score", "s", "--label", "stars", "--balanced", "--n-labels", 5, "--plot", picture
@@ -111,14 +114,14 @@ def test_the_command_draws_and_balances(table, samples, tmp_path):
         (["--plot", "cuts.txt"], 2, "a picture must end in"),
     ],
 )
-def test_wrong_calls_are_one_line(table, options, status, message):
+def test_wrong_calls_are_one_line(table: Any, options: Any, status: int, message: str) -> None:
     done = run(table, "--score", "s", "--label", "stars", *options)
     assert done.exit_code == status
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_bad_rows_stop_or_are_skipped(tmp_path):
+def test_bad_rows_stop_or_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("s,y\n0.1,1\n0.2,0\n0.9,2\n")
     done = run(path, "--score", "s", "--label", "y")

@@ -4,6 +4,8 @@ import os
 import pickle
 import re
 import signal
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 
 
 @st.composite
-def problems(draw, max_size=8, max_labels=4):
+def problems(draw: Any, max_size: float = 8, max_labels: float = 4) -> tuple[Any, Any, Any, Any]:
     """Scores with ties, labels, weights that sum exactly."""
     n_labels = draw(st.integers(2, max_labels))
     n = draw(st.integers(1, max_size))
@@ -32,7 +34,7 @@ def problems(draw, max_size=8, max_labels=4):
 
 
 @st.composite
-def task_losses(draw, n_labels):
+def task_losses(draw: Any, n_labels: Any) -> Any:
     name = draw(st.sampled_from(["absolute", "squared", "zero-one", "asymmetric", "table"]))
     if name == "asymmetric":
         return losses.AsymmetricError(under=3.0, over=0.5)
@@ -42,7 +44,7 @@ def task_losses(draw, n_labels):
     return losses.get_task(name)
 
 
-def goes_with(method, loss, n_labels):
+def goes_with(method: Any, loss: Any, n_labels: Any) -> Any:
     if method == "divide":
         return loss.is_convex(n_labels)
     return method != "subsequence" or loss.name == "zero-one"
@@ -52,7 +54,7 @@ LIGHT_AND_HEAVY = st.sampled_from([1e-17, 1e-9, 0.3, 1.0, 1e7, 1e16, 3e17])
 
 
 @given(st.data())
-def test_certified_thresholds_are_optimal_whatever_the_weights(data):
+def test_certified_thresholds_are_optimal_whatever_the_weights(data: st.DataObject) -> None:
     scores, labels, n_labels, _ = data.draw(problems())
     n = len(scores)
     w = np.array(data.draw(st.lists(LIGHT_AND_HEAVY, min_size=n, max_size=n)))
@@ -75,7 +77,9 @@ def test_certified_thresholds_are_optimal_whatever_the_weights(data):
 
 @pytest.mark.parametrize("weight", [1e16, 1e17, 1e30])
 @pytest.mark.parametrize(("n_labels", "loss"), [(2, "absolute"), (2, "zero-one"), (12, "squared")])
-def test_thresholds_that_rounding_may_have_moved_are_not_certified(n_labels, loss, weight):
+def test_thresholds_that_rounding_may_have_moved_are_not_certified(
+    n_labels: int, loss: str, weight: float
+) -> None:
     samples = [0.1, 0.2, 0.3], [1, 1, 2], [weight, 1.0, 1.0]
     stream = StreamingThresholds(n_labels, loss)
     for sample in zip(*samples, strict=True):
@@ -88,7 +92,7 @@ def test_thresholds_that_rounding_may_have_moved_are_not_certified(n_labels, los
 
 
 @pytest.mark.parametrize("loss", ["absolute", "squared", "zero-one", "quadratic-kappa"])
-def test_thresholds_of_ordinary_weights_are_certified(loss):
+def test_thresholds_of_ordinary_weights_are_certified(loss: str) -> None:
     rng = np.random.default_rng(0)
     scores, w = rng.uniform(1.0, 9.0, 100_000), rng.uniform(0.1, 10.0, 100_000)
     labels = np.clip(rng.normal(scores, 1.0).round(), 1, 9).astype(int)
@@ -100,7 +104,7 @@ def test_thresholds_of_ordinary_weights_are_certified(loss):
 
 
 @given(st.data())
-def test_every_method_against_brute_force(data):
+def test_every_method_against_brute_force(data: st.DataObject) -> None:
     scores, labels, n_labels, w = data.draw(problems())
     loss = data.draw(task_losses(n_labels))
     table, weights = loss.table(n_labels), np.ones(len(scores)) if w is None else w
@@ -124,7 +128,7 @@ def test_every_method_against_brute_force(data):
 
 
 @given(st.data())
-def test_convex_losses_have_one_answer_by_every_method(data):
+def test_convex_losses_have_one_answer_by_every_method(data: st.DataObject) -> None:
     """Not the risk alone: the first best cut of each boundary, so thresholds are equal too."""
     scores, labels, n_labels, w = data.draw(problems(max_size=60, max_labels=9))
     name = data.draw(st.sampled_from(["absolute", "squared"]))
@@ -143,7 +147,7 @@ def test_convex_losses_have_one_answer_by_every_method(data):
 @pytest.mark.parametrize("n_labels", [2, 3, 10, 55, 70])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ties", [False, True])
-def test_methods_agree_on_thousands_of_samples(n_labels, weighted, ties):
+def test_methods_agree_on_thousands_of_samples(n_labels: int, weighted: bool, ties: bool) -> None:
     """Beyond the kernels' blocks, and beyond 64 labels, whose bits take a second word."""
     rng = np.random.default_rng(n_labels)
     scores = rng.normal(size=3_001)
@@ -165,7 +169,7 @@ def test_methods_agree_on_thousands_of_samples(n_labels, weighted, ties):
     assert zero_one == [zero_one[0]] * 3
 
 
-def test_thresholds_alone_are_those_of_cumulative_sums():
+def test_thresholds_alone_are_those_of_cumulative_sums() -> None:
     rng = np.random.default_rng(3)
     labels = rng.integers(0, 6, 2_000)
     table = losses.CostTable(rng.integers(0, 9, (6, 6))).table(6)
@@ -175,7 +179,7 @@ def test_thresholds_alone_are_those_of_cumulative_sums():
     np.testing.assert_array_equal(found, independent_cuts(labels, table))
 
 
-def test_unsorted_thresholds_are_reported_and_auto_is_still_optimal():
+def test_unsorted_thresholds_are_reported_and_auto_is_still_optimal() -> None:
     """A zero-one problem, as a table so that `auto` has no shortcut, where IO fails."""
     scores, labels = np.arange(5.0), np.array([3, 3, 1, 1, 1])
     loss = losses.CostTable(losses.get_task("zero-one").table(3))
@@ -187,7 +191,7 @@ def test_unsorted_thresholds_are_reported_and_auto_is_still_optimal():
     assert alone.risk > least
 
 
-def test_sorted_thresholds_certify_any_loss():
+def test_sorted_thresholds_certify_any_loss() -> None:
     """Theorem 1: what comes out sorted is optimal although the loss is not convex."""
     rng = np.random.default_rng(0)
     certified = 0
@@ -203,7 +207,7 @@ def test_sorted_thresholds_certify_any_loss():
 
 
 @given(problems())
-def test_kappa_is_the_greatest_there_is(problem):
+def test_kappa_is_the_greatest_there_is(problem: Any) -> None:
     scores, labels, n_labels, w = problem
     weights = np.ones(len(scores)) if w is None else w
     for method in ("auto", "dp", "io", "blocked-io"):
@@ -222,7 +226,7 @@ def test_kappa_is_the_greatest_there_is(problem):
             )
 
 
-def test_balanced_weights_give_the_macro_averaged_error():
+def test_balanced_weights_give_the_macro_averaged_error() -> None:
     rng = np.random.default_rng(1)
     labels = rng.choice([1, 2, 4], 200, p=[0.8, 0.15, 0.05])
     scores = labels + rng.normal(0, 1, 200)
@@ -241,7 +245,7 @@ def test_balanced_weights_give_the_macro_averaged_error():
 # Thresholds as a thing --------------------------------------------------------------------------
 
 
-def test_candidates_are_midpoints_and_infinities():
+def test_candidates_are_midpoints_and_infinities() -> None:
     found = optimal_thresholds([1.0, 2.0, 4.0], [2, 2, 3], 4)
     assert found.thresholds.tolist() == [-np.inf, 3.0, np.inf]
     assert found([-1e300, 2.9, 3.0, 1e300]).tolist() == [2, 2, 3, 3]
@@ -253,18 +257,18 @@ def test_candidates_are_midpoints_and_infinities():
     ("low", "high"),
     [(1.0, np.nextafter(1.0, 2.0)), (5e-324, 1e-323), (-1.7e308, 1.7e308), (-5e-324, 0.0)],
 )
-def test_neighbours_without_a_midpoint_are_still_separated(low, high):
+def test_neighbours_without_a_midpoint_are_still_separated(low: float, high: Any) -> None:
     found = optimal_thresholds([low, high], [1, 2])
     assert found([low, high]).tolist() == [1, 2]
 
 
-def test_constant_scores_get_one_label():
+def test_constant_scores_get_one_label() -> None:
     found = optimal_thresholds(np.zeros(5), [1, 1, 3, 3, 3], 3)
     assert found(np.zeros(2)).tolist() == [3, 3]
     assert found.risk == 4.0
 
 
-def test_labelling_refuses_nan_and_takes_infinities():
+def test_labelling_refuses_nan_and_takes_infinities() -> None:
     found = optimal_thresholds([1, 2], [1, 2])
     assert found([-np.inf, np.inf]).tolist() == [1, 2]
     assert found([]).tolist() == []
@@ -276,7 +280,7 @@ def test_labelling_refuses_nan_and_takes_infinities():
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.float32, object])
-def test_kinds_of_labels(dtype):
+def test_kinds_of_labels(dtype: Any) -> None:
     labels = np.array([1, 2, 3], dtype)
     if dtype is object:
         with pytest.raises(TypeError, match="`y` must hold real numbers"):
@@ -301,7 +305,7 @@ def test_kinds_of_labels(dtype):
         (([1, 2], [1, 1], 1), "`n_labels` must be an int from 2 to 32767, got 1"),
     ],
 )
-def test_bad_samples(arguments, message):
+def test_bad_samples_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         optimal_thresholds(*arguments)
 
@@ -324,7 +328,7 @@ def test_bad_samples(arguments, message):
         ({"loss": losses.CostTable([[0, 1], [1, 0]])}, "`n_labels` must be 2"),
     ],
 )
-def test_bad_options(options, message):
+def test_bad_options_are_refused(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         optimal_thresholds([1, 2, 3], [1, 2, 3], **options)
 
@@ -333,7 +337,7 @@ def test_bad_options(options, message):
 
 
 @pytest.fixture(scope="module")
-def samples():
+def samples() -> Iterator[Any]:
     rng = np.random.default_rng(4)
     scores = rng.normal(size=4_000).round(2)
     labels = np.clip(np.round(3 + scores + rng.normal(0, 0.7, 4_000)), 1, 6).astype(np.int64)
@@ -342,7 +346,7 @@ def samples():
 
 
 @given(st.data())
-def test_summaries_combine_associatively(data):
+def test_summaries_combine_associatively(data: st.DataObject) -> None:
     n = data.draw(st.integers(3, 40))
     labels = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), np.uint16)
     w = np.array(data.draw(st.lists(st.sampled_from([1, 2, -1]), min_size=n, max_size=n))) / 2
@@ -362,7 +366,7 @@ def test_summaries_combine_associatively(data):
 
 @pytest.mark.parametrize("method", ["io", "blocked-io", "auto"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_jobs_find_the_same(samples, method, weighted):
+def test_jobs_find_the_same(samples: Any, method: str, weighted: bool) -> None:
     scores, labels, w = samples
     w = w if weighted else None
     one = optimal_thresholds(scores, labels, 6, w=w, method="divide")
@@ -373,7 +377,7 @@ def test_jobs_find_the_same(samples, method, weighted):
         assert many.method == ("io" if method == "auto" else method)
 
 
-def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples):
+def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples: Any) -> None:
     scores, labels, _ = samples
     expected = optimal_thresholds(scores, labels)
     optimal_thresholds(scores, labels, n_jobs=2)
@@ -386,7 +390,7 @@ def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples):
     np.testing.assert_array_equal(again.thresholds, expected.thresholds)
 
 
-def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
+def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples: Any) -> None:
     scores, labels, _ = samples
     optimal_thresholds(scores, labels, n_jobs=2)
     pool = jobs_module._shared_jobs["pool"]
@@ -397,7 +401,7 @@ def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples):
     assert optimal_thresholds(scores, labels, n_jobs=2).certified
 
 
-def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch):
+def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_module, "_summarise_shared", _die)
     jobs = Jobs(1)
     with pytest.raises(RuntimeError, match="has died 3 times"):
@@ -405,11 +409,13 @@ def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch):
     assert jobs.closed
 
 
-def _die(*_):
+def _die(*_: Any) -> None:
     os._exit(1)
 
 
-def test_in_a_background_process_jobs_run_in_threads(samples, monkeypatch):
+def test_in_a_background_process_jobs_run_in_threads(
+    samples: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import multiprocess
 
     scores, labels, w = samples

@@ -121,7 +121,7 @@ def test_bad_scores_and_parameters() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_predictions_change_no_bit_of_the_state(seed):
+def test_predictions_change_no_bit_of_the_state(seed: int) -> None:
     rng = np.random.default_rng(seed)
     calibrator, other = VennAbersCalibrator(), VennAbersCalibrator()
     for each in (calibrator, other):
@@ -133,7 +133,7 @@ def test_predictions_change_no_bit_of_the_state(seed):
     assert calibrator.predict_many(scores).tolist() == answers
 
 
-def test_a_prediction_before_the_first_sample_is_the_score_though_another_thread_learns():
+def test_a_prediction_before_the_first_sample_is_the_score_though_another_thread_learns() -> None:
     class Interrupted(VennAbersCalibrator):
         @property
         def n_samples(self) -> int:

@@ -1,6 +1,7 @@
 """The verdict of a report: what it says is true, and chance is not reported."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_calibrated_predictions_are_seldom_blamed(kind: str) -> None:
     ],
     ids=["high", "shrunk", "stretched", "cubed", "root"],
 )
-def test_each_kind_of_miscalibration_is_named(true, words: str) -> None:
+def test_each_kind_of_miscalibration_is_named(true: Any, words: str) -> None:
     p = np.random.default_rng(1).random(20_000)
     assert reliability_in_words("p", p, draw(true(p))).startswith(f"p is {words}")
 

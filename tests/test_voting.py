@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ weights = st.lists(
 )
 
 
-def loss_by_pairs(W, v):
+def loss_by_pairs(W: Any, v: Any) -> Any:
     c = len(W)
     return sum(
         W[j] * math.exp(-(v[j] - v[k]) / 2) for j in range(c) for k in range(c) if j != k
@@ -39,7 +40,7 @@ def loss_by_pairs(W, v):
 
 @settings(max_examples=40)
 @given(weights)
-def test_votes_are_the_best_of_all(W):
+def test_votes_are_the_best_of_all(W: Any) -> None:
     best = min(loss_by_pairs(W, v) for v in itertools.product((-1, 0, 1), repeat=len(W)))
     votes, Z = optimal_votes(W)
     assert set(votes.tolist()) <= {-1.0, 0.0, 1.0}
@@ -48,7 +49,7 @@ def test_votes_are_the_best_of_all(W):
     assert pytest.approx(best, rel=1e-12) == search_votes(W).Z
 
 
-def test_eight_classes_by_brute_force():
+def test_eight_classes_by_brute_force() -> None:
     W = [1.0, 0.2, 5.0, 5.0, 0.0, 30.0, 2.0, 0.7]
     best = min(votes_loss(W, v) for v in itertools.product((-1, 0, 1), repeat=8))
     assert pytest.approx(best, rel=1e-12) == optimal_votes(W).Z
@@ -56,7 +57,7 @@ def test_eight_classes_by_brute_force():
 
 @settings(max_examples=30)
 @given(weights, st.lists(st.floats(-3, 3), min_size=1, max_size=4))
-def test_any_values_will_do(W, values):
+def test_any_values_will_do(W: Any, values: Any) -> None:
     W = W[:4]
     best = min(votes_loss(W, v) for v in itertools.product(values, repeat=len(W)))
     votes, Z = optimal_votes(W, values)
@@ -66,31 +67,31 @@ def test_any_values_will_do(W, values):
 
 
 @given(weights)
-def test_votes_follow_the_weights(W):
+def test_votes_follow_the_weights(W: Any) -> None:
     votes = optimal_votes(W).votes
     order = np.argsort(W, kind="stable")
     assert (np.diff(votes[order]) >= 0).all()
 
 
-def test_many_classes_as_the_search_finds_them():
+def test_many_classes_as_the_search_finds_them() -> None:
     W = np.random.default_rng(1).exponential(1.0, 150) ** 3
     assert pytest.approx(search_votes(W).Z, rel=1e-12) == optimal_votes(W).Z
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_two_classes_in_closed_form(negative, positive):
+def test_two_classes_in_closed_form(negative: float, positive: float) -> None:
     margin = two_class_votes(negative, positive)
     best = optimal_votes([negative, positive])
     votes = {2: (-1, 1), 1: (0, 1), 0: (0, 0), -1: (1, 0), -2: (1, -1)}[margin]
     assert votes_loss([negative, positive], votes) == pytest.approx(best.Z, rel=1e-12)
 
 
-def test_two_classes_of_which_one_was_never_met():
+def test_two_classes_of_which_one_was_never_met() -> None:
     assert [two_class_votes(*W) for W in [(0, 1), (1, 0), (0, 0)]] == [2, -2, 0]
     assert optimal_votes([0.0, 0.0, 0.0]).votes.tolist() == [0.0, 0.0, 0.0]
 
 
-def multilabel_loss(examples, c, v):
+def multilabel_loss(examples: Any, c: Any, v: Any) -> Any:
     """Each pair of a class that an example has and one that it has not, with its share."""
     return sum(
         w / (len(S) * (c - len(S))) * math.exp(-(v[j] - v[k]) / 2)
@@ -100,7 +101,7 @@ def multilabel_loss(examples, c, v):
     )
 
 
-def multilabel_optimum(examples, c):
+def multilabel_optimum(examples: Any, c: Any) -> Any:
     """The linear program: costs are convex in v_k - v_j, and the relaxation is integral."""
     pairs: dict[tuple[int, int], float] = {}
     for S, w in examples:
@@ -121,7 +122,7 @@ def multilabel_optimum(examples, c):
 
 @settings(max_examples=25)
 @given(st.data())
-def test_several_classes_are_within_the_bound(data):
+def test_several_classes_are_within_the_bound(data: st.DataObject) -> None:
     c = data.draw(st.integers(3, 5))
     subsets = st.sets(st.integers(0, c - 1), min_size=1, max_size=c - 1)
     examples = data.draw(st.lists(st.tuples(subsets, st.floats(0.1, 10)), min_size=1, max_size=6))
@@ -150,7 +151,7 @@ def test_several_classes_are_within_the_bound(data):
         (lambda: VoteClassifier(tree.HoeffdingTreeClassifier(), 3), "must be a Calibrator"),
     ],
 )
-def test_mistakes_are_named(call, message):
+def test_mistakes_are_named(call: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call()
 
@@ -166,7 +167,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize("prototype", MODELS, ids=lambda m: type(m.model).__name__)
-def test_trees_and_rules_vote(prototype):
+def test_trees_and_rules_vote(prototype: Any) -> None:
     model = prototype.clone()
     assert model.predict_proba_one({"a": 1.0}) == {}
     loss = metrics.LogLoss()
@@ -185,7 +186,7 @@ def test_trees_and_rules_vote(prototype):
     assert again.predict_proba_one(x) == model.predict_proba_one(x)
 
 
-def test_many_classes_have_a_calibrator_each():
+def test_many_classes_have_a_calibrator_each() -> None:
     model = VoteClassifier(forest.ARFClassifier(n_models=3, seed=1), IsotonicCalibrator(window=200))
     for x, y in datasets.ImageSegments().take(300):
         model.learn_one(x, y)
@@ -199,6 +200,6 @@ def test_many_classes_have_a_calibrator_each():
 
 
 @pytest.mark.parametrize("prototype", [MODELS[0], MODELS[3]], ids=["tree", "forest"])
-def test_river_checks(prototype):
+def test_it_passes_the_checks_of_river(prototype: Any) -> None:
     for check in river_checks(prototype, 100):  # forests are slow
         check(prototype.clone())

@@ -296,7 +296,7 @@ def test_evaluation_equals_calibrating_the_scores() -> None:
             model.learn_one(x, y)
 
 
-def test_calibration_helps() -> None:
+def test_calibration_lowers_the_log_loss() -> None:
     model = scaled(linear_model.PAClassifier())
     raw = evaluate.progressive_val_score(
         datasets.Bananas().take(1500), model.clone(), metrics.LogLoss()
@@ -475,7 +475,7 @@ def column_names(frame: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [bool, int])
-def test_batches_binary(make: tuple[Any, Any], kind: Any) -> None:
+def test_a_binary_batch_is_scored_then_learned(make: tuple[Any, Any], kind: Any) -> None:
     """A batch is scored, then learned: the calibrator takes all scores of the batch at once."""
     frame, series = make
     inner: Any = linear_model.LogisticRegression()
@@ -548,7 +548,7 @@ class Unweighted(linear_model.LogisticRegression):
         super().learn_many(X, y)
 
 
-def test_batch_weights(make: tuple[Any, Any]) -> None:
+def test_weights_of_a_batch_reach_the_model_and_the_calibrator(make: tuple[Any, Any]) -> None:
     frame, series = make
     weights = np.linspace(0.5, 2.0, 60)
     for inner in (linear_model.LogisticRegression(), Unweighted()):
@@ -569,7 +569,7 @@ def test_batch_weights(make: tuple[Any, Any]) -> None:
         assert models[2].calibrators[True].predict_one(0.3) != calibrator.predict_one(0.3)
 
 
-def test_served_batches(make: tuple[Any, Any]) -> None:
+def test_probabilities_that_were_served_are_learned_for_a_batch(make: tuple[Any, Any]) -> None:
     frame, series = make
     (rows, labels), *_ = batches(bool)
     X, y = frame(rows), series(labels)

@@ -22,7 +22,8 @@ class Table1:
     def setup(self, n_labels: int) -> None:
         from benchmarks.threshold_peers import numpy_independent, printed_dp, samples
         from streamcal import losses
-        from streamcal.ordinal.thresholds import Samples, find_cuts
+        from streamcal.ordinal._samples import Samples
+        from streamcal.ordinal.thresholds import find_cuts
 
         self.find_cuts, self.numpy, self.printed = find_cuts, numpy_independent, printed_dp
         self.table = losses.get_task("absolute").table(n_labels)
@@ -68,7 +69,8 @@ class Million:
     def setup(self, method: str) -> None:
         from benchmarks.threshold_peers import samples
         from streamcal import losses
-        from streamcal.ordinal.thresholds import Samples, find_cuts
+        from streamcal.ordinal._samples import Samples
+        from streamcal.ordinal.thresholds import find_cuts
 
         self.find_cuts = find_cuts
         self.table = losses.get_task("absolute").table(55)
@@ -110,7 +112,8 @@ class Jobs:
         from benchmarks.threshold_peers import samples
         from streamcal import losses
         from streamcal.ordinal._jobs import JobOptions
-        from streamcal.ordinal.thresholds import Samples, find_cuts
+        from streamcal.ordinal._samples import Samples
+        from streamcal.ordinal.thresholds import find_cuts
 
         self.find_cuts, self.where = find_cuts, JobOptions
         self.table = losses.get_task("absolute").table(55)

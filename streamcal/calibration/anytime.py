@@ -19,7 +19,7 @@ from streamcal import losses
 from streamcal._extras import check_jax
 from streamcal._frames import like_given
 from streamcal._locked import Locked
-from streamcal._state import Arrays, Fields, array_of, as_int, require
+from streamcal._state import Arrays, Fields, array_of, as_int
 from streamcal._validation import (
     as_number,
     as_score,
@@ -30,18 +30,17 @@ from streamcal._validation import (
     check_count,
 )
 from streamcal._worker import Worker
+from streamcal.calibration._ring import SampleRing
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.shape import Shape
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
-from streamcal.isotonic.anytime.staircase import AnytimeStaircase
+from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS
 from streamcal.kernels import pav
 
 Floats = NDArray[np.float64]
 
-_FIRST_ROOM = 64
 _EARLY = 4  # while the window fills, it is solved again when it has grown by one part in so many
-_BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
 
 
 class AnytimeCalibrator(Locked, Calibrator):
@@ -87,7 +86,7 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     Examples
     --------
-    The map to the median of y, which three wild labels do not disturb:
+    The map to the median of y, which three outliers do not change:
 
     >>> calibrator = AnytimeCalibrator("absolute", window=100)
     >>> for i in range(100):
@@ -123,8 +122,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         self._loss = losses.get(loss)
         if not isinstance(self._loss, losses.Absolute | losses.Pinball):
             check_jax(f"the loss {self._loss!r}")
-        self._samples = np.empty((min(window, _FIRST_ROOM), 3))  # scores, labels, weights: a ring
-        self._n_learned = 0
+        self._samples = SampleRing(window)
         self._due = 1  # samples until the next solve
         self._staircase: AnytimeStaircase | None = None
         self._lookup: tuple[NDArray[np.float64], ...] = ()
@@ -138,7 +136,7 @@ class AnytimeCalibrator(Locked, Calibrator):
     @property
     def n_samples(self) -> int:
         """How many samples are in the window."""
-        return min(self._n_learned, self.window)
+        return len(self._samples)
 
     @property
     def half_width(self) -> float:
@@ -159,10 +157,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         score, y, w = as_score(score), as_number(y, "y"), as_weight(w)
         self._loss.check_labels(y)
         with self._mutex:
-            at = self._n_learned % self.window
-            self._make_room(at + 1)
-            self._samples[at] = score, y, w
-            self._n_learned += 1
+            self._samples.add_one(score, y, w)
             self._due -= 1
             self._solve_if_due()
 
@@ -213,13 +208,12 @@ class AnytimeCalibrator(Locked, Calibrator):
         ValueError
             If nothing has been learned, or as `anytime_isotonic` does.
         """
-        if not self._n_learned:
+        if not len(self._samples):
             raise ValueError("`solve` needs at least one learned sample, got none")
         settings = self._loss, self.interpolation, self.tol, self.deadline
         with self._mutex:
             self._due = self._count_to_next_solve()
-            window = self._samples[: self.n_samples]
-            self._serve_map(_solve_window(*settings, window, self._staircase))
+            self._serve_map(_solve_window(*settings, self._samples.rows, self._staircase))
             return self.staircase()
 
     def _facts(self) -> dict[str, float]:
@@ -244,10 +238,10 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            arrays = {"samples": self._samples[: self.n_samples].copy()}
-            n_learned, due, stairs = self._n_learned, self._due, self._staircase
+            arrays = {"samples": self._samples.rows.copy()}
+            n_learned, due, stairs = self._samples.n_learned, self._due, self._staircase
         if stairs is not None:
-            arrays |= {name: getattr(stairs, name) for name in _BLOCKS}
+            arrays |= freeze_blocks(stairs)
         rounds = None if stairs is None else stairs.rounds
         return {"n_learned": n_learned, "due": due, "rounds": rounds}, arrays
 
@@ -259,28 +253,9 @@ class AnytimeCalibrator(Locked, Calibrator):
         self._check_samples(scores, y, w)
         if fields["rounds"] is not None:
             rounds = as_int(fields["rounds"], "rounds")
-            self._serve_map(self._read_staircase(arrays, rounds))
-        self._n_learned, self._due = n_learned, due
-        if len(samples):
-            self._samples = np.ascontiguousarray(samples, dtype=np.float64)
-
-    def _read_staircase(self, arrays: Arrays, rounds: int) -> AnytimeStaircase:
-        """Return the staircase in a state, or raise."""
-        blocks: dict[str, Any] = {name: array_of(arrays, name, None) for name in _BLOCKS[:2]}
-        n_blocks = len(blocks["lower"])
-        for name in _BLOCKS[2:]:
-            may_be_infinite = name in ("values", "floors", "ceilings")
-            blocks[name] = array_of(arrays, name, n_blocks, finite=not may_be_infinite)
-        centers, values, weights = blocks["centers"], blocks["values"], blocks["weights"]
-        inside = (blocks["lower"] <= centers) & (centers <= blocks["upper"])
-        require(inside.all() and (weights > 0.0).all(), "blocks must have weight and center")
-        ends = self._loss.z_range
-        require(
-            (values >= ends.low).all() and (values <= ends.high).all(), "values must be in range"
-        )
-        bounded = (blocks["floors"] <= values) & (values <= blocks["ceilings"])
-        require(bounded.all(), "values must lie between their bounds")
-        return AnytimeStaircase(**blocks, rounds=rounds, interpolation=self.interpolation)
+            self._serve_map(thaw_blocks(arrays, self._loss.z_range, rounds, self.interpolation))
+        self._samples.restore(samples, n_learned)
+        self._due = due
 
     def _learn_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
@@ -295,14 +270,11 @@ class AnytimeCalibrator(Locked, Calibrator):
         begin = 0
         with self._mutex:
             while begin < len(x):
-                at = self._n_learned % self.window
-                n = min(len(x) - begin, max(self._due, 1), self.window - at)
+                n = min(len(x) - begin, max(self._due, 1))
                 part = slice(begin, begin + n)
                 if predict:
                     predictions[part] = self._predict(x[part])
-                self._make_room(at + n)
-                self._samples[at : at + n] = samples[part]
-                self._n_learned += n
+                self._samples.add_many(samples[part])
                 self._due -= n
                 begin += n
                 self._solve_if_due()
@@ -326,7 +298,7 @@ class AnytimeCalibrator(Locked, Calibrator):
             # If the worker is busy or starting, try again soon, but not at each sample.
             self._due = max(1, self.every // 16)
             if worker.ready():
-                worker.submit(self._samples[: self.n_samples], self._staircase)
+                worker.submit(self._samples.rows, self._staircase)
                 self._due = self._count_to_next_solve()
 
     def _count_to_next_solve(self) -> int:
@@ -346,14 +318,6 @@ class AnytimeCalibrator(Locked, Calibrator):
             return np.array([self._loss.z_range.clip(score) for score in x])
         left, right, values = self._lookup
         return pav.evaluate(left, right, values, self.interpolation != "step", x)
-
-    def _make_room(self, n_rows: int) -> None:
-        """Allocate room for this many samples."""
-        room = len(self._samples)
-        if n_rows > room:
-            grown = np.empty((min(self.window, max(2 * room, n_rows)), 3))
-            grown[:room] = self._samples
-            self._samples = grown
 
     def _check_labels(self, y: ArrayLike) -> Floats:
         labels = as_vector(y, "y", finite=False)

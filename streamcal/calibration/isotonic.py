@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._frames import like_given
-from streamcal._index_state import check_edges, check_held, check_hulls, read_index
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
+from streamcal._state.score_index import check_edges, check_held, check_hulls, read_index
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
@@ -22,12 +22,13 @@ from streamcal._validation import (
     check_half_life,
     growth_per_sample,
 )
+from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
-from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase, label_range
+from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
@@ -129,31 +130,20 @@ class IsotonicCalibrator(Calibrator):
         self.interpolation = interpolation
         self.max_scores = max_scores
         self._loss = losses.get_mean(loss)
+        self._statistics = LabelStatistics(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
-        kind = type(self._loss)
-        self._plain_labels = kind.statistic is losses.MeanLoss.statistic
-        self._plain_labels &= label_range(self._loss) is not None
-        self._plain_values = kind.link is losses.MeanLoss.link and interpolation != "centered"
+        self._plain_labels = self._statistics.are_labels
+        plain_link = type(self._loss).link is losses.MeanLoss.link
+        self._plain_values = plain_link and interpolation != "centered"
         self._step = interpolation == "step"
         self._regression = IsotonicRegression(
             window=window or 0,
             rate=growth_per_sample(half_life),
             prior=prior if self._loss.prior_labels is not None else 0.0,
-            labels=self._find_statistics(),
+            labels=self._statistics.bounds,
             means=self._loss.mean_range,
             max_scores=max_scores,
         )
-
-    def _find_statistics(self) -> tuple[float, float]:
-        """Return the least and the greatest statistic of a sample; ±inf where that is not known.
-
-        Between these the kernel learns without further checks; the prior's samples have these.
-        """
-        if self._loss.prior_labels is not None:
-            low, high = map(self._loss.statistic, self._loss.prior_labels)
-            return float(low), float(high)
-        labels = label_range(self._loss) if self._plain_labels else None
-        return labels or (-math.inf, math.inf)
 
     @property
     def n_samples(self) -> int:
@@ -190,7 +180,7 @@ class IsotonicCalibrator(Calibrator):
             If an argument is not a number; nothing is learned.
         """
         try:
-            s = y + 0.0 if self._plain_labels else self._statistic(y)
+            s = y + 0.0 if self._plain_labels else self._statistics.of(y)
             learned = self._regression.learn(score, s, w)
         except (TypeError, OverflowError):
             learned = False
@@ -217,15 +207,8 @@ class IsotonicCalibrator(Calibrator):
 
     def _check_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
         """Return a sample as floats, the statistic for the label, or raise."""
-        number, weight, s = as_score(score), as_weight(w), self._statistic(y)
-        if abs(s) > LARGEST:
-            raise _too_large_error(s)
-        return number, s, weight
-
-    def _statistic(self, y: Any) -> float:
-        label = as_number(y, "y")
-        self._loss.check_labels(label)
-        return self._loss.statistic(label)
+        number, weight = as_score(score), as_weight(w)
+        return number, self._statistics.of(y), weight
 
     def samples(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return distinct scores, ascending, the weight of each and its weighted sum; O(n_scores).
@@ -326,7 +309,7 @@ class IsotonicCalibrator(Calibrator):
             return False
         # Another thread may write to the arrays: own copies are checked, or the loop skips samples.
         scores, s, w = np.array(scores), np.array(s), np.array(w)
-        low, high = np.clip(self._find_statistics(), -LARGEST, LARGEST)
+        low, high = np.clip(self._statistics.bounds, -LARGEST, LARGEST)
         fit = np.isfinite(scores) & (w >= SMALLEST) & (w <= LARGEST) & (s >= low) & (s <= high)
         if not fit.all():
             return False
@@ -337,11 +320,7 @@ class IsotonicCalibrator(Calibrator):
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
-        self._loss.check_labels(labels)
-        s = self._loss.statistic(labels)
-        if (np.abs(s) > LARGEST).any():
-            at = int(np.argmax(np.abs(s) > LARGEST))
-            raise _too_large_error(s[at], f" at position {at}")
+        self._statistics.of_many(labels)
         return labels
 
     def _learns_all(self) -> bool:
@@ -514,7 +493,3 @@ def calibrator_of(regression: IsotonicRegression, window: int | None) -> Isotoni
     calibrator = IsotonicCalibrator(window=window)
     calibrator._regression = regression
     return calibrator
-
-
-def _too_large_error(s: float, where: str = "") -> ValueError:
-    return ValueError(f"`y` must have a statistic of at most {LARGEST:g} in size, got {s}{where}")

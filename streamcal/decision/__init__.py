@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from streamcal._lazy import attach
+from streamcal.decision._base import Metric
 from streamcal.decision.goals import (
     AM,
     GTPPR,
@@ -16,7 +17,6 @@ from streamcal.decision.goals import (
     HMean,
     Jaccard,
     Kappa,
-    Metric,
     QMean,
     Tversky,
     get_metric,

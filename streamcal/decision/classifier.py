@@ -19,14 +19,15 @@ from river.utils.dataframe import into_frame, into_series, to_native_series
 from streamcal._routing import BatchRouting, name_of
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import (
-    LEAST_PROBABILITY,
     MOST_COUNT,
-    MOST_PROBABILITY,
+    as_probabilities,
     check_half_life,
     check_label,
+    check_probability_range,
     decay_per_sample,
 )
-from streamcal.decision.goals import Metric, as_parameter, get_metric
+from streamcal.decision._base import Metric
+from streamcal.decision.goals import as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
 
 Features = dict[FeatureName, Any]
@@ -285,7 +286,8 @@ class DecisionClassifier(
         for name in frame.columns:
             # Most libraries of data frames have only strings as column names.
             if str(name) == str(self.pos_val):
-                return np.clip(frame.get_column(name).to_numpy().astype(np.float64), 0.0, 1.0)
+                p = frame.get_column(name).to_numpy().astype(np.float64)
+                return as_probabilities(p, "probabilities")
         return np.zeros(len(frame))
 
     def _carried_counts(self) -> NDArray[np.float64]:
@@ -310,8 +312,7 @@ class DecisionClassifier(
         if len(raw) > 2:
             raise ValueError(f"`classifier` must be binary, got probabilities of {list(raw)}")
         p = float(raw.get(self.pos_val, 0.0))
-        if not LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
-            raise ValueError(f"probabilities must lie in [0, 1], got {dict(raw)}")
+        check_probability_range({self.pos_val: p})
         return min(max(p, 0.0), 1.0)
 
     def _as_label(self, positive: bool, raw: Mapping[ClfTarget, float]) -> ClfTarget | None:

@@ -45,9 +45,10 @@ from streamcal._validation import (
     check_no_mask,
 )
 from streamcal.decision import curves
+from streamcal.decision._base import Metric
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
-from streamcal.decision.goals import Metric, get_metric
+from streamcal.decision.goals import get_metric
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import DENOMINATOR, KIND, single
 
@@ -172,31 +173,45 @@ def maximize(
             "`metric` must be monotone, else the best labelling may not be that of the likeliest"
             f" samples, got {metric!r}"
         )
-    n = len(p)
-    if n == 1 and method == "auto" and metric.spec is not None:
+    if len(p) == 1 and method == "auto" and metric.spec is not None:
         _check_tol(tol)
-        no, yes = single(metric.spec, carried, p[0])
-        if yes > no:
-            return Decision(np.ones(1, np.bool_), 1, float(p[0]), yes, _EXACT, "closed-form")
-        return Decision(np.zeros(1, np.bool_), 0, math.inf, no, _EXACT, "closed-form")
-    if method == "auto" and n > _FEW and _methods_for(metric)[0] == "branch-and-bound":
+        return _decide_one(float(p[0]), *single(metric.spec, carried, p[0]))
+    k, expected, bound, name = _find_best_k(ranked, metric, carried, method, tol)
+    labels, threshold = _label_likeliest(k, p, ranked)
+    return Decision(labels, k, threshold, expected, bound, name)
+
+
+def _decide_one(p: float, no: float, yes: float) -> Decision:
+    """Return the decision for one sample from the utilities of the labels 0 and 1."""
+    if yes > no:
+        return Decision(np.ones(1, np.bool_), 1, p, yes, _EXACT, "closed-form")
+    return Decision(np.zeros(1, np.bool_), 0, math.inf, no, _EXACT, "closed-form")
+
+
+def _find_best_k(
+    ranked: Vector, metric: Metric, counts: Vector, method: str, tol: float
+) -> tuple[int, float, float, str]:
+    """Return the k with the greatest Ψ_k, this Ψ_k, the bound on its error, and the method."""
+    if method == "auto" and len(ranked) > _FEW and _methods_for(metric)[0] == "branch-and-bound":
         method = "branch-and-bound"
     if method == "branch-and-bound":
         _check_method(metric, method, tol)
-        k, expected, bound = branch_and_bound(ranked, metric, carried, tol)
-        name = method
-    else:
-        psi, bound, name = _curve(ranked, metric, carried, method, tol)
-        k = int(psi.argmax())
-        expected = float(psi[k])
+        return *branch_and_bound(ranked, metric, counts, tol), method
+    psi, bound, name = _curve(ranked, metric, counts, method, tol)
+    k = int(psi.argmax())
+    return k, float(psi[k]), bound, name
+
+
+def _label_likeliest(k: int, p: Vector, ranked: Vector) -> tuple[NDArray[np.bool_], float | None]:
+    """Return labels, 1 for the k likeliest samples, and their threshold; see `Decision`."""
     if k == 0:
-        return Decision(np.zeros(n, np.bool_), 0, math.inf, expected, bound, name)
+        return np.zeros(len(p), np.bool_), math.inf
     threshold = float(ranked[k - 1])
-    if k == n or ranked[k] < threshold:
-        return Decision(p >= threshold, k, threshold, expected, bound, name)
+    if k == len(p) or ranked[k] < threshold:
+        return p >= threshold, threshold
     labels = p > threshold
     labels[np.flatnonzero(p == threshold)[: k - int(labels.sum())]] = True
-    return Decision(labels, k, None, expected, bound, name)
+    return labels, None
 
 
 def utility_curve(

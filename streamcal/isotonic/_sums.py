@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._index_state import MOST_WEIGHT
 from streamcal._state import require
+from streamcal._state.score_index import MOST_WEIGHT
 from streamcal.losses import MeanLoss
 
 

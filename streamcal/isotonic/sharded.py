@@ -156,7 +156,7 @@ def _select_rows(shard: list[Any], low: float, high: float) -> list[Any]:
 
 def _find_rows(scores: NDArray[Any], low: float, high: float) -> Any:
     """Return where scores are in [low, high). NaN is in the lowest range, which refuses it."""
-    scores = np.asarray(scores, np.float64)  # as in the fit: longdouble tells more scores apart
+    scores = np.asarray(scores, np.float64)  # as in the fit: longdouble distinguishes more scores
     if low == -np.inf:
         return slice(None) if high == np.inf else np.flatnonzero(~(scores >= high))
     inside = scores >= low

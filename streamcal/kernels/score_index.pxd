@@ -16,7 +16,7 @@ cdef extern from *:
 
 
 cpdef enum:
-    SLOTS = 128  # slots in a chunk at most; less would refuse older states (`_index_state.py`)
+    SLOTS = 128  # slots in a chunk at most; less would refuse old states (`_state/score_index.py`)
 
 
 cdef enum:

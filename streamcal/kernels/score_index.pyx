@@ -58,7 +58,7 @@ from streamcal.kernels.exclusive import no_collection
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
     # double rotation. The pair is proven valid (Hirai & Yamamoto 2011).
-    # A smaller DELTA would refuse older states: `_index_state.py` checks how their trees balance.
+    # A smaller DELTA would refuse older states: `_state/score_index.py` checks how trees balance.
     DELTA = 3
     GAMMA = 2
     INNER = -1  # a node in the shape of a tree

@@ -13,7 +13,7 @@ classes end in "Error" (`AbsoluteError`, `SquaredError`); `get_task` returns one
 0.2231
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamcal.losses._base import Interval, Loss, MeanLoss, TwoPoint
 from streamcal.losses._convex import (
@@ -83,6 +83,8 @@ __all__ = [
     "get_task",
 ]
 
+_AnyLoss = TypeVar("_AnyLoss", Loss, TaskLoss)
+
 _BY_NAME: dict[str, Loss] = {
     loss.name: loss
     for loss in (
@@ -135,14 +137,7 @@ def get(loss: str | Loss) -> Loss:
 'logistic', 'exponential', 'linex', 'absolute', 'pinball', 'expectile', 'huber', 'pseudo-huber', \
 'log-cosh', 'lp' or a Loss, got 'brier'
     """
-    if isinstance(loss, Loss):
-        return loss
-    if not isinstance(loss, str):
-        raise TypeError(f"`loss` must be a name or a Loss, got {loss!r}")
-    if loss not in _BY_NAME:
-        names = ", ".join(repr(name) for name in _BY_NAME)
-        raise ValueError(f"`loss` must be one of {names} or a Loss, got {loss!r}")
-    return _BY_NAME[loss]
+    return loss if isinstance(loss, Loss) else _find(loss, _BY_NAME, "Loss")
 
 
 def get_mean(loss: str | Loss) -> MeanLoss:
@@ -192,11 +187,14 @@ def get_task(loss: str | TaskLoss) -> TaskLoss:
     ValueError: `loss` must be one of 'absolute', 'squared', 'zero-one', 'asymmetric' or a \
 TaskLoss, got 'log'
     """
-    if isinstance(loss, TaskLoss):
-        return loss
-    if not isinstance(loss, str):
-        raise TypeError(f"`loss` must be a name or a TaskLoss, got {loss!r}")
-    if loss not in _TASK_BY_NAME:
-        names = ", ".join(repr(name) for name in _TASK_BY_NAME)
-        raise ValueError(f"`loss` must be one of {names} or a TaskLoss, got {loss!r}")
-    return _TASK_BY_NAME[loss]
+    return loss if isinstance(loss, TaskLoss) else _find(loss, _TASK_BY_NAME, "TaskLoss")
+
+
+def _find(name: Any, losses: dict[str, _AnyLoss], kind: str) -> _AnyLoss:
+    """Return the loss of a name, or raise."""
+    if not isinstance(name, str):
+        raise TypeError(f"`loss` must be a name or a {kind}, got {name!r}")
+    if name not in losses:
+        names = ", ".join(map(repr, losses))
+        raise ValueError(f"`loss` must be one of {names} or a {kind}, got {name!r}")
+    return losses[name]

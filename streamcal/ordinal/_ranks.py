@@ -44,6 +44,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator, calibrator_of, regression_of
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
+from streamcal.losses._task import LABELS_OF_SMALL_TABLES
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 Features = dict[FeatureName, Any]
 
 _MAX_LABELS = 1_000  # if labels are not given; more are likely a target of regression
-_LABELS_OF_SMALL_TABLES = 500  # costs of so many labels take two megabytes
 _MAX_WEIGHT = 1e230  # in a state; its product with a feature is finite
 _DEFAULT_RULE = {
     "rule": PERCEPTRON,
@@ -164,7 +164,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         nested: Arrays = {}
         for k, regression in enumerate(regressions):
             nested[f"calibrator {k}"] = nest(calibrator_of(regression, self.window).to_bytes())
-        if len(labels) > _LABELS_OF_SMALL_TABLES:
+        if len(labels) > LABELS_OF_SMALL_TABLES:
             nested["costs"] = self._task.table(len(labels))
         more_fields, more = self._freeze_features(features)
         fields = {"known": pack(labels), **numbers, **more_fields}
@@ -176,13 +176,13 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         # costs, so that few bytes can't make the constructor allocate much memory.
         labels = parameters.get("labels")
         n_labels = len(labels) if isinstance(labels, list | tuple) else 0
-        if n_labels > _LABELS_OF_SMALL_TABLES:
+        if n_labels > LABELS_OF_SMALL_TABLES:
             array_of(arrays, "costs", n_labels, n_labels)
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         known = self._read_labels(fields["known"])
         n_labels = len(known)
-        if n_labels > _LABELS_OF_SMALL_TABLES:
+        if n_labels > LABELS_OF_SMALL_TABLES:
             array_of(arrays, "costs", n_labels, n_labels)
         features = self._thaw_features(fields, arrays)
         parts, bounds, width = self._cusum.shape(n_labels)

@@ -8,9 +8,9 @@ model, which uses them if they are better.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,12 @@ from streamcal._state import (
     as_float,
     as_int,
     as_list,
-    as_name,
     as_names,
     pack,
     require,
     unpack,
 )
-from streamcal._validation import LARGEST, SMALLEST, as_weight, check_bool, check_count, check_label
+from streamcal._validation import LARGEST, SMALLEST, as_weight, check_bool, check_count
 from streamcal.losses import (
     AbsoluteError,
     AsymmetricError,
@@ -42,6 +41,7 @@ from streamcal.losses import (
     get_task,
 )
 from streamcal.losses._task import check_n_labels
+from streamcal.ordinal._label_order import LabelOrder
 from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
@@ -162,8 +162,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self.n_jobs = n_jobs
         self.background = background
 
-        self._order: list[ClfTarget] = [] if labels is None else _check_labels(labels)
-        self._ranks = {label: rank for rank, label in enumerate(self._order)}
+        self._order = LabelOrder.of(labels)
         task = get_task(loss)
         if type(task) in _LOSSES_OF_ANY_SIZE:  # no need to make a table to check the size
             check_n_labels(max(len(self._order), 2))
@@ -221,28 +220,24 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             is learned.
         """
         w = as_weight(w)
-        check_label(y)
-        if self.labels is not None and y not in self._ranks:
-            raise ValueError(f"`y` must be one of {self._order}, got {y!r}")
-        order = self._order if y in self._ranks else self._order_with(y)
+        order = self._order.including(y)
         score = self._score(x, {})
-        self._look_for_thresholds()
-        ranks, model = self._ranks, self._score_model
-        if order is not self._order:
-            ranks = {label: rank for rank, label in enumerate(order)}
-            model = model and self._model_for(ranks)
+        self._update_thresholds()
+        model = self._score_model
+        if model is not None and order is not self._order:
+            model = self._make_score_model(order)
         sample = (x.copy(), y, score, w)
         if kwargs or w != 1.0:
             kwargs = self._route("learn_one", {**kwargs, "w": w})
-        self.regressor.learn_one(x, self._target(y, ranks), **kwargs)
+        self.regressor.learn_one(x, order.target(y), **kwargs)
 
-        self._order, self._ranks, self._score_model = order, ranks, model
+        self._order, self._score_model = order, model
         self._samples.append(sample)
         self._n_samples += 1
         if model is not None:
-            model.learn_one(score, ranks[y], w)
+            model.learn_one(score, order.ranks[y], w)
         elif len(order) > 1:
-            self._score_model = self._model_for(ranks)
+            self._score_model = self._make_score_model(order)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label, by the way that has had the least task loss; None if none is known.
@@ -254,7 +249,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         """
         if self._score_model is None:
             return self._samples[-1][1] if self._samples else None
-        return self._order[self._score_model.predict_one(self._score(x, kwargs))]
+        return self._order.labels[self._score_model.predict_one(self._score(x, kwargs))]
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; empty while nothing is learned.
@@ -267,7 +262,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         if self._score_model is None:
             return {self._samples[-1][1]: 1.0} if self._samples else {}
         probabilities = self._score_model.predict_proba_one(self._score(x, kwargs))
-        return dict(zip(self._order, probabilities, strict=True))
+        return dict(zip(self._order.labels, probabilities, strict=True))
 
     def _score(self, x: Features, kwargs: dict[str, Any]) -> float:
         routed = self._route("predict_one", kwargs) if kwargs else kwargs
@@ -276,44 +271,26 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             raise ValueError(f"`regressor` must predict finite numbers, got {score}")
         return score
 
-    # Labels that are not given ---------------------------------------------------------------
-
-    def _order_with(self, y: ClfTarget) -> list[ClfTarget]:
-        """Return the known labels and a new one in their order, or raise."""
-        if _is_number(y) and not abs(y) <= LARGEST:
-            raise ValueError(f"`y` must be a number up to {LARGEST:g}, got {y}")
-        try:
-            return sorted([*self._order, y])
-        except TypeError:
-            raise TypeError(
-                f"`labels` must be given where labels have no natural order, got {y!r}"
-                f" beside {self._order}"
-            ) from None
-
-    def _target(self, y: ClfTarget, ranks: Mapping[ClfTarget, int]) -> float:
-        """Return what the regressor learns for a label."""
-        return float(y if self.labels is None and _is_number(y) else ranks[y])
-
     # Scores and thresholds --------------------------------------------------------------------
 
-    def _model_for(self, ranks: Mapping[ClfTarget, int]) -> ScoreModel:
+    def _make_score_model(self, order: LabelOrder) -> ScoreModel:
         """Return thresholds and calibrators learned from the recorded scores."""
         _, _, scores, w = zip(*self._samples, strict=True)
-        model = ScoreModel([self._target(y, ranks) for y in ranks], self.loss, self.window)
-        model.learn_many(np.array(scores), self._recorded_ranks(ranks), np.array(w))
+        model = ScoreModel(order.targets, self.loss, self.window)
+        model.learn_many(np.array(scores), self._recorded_ranks(order), np.array(w))
         if self._score_model is not None:
             model.follow_as(self._score_model)
         return model
 
-    def _recorded_ranks(self, ranks: Mapping[ClfTarget, int]) -> NDArray[np.int64]:
+    def _recorded_ranks(self, order: LabelOrder) -> NDArray[np.int64]:
         """Return the ranks of the labels in the window."""
-        return np.array([ranks[y] for _, y, _, _ in self._samples], np.int64)
+        return np.array([order.ranks[y] for _, y, _, _ in self._samples], np.int64)
 
-    def _look_for_thresholds(self) -> None:
+    def _update_thresholds(self) -> None:
         """Take over re-solved thresholds that are ready, and start the next solve if it is due."""
         found = self._rescorer.poll()
         if found is not None:
-            self._take_over(found)
+            self._serve_resolved(found)
         due = self._rescorer.due
         if due is None or self._n_samples < due:
             return
@@ -323,7 +300,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             # Lists: `zip` would make an object for each sample, and so start the garbage collector.
             window = Window(
                 [x for x, _, _, _ in self._samples],
-                self._recorded_ranks(self._ranks),
+                self._recorded_ranks(self._order),
                 np.array([w for _, _, _, w in self._samples]),
                 len(self._order),
                 self.loss,
@@ -333,9 +310,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             )
             found = self._rescorer.start(self.regressor, window)
             if found is not None:
-                self._take_over(found)
+                self._serve_resolved(found)
 
-    def _take_over(self, found: Rescored) -> None:
+    def _serve_resolved(self, found: Rescored) -> None:
         """Serve re-solved thresholds, once they have learned the samples since the window."""
         model = self._score_model
         if model is None or found.thresholds.n_labels != model.n_labels:
@@ -343,7 +320,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         n_held = len(self._samples)
         n_old = max(n_held - (self._n_samples - found.n_samples), 0)
         for _, y, score, w in islice(self._samples, n_old, None):
-            found.thresholds.learn_one(score, self._ranks[y] + 1, w)
+            found.thresholds.learn_one(score, self._order.ranks[y] + 1, w)
         model.resolved, self._solution = found.thresholds, found.solution
 
     # Bytes --------------------------------------------------------------------------------------
@@ -353,14 +330,14 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             [[pack(name), pack(value)] for name, value in s[0].items()] for s in self._samples
         ]
         fields: Fields = {
-            "order": pack(self._order),
+            "order": pack(self._order.labels),
             "features": features,
             "n_samples": self._n_samples,
             "due": self._rescorer.due,
             "solution": None,
         }
         arrays: Arrays = {
-            "ranks": self._recorded_ranks(self._ranks),
+            "ranks": self._recorded_ranks(self._order),
             "samples": np.array([s[2:] for s in self._samples], np.float64).reshape(-1, 2),
         }
         if self._score_model is not None:
@@ -372,7 +349,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        order = self._read_labels(fields["order"])
+        order = self._order.restored(fields["order"])
         n_labels = len(order)
         ranks = array_of(arrays, "ranks", None, dtype=np.int64)
         samples = array_of(arrays, "samples", len(ranks), 2)
@@ -384,31 +361,14 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         n_samples = as_int(fields["n_samples"], "n_samples", len(ranks))
         due = fields["due"]
         require((due is None) == (self.every is None), "`due` must be None where `every` is")
-        self._order, self._ranks = order, {label: rank for rank, label in enumerate(order)}
-        targets = [self._target(y, self._ranks) for y in order]
-        model = ScoreModel.thaw(arrays, targets, self.loss, self.window)
+        model = ScoreModel.thaw(arrays, order.targets, self.loss, self.window)
         require(model is None or len(ranks), "thresholds must rest on samples")
         if fields["solution"] is not None:
             self._solution = _read_solution(fields["solution"], arrays, n_labels)
         self._rescorer.due = None if due is None else as_int(due, "due")
-        self._n_samples, self._score_model = n_samples, model
+        self._order, self._n_samples, self._score_model = order, n_samples, model
         rows = zip(features, ranks.tolist(), samples.tolist(), strict=True)
-        self._samples.extend((x, order[rank], score, w) for x, rank, (score, w) in rows)
-
-    def _read_labels(self, packed: Any) -> list[ClfTarget]:
-        """Return the labels in a state in their order; raise unless they are possible."""
-        order: list[ClfTarget] = unpack(packed)
-        require(isinstance(order, list), "labels must be a list")
-        require(len(set(order)) == len(order), "labels must be different")
-        if self.labels is not None:
-            require(order == self._order, "labels must be those given")
-        else:
-            require(order == sorted(order), "labels must be in order")
-            for label in order:
-                as_name(label, "labels")
-                large = _is_number(label) and not abs(label) <= LARGEST
-                require(not large, f"labels must be numbers up to {LARGEST:g}")
-        return order
+        self._samples.extend((x, order.labels[rank], score, w) for x, rank, (score, w) in rows)
 
     @property
     def _wrapped_model(self) -> base.Regressor:
@@ -425,26 +385,11 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
 
-def _is_number(y: ClfTarget) -> TypeGuard[float]:
-    """Return whether the value of a label means something."""
-    return isinstance(y, int | float | np.number | np.bool_)
-
-
 def _check_regressor(regressor: Any) -> None:
     """Raise ``TypeError`` unless ``regressor`` is a river regressor."""
     final = last_step(regressor)
     if not isinstance(final, base.Regressor):
         raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
-
-
-def _check_labels(labels: Any) -> list[ClfTarget]:
-    """Return the given labels as a list; raise unless they are two or more different ones."""
-    if isinstance(labels, str):
-        raise TypeError(f"`labels` must be a sequence of labels, got {labels!r}")
-    order = list(labels)
-    if len(order) < 2 or len(set(order)) < len(order):
-        raise ValueError(f"`labels` must be two or more different labels, got {labels!r}")
-    return order
 
 
 def _read_features(packed: Any) -> Features:

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
 from streamcal._frames import like_given
-from streamcal._index_state import MOST_WEIGHT, check_held, read_index
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
+from streamcal._state.score_index import MOST_WEIGHT, check_held, read_index
 from streamcal._validation import (
     as_number,
     as_score,
@@ -25,18 +25,11 @@ from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
 from streamcal.kernels.score_index import LARGEST_GROWTH
 from streamcal.losses import TaskLoss, ZeroOneError, get_task
-from streamcal.losses._task import check_n_labels
-from streamcal.ordinal.thresholds import (
-    Samples,
-    Thresholds,
-    as_ranks,
-    find_cuts,
-    is_accurate,
-    spread_of,
-)
+from streamcal.losses._task import LABELS_OF_SMALL_TABLES, check_n_labels
+from streamcal.ordinal._samples import Samples, as_ranks, is_accurate, spread_of
+from streamcal.ordinal.thresholds import Thresholds, find_cuts
 
 _MOST_ADDITIONS = 256  # that a sum in the tree goes through: in a chunk, then at each level
-_LABELS_OF_SMALL_TABLES = 500  # costs of so many labels take two megabytes
 
 
 class _Optimum(NamedTuple):
@@ -339,7 +332,7 @@ class StreamingThresholds(Stateful, Cloned):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._index.state()
-        if self.n_labels > _LABELS_OF_SMALL_TABLES:
+        if self.n_labels > LABELS_OF_SMALL_TABLES:
             arrays["table"] = self._index.table()
         return fields, arrays
 
@@ -348,7 +341,7 @@ class StreamingThresholds(Stateful, Cloned):
         # Memory grows with the square of this number. States of many labels hold the table of
         # costs, so that few bytes can't make the constructor allocate much memory.
         n_labels = parameters.get("n_labels", 0)
-        if not isinstance(n_labels, int) or n_labels > _LABELS_OF_SMALL_TABLES:
+        if not isinstance(n_labels, int) or n_labels > LABELS_OF_SMALL_TABLES:
             array_of(arrays, "table", n_labels, n_labels)
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:

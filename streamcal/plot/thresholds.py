@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_vector, as_weights, check_same_length
-from streamcal.ordinal.thresholds import Thresholds, as_ranks
+from streamcal.ordinal._samples import as_ranks
+from streamcal.ordinal.thresholds import Thresholds
 from streamcal.plot._axes import COLORS, foreground, muted, new_axes, visible
 
 if TYPE_CHECKING:

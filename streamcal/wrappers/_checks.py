@@ -19,6 +19,7 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
+    check_probability_range,
 )
 from streamcal.calibration.base import Calibrator, check_binary
 
@@ -62,15 +63,8 @@ def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
     if not isinstance(served, Mapping):
         raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
     checked = {label: as_number(p, "served") for label, p in served.items()}
-    check_range(checked)
+    check_probability_range(checked)
     return checked
-
-
-def check_range(probabilities: Mapping[ClfTarget, float]) -> None:
-    """Raise unless all probabilities of one sample lie in [0, 1], up to rounding."""
-    for p in probabilities.values():
-        if not LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
-            raise ValueError(f"probabilities must lie in [0, 1], got {probabilities}")
 
 
 def check_n_rows(X: IntoDataFrame, n_samples: int) -> None:

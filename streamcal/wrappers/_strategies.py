@@ -28,13 +28,12 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
+from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
 from streamcal.calibration.tickets import Ticket
-from streamcal.wrappers._checks import check_range
 
 Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
@@ -54,7 +53,7 @@ class Strategy(ABC):
 
     def check_probabilities(self, raw: Raw) -> None:
         """Raise unless `learn_one` accepts these probabilities."""
-        check_range(raw)
+        check_probability_range(raw)
 
     @abstractmethod
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
@@ -217,7 +216,7 @@ class Binary(Strategy):
     def check_probabilities(self, raw: Raw) -> None:
         # The probability of False is not learned.
         if not LEAST_PROBABILITY <= raw[True] <= MOST_PROBABILITY:
-            check_range(raw)
+            check_probability_range(raw)
 
     def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
         calibrator = self._calibrators.by_label.get(True)

@@ -7,10 +7,10 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
-from streamcal._json import as_count, as_items, as_pairs, as_share, from_pairs
 from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._checks import as_probabilities_of_labels
+from streamcal.wrappers._json import as_count, as_items, as_pairs, as_share, from_pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._state import Arrays, array_of, require
 from streamcal.isotonic.anytime.problem import Floats, Problem
 from streamcal.isotonic.staircase import Staircase, as_read_only, describe_blocks
+from streamcal.losses import Interval
+
+_BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
+_MAYBE_INFINITE = ("values", "floors", "ceilings")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +75,30 @@ def from_cells(
     return AnytimeStaircase(
         lower, upper, _middles(low, high), weights, centers, floors=low, ceilings=high, **options
     )
+
+
+def freeze_blocks(stairs: AnytimeStaircase) -> Arrays:
+    """Return the arrays of a staircase in a state."""
+    return {name: getattr(stairs, name) for name in _BLOCKS}
+
+
+def thaw_blocks(
+    arrays: Arrays, values: Interval, rounds: int, interpolation: str
+) -> AnytimeStaircase:
+    """Return the staircase in a state; raise unless its values are in an interval."""
+    lower = array_of(arrays, "lower", None)
+    blocks: dict[str, Any] = {
+        name: array_of(arrays, name, len(lower), finite=name not in _MAYBE_INFINITE)
+        for name in _BLOCKS
+    }
+    stairs = AnytimeStaircase(**blocks, rounds=rounds, interpolation=interpolation)
+    inside = (stairs.lower <= stairs.centers) & (stairs.centers <= stairs.upper)
+    require(inside.all() and (stairs.weights > 0.0).all(), "blocks must have weight and center")
+    in_range = (stairs.values >= values.low) & (stairs.values <= values.high)
+    require(in_range.all(), "values must be in range")
+    bounded = (stairs.floors <= stairs.values) & (stairs.values <= stairs.ceilings)
+    require(bounded.all(), "values must lie between their bounds")
+    return stairs
 
 
 def _middles(low: Floats, high: Floats) -> Floats:

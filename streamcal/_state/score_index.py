@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, array_of, require
+from streamcal._state.checks import Arrays, array_of, require
 from streamcal._validation import MOST_COUNT
 from streamcal.kernels.score_index import DELTA, INNER, SLOTS
 

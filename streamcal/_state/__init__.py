@@ -1,0 +1,43 @@
+"""Learners as bytes, and back: `stateful` has their base class, `format` the bytes.
+
+``_thaw`` of a learner reads its fields and arrays by the functions of `checks`.
+"""
+
+from streamcal._state.checks import (
+    Arrays,
+    Fields,
+    array_of,
+    as_float,
+    as_int,
+    as_list,
+    as_name,
+    require,
+    state_of,
+)
+from streamcal._state.format import DIGEST, MAGIC, VERSION, check, decode, encode, nest
+from streamcal._state.stateful import Stateful, as_names, check_alike, pack, restore, unpack
+
+__all__ = [
+    "DIGEST",
+    "MAGIC",
+    "VERSION",
+    "Arrays",
+    "Fields",
+    "Stateful",
+    "array_of",
+    "as_float",
+    "as_int",
+    "as_list",
+    "as_name",
+    "as_names",
+    "check",
+    "check_alike",
+    "decode",
+    "encode",
+    "nest",
+    "pack",
+    "require",
+    "restore",
+    "state_of",
+    "unpack",
+]

@@ -1,0 +1,104 @@
+"""Checks of the fields and arrays of a state: they return values of the type and range asked for.
+
+A damaged or malicious value raises ``ValueError``.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._validation import MOST_COUNT
+
+Fields = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+
+
+def require(condition: object, rule: str) -> None:
+    """Raise ``ValueError`` with the rule unless the condition holds."""
+    if not condition:
+        raise ValueError(rule)
+
+
+def as_int(value: Any, name: str, least: int = 0, most: int = MOST_COUNT) -> int:
+    """Return a field that must be an int in a range.
+
+    Examples
+    --------
+    >>> as_int(True, "n_samples")
+    Traceback (most recent call last):
+    ...
+    ValueError: n_samples must be an int from 0 to 9007199254740992, got True
+    """
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be an int from {least} to {most}, got {_shorten(value)}")
+    return value
+
+
+def as_float(value: Any, name: str, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return a field that must be a finite number in a range, as a float.
+
+    Examples
+    --------
+    >>> as_float(1, "growth", 1.0)
+    1.0
+    """
+    if type(value) not in (int, float) or not (least <= value <= most and math.isfinite(value)):
+        raise ValueError(
+            f"{name} must be a finite number from {least} to {most}, got {_shorten(value)}"
+        )
+    return float(value)
+
+
+def as_list(value: Any, name: str, n: int | None = None) -> list[Any]:
+    """Return a field that must be a list, of ``n`` items if that is given."""
+    if not isinstance(value, list) or n not in (None, len(value)):
+        long = "a list" if n is None else f"a list of {n}"
+        raise ValueError(f"{name} must be {long}, got {_shorten(value)}")
+    return value
+
+
+def as_name(value: Any, name: str, *, none: bool = False) -> Any:
+    """Return a field that must be a label, a key or the name of a feature.
+
+    That is text, a number that equals itself, or a tuple of these; with ``none`` also None.
+    """
+    if isinstance(value, tuple):
+        return tuple(as_name(part, name, none=True) for part in value)
+    known = isinstance(value, str | int) or (isinstance(value, float) and value == value)
+    if not known and not (none and value is None):
+        raise ValueError(f"{name} must be text, numbers or tuples, got {_shorten(value)}")
+    return value
+
+
+def array_of(
+    arrays: Arrays, name: str, *shape: int | None, dtype: Any = np.float64, finite: bool = True
+) -> NDArray[Any]:
+    """Return an array that must have a dtype, a shape (None: any length) and finite numbers.
+
+    Examples
+    --------
+    >>> array_of({"bins": np.zeros((2, 3))}, "bins", 2, None).shape
+    (2, 3)
+    """
+    require(name in arrays, f"there must be an array {name}")
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(
+        n in (None, length) for n, length in zip(shape, array.shape, strict=True)
+    )
+    require(array.dtype == dtype, f"{name} must hold {np.dtype(dtype)}, got {array.dtype}")
+    require(fits, f"{name} must have the shape {shape}, got {array.shape}")
+    if finite and array.dtype == np.float64:
+        require(np.isfinite(array).all(), f"{name} must hold finite numbers")
+    return array
+
+
+def state_of(arrays: Arrays, name: str) -> bytes:
+    """Return a nested state of this name."""
+    return array_of(arrays, name, None, dtype=np.uint8).tobytes()
+
+
+def _shorten(value: Any) -> str:
+    shown = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "one beyond 1e40"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
