@@ -470,7 +470,7 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path: Path) -> None
     run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     rows = re.findall(
-        r'<td class="text">log loss</td><td class="text">(\w+)</td><td[^>]*>([^<]*)<', page
+        r'<td class="text"[^>]*>log loss</td><td class="text"[^>]*>(\w+)</td><td[^>]*>([^<]*)<', page
     )
     assert rows == [("p", losses[0]), ("calibrated", losses[1])]
     assert "probabilities below 1e-15 count as 1e-15" in page

@@ -355,7 +355,7 @@ class Score(base.Classifier):
 def test_rows_of_equal_features_in_succession_are_different_samples(n_rows: int) -> None:
     """All rows of an event have the same features and the same label."""
     rng, hedge = np.random.default_rng(0), HedgedCalibrator()
-    model, waiting = CalibratedClassifier(Score()), deque()
+    model, waiting = CalibratedClassifier(Score()), deque[Any]()
     for _ in range(600 // n_rows):
         p = rng.random()
         y = bool(rng.random() < p)

@@ -146,7 +146,7 @@ def test_frames_of_pandas_and_copies() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_in_and_frames_out(library):
+def test_frames_in_and_frames_out(library: str) -> None:
     frames = pytest.importorskip(library)
     X, y = samples(300)
     names = [f"x{i}" for i in range(X.shape[1])]

@@ -407,6 +407,11 @@ class RowChecksums:
         ]
 
 
+def is_run(store: Store) -> bool:
+    """Return whether a store is of a run over a table; its notes may still be damaged."""
+    return _NOTES.keys() - _NEWER_NOTES <= store.notes.keys()
+
+
 def check_notes(store: Store) -> None:
     """Raise `StoreError` unless the notes of a store are those of a run over a table."""
     notes = store.notes

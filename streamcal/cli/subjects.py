@@ -143,14 +143,15 @@ class StoreSubject:
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
-        from streamcal.cli.checkpoint import tables_of
+        from streamcal.cli.checkpoint import check_notes, is_run, tables_of
         from streamcal.durable.files import files_of_store
         from streamcal.durable.store import Store
 
+        named: list[Path] = []
         with Store(self.path, read_only=True) as store:
-            notes = store.notes
-        named = [Path(name) for name in tables_of(notes)] if "table" in notes else []
-        named += [Path(notes["out"])] if "out" in notes else []
+            if is_run(store):
+                check_notes(store)
+                named = [Path(name) for name in (*tables_of(store.notes), store.notes["out"])]
         partial = [path.with_name(f"{path.name}.partial") for path in named]
         return [*files_of_store(self.path), *named, *partial]
 
@@ -160,22 +161,24 @@ class StoreSubject:
 
     def report(self) -> "Report":
         """Compute the report."""
+        from streamcal.cli.checkpoint import is_run
         from streamcal.durable.store import Store
 
         with Store(self.path, read_only=True) as store:
             report, notes = self._of_store(store), store.notes
-        return _with_output(report, notes) if "table" in notes and "out" in notes else report
+            has_output = is_run(store)
+        return _with_output(report, notes) if has_output else report
 
     def _of_store(self, store: "Store") -> "Report":
         """Return the report without the output."""
-        from streamcal.cli.checkpoint import check_notes
+        from streamcal.cli.checkpoint import check_notes, is_run
         from streamcal.report.content import Report
         from streamcal.report.run_sections import Run, metrics_of_run, of_run, verdict_of_run
         from streamcal.report.store_sections import facts_of_store, of_store
 
         run, notes, subtitle = Run(store), store.notes, str(self.path)
         facts = facts_of_store(store)
-        if "table" in notes and "out" in notes:
+        if is_run(store):
             check_notes(store)
             state = "finished" if notes["finished"] else "not finished yet"
             subtitle += f": the run over {notes['table']}, {state}, at row {notes['row']:,}"
