@@ -76,6 +76,7 @@ NAV = {
     "How-to guides": [
         "choosing",
         "calibrators",
+        "segments",
         "anytime",
         "thresholds",
         "cusum",

@@ -1304,7 +1304,7 @@ def _add_stores() -> None:
 
     def serve_late(draw: Draw, timeline: Any, held: list[Any]) -> None:
         start = int(max(timeline.periods().ends, default=0.0))
-        timeline.remember(name(draw) or 0, start, draw.probability(), horizon=draw.size())
+        timeline.remember(name(draw) or 0, start, draw.random.random(), horizon=draw.size())
         value = timeline.recall(name(draw) or 0)
         assert math.isnan(value) or 0.0 <= value <= 1.0
 

@@ -469,9 +469,8 @@ def test_the_same_table_has_the_same_log_loss_everywhere(tmp_path: Path) -> None
     arguments = ("--score", "p", "--label", "y", "--prob", "calibrated")
     run("report", tmp_path / "out.csv", *arguments, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    rows = re.findall(
-        r'<td class="text"[^>]*>log loss</td><td class="text"[^>]*>(\w+)</td><td[^>]*>([^<]*)<', page
-    )
+    name, value = '<td class="text"[^>]*>', "<td[^>]*>([^<]*)<"
+    rows = re.findall(rf"{name}log loss</td>{name}(\w+)</td>{value}", page)
     assert rows == [("p", losses[0]), ("calibrated", losses[1])]
     assert "probabilities below 1e-15 count as 1e-15" in page
 

@@ -376,7 +376,7 @@ def test_bad_tickets_change_nothing(served: Any) -> None:
         ({"crosses": [("a", "c")]}, ValueError, "two or more different `fields`"),
         ({"crosses": [("a", "b"), ("b", "a")]}, ValueError, "`crosses` must be different"),
         ({"base": 3}, TypeError, "`base` must be a Calibrator"),
-        ({"half_life": 0.0}, ValueError, "`half_life` must be above 0"),
+        ({"half_life": 0.0}, ValueError, "`half_life` must be a number from 0.1"),
         ({"half_life": math.inf}, ValueError, "`half_life` must"),
         ({"max_terms": 2}, ValueError, "`max_terms` must be an int from 3 to"),
         ({"max_terms": 2**31}, ValueError, "`max_terms` must be"),
@@ -442,6 +442,15 @@ def test_a_clone_has_learned_nothing() -> None:
     clone = original.clone()
     assert (clone.n_samples, clone.n_terms, clone.half_life) == (0, 0, 5.0)
     assert clone.predict_one({"a": 1}, 0.3) == 0.3
+
+
+def test_a_notebook_shows_segments_and_base() -> None:
+    calibrator = SegmentCalibrator(["a"])
+    for x, p, y, w in stream(4, 50):
+        calibrator.learn_one(x, p, y, w)
+    html = calibrator._repr_html_()
+    for shown in ("SegmentCalibrator", "HedgedCalibrator", "terms", "all samples"):
+        assert shown in html
 
 
 def test_predicting_changes_nothing() -> None:

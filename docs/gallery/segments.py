@@ -52,6 +52,18 @@ for name, p in (("raw", scores), ("one calibrator", p_common), ("one per segment
     print(f"{name:>15}: {log_loss(p):.3f}")
 
 # %%
+# One correction for each value
+# -----------------------------
+#
+# With several fields, or many rare values, calibrators that learn alone are slow.
+# :class:`streamcal.SegmentCalibrator` corrects a common calibrator by a term for each value, which
+# is small while little is known about it.
+
+segments = streamcal.SegmentCalibrator(["key"])
+p_segments = segments.predict_learn_many({"key": keys}, scores, labels)
+print(f"{'segments':>15}: {log_loss(p_segments):.3f}")
+
+# %%
 # The diagram of one segment, before and after:
 
 in_a = keys == "a"
@@ -59,6 +71,8 @@ models = {"raw": (labels[in_a], scores[in_a]), "one per segment": (labels[in_a],
 segment = ReliabilityDisplay.from_models(models)
 
 # %%
-# A new segment starts with a new calibrator, which returns the score nearly unchanged:
+# A new segment starts with a new calibrator, which returns the score nearly unchanged, or with the
+# common calibrator:
 
 print(keyed.predict_one("a", 0.5), keyed.predict_one("new", 0.5))
+print(segments.predict_one({"key": "a"}, 0.5), segments.predict_one({"key": "new"}, 0.5))

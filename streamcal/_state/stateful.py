@@ -57,7 +57,7 @@ _HOME = {
     "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
     "LabelJoin": "streamcal.durable.labels",
     "MCC": "streamcal.decision.goals",
-    "Metric": "streamcal.decision._base",
+    "Metric": "streamcal.decision.metric",
     "PACuSumRank": "streamcal.ordinal.cusum",
     "PAVStack": "streamcal.isotonic.stack",
     "PRank": "streamcal.ordinal.cusum",

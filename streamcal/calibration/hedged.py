@@ -52,7 +52,7 @@ _LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 
 
 class HedgedCalibrator(Locked, ProbabilityCalibrator):
-    """Mix calibrators by their likelihood; nearly as good as the best of them on any stream.
+    """Mix calibrators by their likelihood; nearly as good as the best if labels come at once.
 
     Parameters
     ----------

@@ -39,6 +39,7 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
+from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
@@ -67,6 +68,15 @@ class SegmentTicket(NamedTuple):
         That of the base calibrator, if it is a `HedgedCalibrator`.
     models : Ticket
         The predictions of the models, and of their mixtures.
+
+    Examples
+    --------
+    >>> calibrator = SegmentCalibrator(["region"])
+    >>> p, ticket = calibrator.serve_one({"region": "north"}, 0.3)
+    >>> calibrator.learn_one({"region": "south"}, 0.8, 1)  # meanwhile
+    >>> calibrator.learn_one({"region": "north"}, 0.3, 0, served=ticket)
+    >>> len(ticket.base.answers), len(ticket.models.answers)
+    (10, 5)
     """
 
     base: Ticket | None
@@ -106,7 +116,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         a `HedgedCalibrator`.
     half_life : float
         Two models run side by side: one remembers all samples, the other forgets half of what it
-        learned of a segment after this number of samples of the stream, at most 1e15.
+        learned of a segment after this number of samples of the stream, from 0.1 to 1e15.
     max_terms : int
         The greatest number of terms, that is, values and crossings of values. If there are more, a
         new one replaces the least informative of eight random ones. At least the number of fields
@@ -171,9 +181,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         crossings = _check_crosses(crosses, names)
         # There must be room for all terms of one sample.
         check_count(max_terms, "max_terms", len(names) + len(crossings), _MOST_TERMS)
-        if not 0.0 < as_number(half_life, "half_life") <= _LONGEST_HALF_LIFE:
+        if not 0.1 <= as_number(half_life, "half_life") <= _LONGEST_HALF_LIFE:
             raise ValueError(
-                f"`half_life` must be above 0 and at most {_LONGEST_HALF_LIFE:g}, got {half_life}"
+                f"`half_life` must be a number from 0.1 to {_LONGEST_HALF_LIFE:g}, got {half_life}"
             )
         prototype = HedgedCalibrator() if base is None else base
         if not isinstance(prototype, Calibrator):
@@ -192,6 +202,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self._weigher = _make_weigher()
 
     # ------------------------------------------------------------------------------ what it holds
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        with self._mutex:
+            facts = {"samples": self.n_samples, "terms": self.n_terms, "evicted": self.n_evicted}
+            return card(self, facts, weights=self.weights, inside=[self._base._repr_html_()])
 
     @property
     def n_samples(self) -> int:

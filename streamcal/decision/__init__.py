@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from streamcal._lazy import attach
-from streamcal.decision._base import Metric
 from streamcal.decision.goals import (
     AM,
     GTPPR,
@@ -29,6 +28,7 @@ from streamcal.decision.maximize import (
     maximize,
     utility_curve,
 )
+from streamcal.decision.metric import Metric
 
 if TYPE_CHECKING:
     from streamcal.decision.classifier import DecisionClassifier, claim_gap

@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.decision._base import Metric
 from streamcal.decision.curves import Law, block_size, checkpoints, extended
+from streamcal.decision.metric import Metric
 from streamcal.kernels.poisson_binomial import expectation_of_rates
 
 Vector = NDArray[np.float64]

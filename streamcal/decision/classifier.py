@@ -26,9 +26,9 @@ from streamcal._validation import (
     check_probability_range,
     decay_per_sample,
 )
-from streamcal.decision._base import Metric
 from streamcal.decision.goals import as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
+from streamcal.decision.metric import Metric
 
 Features = dict[FeatureName, Any]
 _HISTORIES = ("labels", "expected", None)

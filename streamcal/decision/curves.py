@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.decision._base import Metric
 from streamcal.decision.exponentials import OutOfReachError, exponential_sum
+from streamcal.decision.metric import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
 from streamcal.kernels.quadratic import Reciprocals

@@ -15,7 +15,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from streamcal._validation import as_number
-from streamcal.decision._base import ROUNDING, CodedMetric, Metric, ZeroDivision
+from streamcal.decision._coded_metric import CodedMetric
+from streamcal.decision.metric import ROUNDING, Metric, ZeroDivision
 from streamcal.kernels import confusion
 
 if TYPE_CHECKING:

@@ -45,10 +45,10 @@ from streamcal._validation import (
     check_no_mask,
 )
 from streamcal.decision import curves
-from streamcal.decision._base import Metric
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
 from streamcal.decision.goals import get_metric
+from streamcal.decision.metric import Metric
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import DENOMINATOR, KIND, single
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal.decision._base import Metric
 from streamcal.decision.goals import get_metric
 from streamcal.decision.maximize import Decision, maximize, utility_curve
+from streamcal.decision.metric import Metric
 from streamcal.plot._axes import COLORS, muted, new_axes, visible
 
 if TYPE_CHECKING:

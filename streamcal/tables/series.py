@@ -10,7 +10,7 @@ from streamcal.tables.output import Output
 
 
 class Series:
-    """Tables that are read in order; a context manager, and an iterable of `Chunk`.
+    r"""Tables that are read in order; a context manager, and an iterable of `Chunk`.
 
     The rows of a chunk have their numbers in their own table.
 
@@ -27,6 +27,19 @@ class Series:
         The table that is read now.
     n_before : int
         The number of rows in the tables before that.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> paths = [Path(folder.name, "a.csv"), Path(folder.name, "b.csv")]
+    >>> for path in paths:
+    ...     _ = path.write_text("p\n0.5\n1\n")
+    >>> with Series(paths, ["p"]) as tables:
+    ...     n_rows = sum(len(chunk) for chunk in tables)
+    >>> n_rows, tables.n_before
+    (4, 4)
+    >>> folder.cleanup()
     """
 
     def __init__(self, paths: Sequence[Path], columns: Sequence[str], **options: Any) -> None:

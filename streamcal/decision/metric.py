@@ -1,4 +1,4 @@
-"""Metrics of a confusion table, of which goals are made: from a function, or from a formula.
+"""Metrics of a confusion table, of which goals are made, from a function.
 
 A metric is a function of the counts (tp, fp, fn, tn). It must not fall as tp grows with tp + fp and
 tp + fn fixed: then moving the label 1 to a likelier sample never lowers it, and the best of all 2^n
@@ -15,7 +15,6 @@ References
    Classification Using Non-Decomposable Performance Metrics, section 3.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -23,8 +22,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields, Stateful
-from streamcal.kernels import confusion
-from streamcal.kernels.confusion import SPEC, utilities
 
 Vector = NDArray[np.float64]
 ZeroDivision = float | Literal["present"]
@@ -73,7 +70,7 @@ class Metric(Stateful):
     ) -> None:
         if not callable(phi):
             raise TypeError(f"`phi` must be callable, got {phi!r}")
-        _check_zero_division(zero_division)
+        check_zero_division(zero_division)
         self.phi = phi
         self.zero_division = zero_division
         self.monotone = bool(monotone)
@@ -135,36 +132,8 @@ class Metric(Stateful):
         return self._hash
 
 
-class CodedMetric(Metric):
-    """A metric with a formula in the kernels."""
-
-    spec: Vector
-    kind: int
-    largest: float | None = 1.0
-
-    def __init__(self, zero_division: ZeroDivision = 0, **parameters: Any) -> None:
-        _check_zero_division(zero_division)
-        self.zero_division = zero_division
-        self.monotone = True
-        self._own_arguments = parameters
-        for name, value in parameters.items():
-            setattr(self, name, value)
-        self.spec = np.zeros(SPEC)
-        self.spec[confusion.KIND] = self.kind
-        leaves_out = zero_division == "present" and self.kind <= confusion.QMEAN
-        if self.kind == confusion.FRACTION or not leaves_out:
-            self.spec[confusion.ZERO] = 1.0 if zero_division == 1 else 0.0
-        else:
-            self.spec[confusion.ZERO] = math.nan
-
-    def _arguments(self) -> dict[str, Any]:
-        return {**self._own_arguments, "zero_division": self.zero_division}
-
-    def _values(self, tables: Vector) -> Vector:
-        return utilities(self.spec, np.ascontiguousarray(tables))
-
-
-def _check_zero_division(value: Any) -> None:
+def check_zero_division(value: Any) -> None:
+    """Raise unless ``value`` may stand for 0/0."""
     # True == 1, so exclude it.
     if isinstance(value, bool) or value not in (0, 1, "present"):
         raise ValueError(f"`zero_division` must be 0, 1 or 'present', got {value!r}")
