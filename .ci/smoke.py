@@ -52,6 +52,16 @@ def calibrates(name, **options):
     assert streamcal.Calibrator.from_bytes(calibrator.to_bytes()).predict_one(0.5) == answer
 
 
+def calibrates_segments():
+    """Serve, learn with the ticket, and answer the same from bytes."""
+    calibrator, x = streamcal.SegmentCalibrator(["a"]), {"a": "new"}
+    answer, ticket = calibrator.serve_one(x, 0.4)
+    assert isinstance(ticket, streamcal.SegmentTicket)
+    calibrator.learn_one(x, 0.4, 1, served=ticket)
+    twin = streamcal.SegmentCalibrator.from_bytes(calibrator.to_bytes())
+    assert twin.predict_one(x, 0.4) == calibrator.predict_one(x, 0.4) > answer
+
+
 def calibrates_jointly(calibrator):
     """Learn and answer for all labels at once."""
     assert isinstance(calibrator, streamcal.JointCalibrator)
@@ -136,6 +146,8 @@ USES = {
     "KeyedCalibrator": keys,
     "PAVStack": pushes,
     "PlattCalibrator": lambda: calibrates("PlattCalibrator"),
+    "SegmentCalibrator": calibrates_segments,
+    "SegmentTicket": calibrates_segments,
     "Served": serves,
     "Staircase": lambda: streamcal.Staircase([1], [2], [0.5], [2.0], [1.5])(9.0),
     "StreamingThresholds": cuts,
