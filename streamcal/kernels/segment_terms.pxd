@@ -20,6 +20,7 @@ cdef struct Sample:
     double x  # the slope's feature
     double log_odds[SPEEDS]  # without integrating over the uncertainty
     double variance[SPEEDS]  # of these
+    uint64_t keys[MOST_TERMS]  # of the terms
     Py_ssize_t places[MOST_TERMS]  # of the terms, -1 for one that is not kept
     double means[MOST_TERMS][SPEEDS]  # of the terms, now
     double variances[MOST_TERMS][SPEEDS]

@@ -49,6 +49,16 @@ import numpy as np
 
 from streamcal.kernels.expert import restored
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define STREAMCAL_PREFETCH(address) __builtin_prefetch(address)
+    #else
+    #define STREAMCAL_PREFETCH(address) ((void) (address))
+    #endif
+    """
+    void prefetch "STREAMCAL_PREFETCH"(const void *address) noexcept nogil
+
 N_SPEEDS = SPEEDS
 
 cdef double CLIP = 1e-6  # the base's probabilities are clipped to [CLIP, 1 − CLIP]
@@ -334,10 +344,18 @@ cdef class SegmentTerms:
 
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil:
         """Find the places of a sample's terms."""
-        cdef Py_ssize_t group
+        cdef Py_ssize_t group, slot
+        cdef uint64_t mask = <uint64_t> (self.n_slots - 1)
         self.sample.places[INTERCEPT], self.sample.places[SLOPE] = INTERCEPT, SLOPE
+        # Most terms are in no cache, so all are asked for before the first one is used.
         for group in range(FIRST_FIELD, self.n_groups):
-            self.sample.places[group] = self.find(self.key_of(group, hashes))
+            self.sample.keys[group] = self.key_of(group, hashes)
+            prefetch(&self.slots[self.sample.keys[group] & mask])
+        for group in range(FIRST_FIELD, self.n_groups):
+            slot = self.slots[self.sample.keys[group] & mask]
+            prefetch(&self.terms[max(slot - 1, 0)])
+        for group in range(FIRST_FIELD, self.n_groups):
+            self.sample.places[group] = self.find(self.sample.keys[group])
 
     cdef void predict_sample(self, double base) noexcept nogil:
         """Compute the answers for the sample whose terms were found."""
@@ -410,7 +428,7 @@ cdef class SegmentTerms:
             gains[k] = h / (1.0 + h * V)
         for group in range(self.n_groups):
             if self.sample.places[group] < 0:
-                self.sample.places[group] = self.add_term(self.key_of(group, hashes), group)
+                self.sample.places[group] = self.add_term(self.sample.keys[group], group)
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
         self.n_samples += 1
         p = self.sample.answers[0]
