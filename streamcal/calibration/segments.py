@@ -142,7 +142,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     million terms, two share one with a probability of 3e-8. Whoever can choose values could make
     two terms collide on purpose; they would share their correction.
 
-    *Memory.* About 75 bytes for each term. Threads may share it: each call is atomic.
+    *Memory.* 60 to 80 bytes for each term. Threads may share it: each call is atomic.
 
     References
     ----------
