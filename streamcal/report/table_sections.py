@@ -277,6 +277,7 @@ class _Windows(NamedTuple):
 def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
     windows = _windows(scored, len(names), seed)
     n_windows = len(windows.ends)
+    in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
         [f"{name} {shown(float(m))}" for name, m in zip(names, windows.mcb[-1], strict=True)]
     )
@@ -290,7 +291,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             "row",
             "MCB (Brier)",
             tuple(mcb_lines),
-            f"Miscalibration in {n_windows} windows; in the last one {last}.",
+            f"Miscalibration in {in_windows}; in the last one {last}.",
         ),
         Chart(
             "loss-over-time",
@@ -298,7 +299,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             "row",
             "log loss",
             tuple(_window_lines(windows.ends, names, windows.losses)),
-            f"Mean log loss in {n_windows} windows; {RULE}.",
+            f"Mean log loss in {in_windows}; {RULE}.",
         ),
     )
     text = (
