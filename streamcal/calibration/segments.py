@@ -254,9 +254,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         p, hashes = as_probability(score), self._read(x)
         with self._mutex:
-            if not self._terms.n_samples:
-                return self._base.predict_one(p)
             base = self._base.predict_one(p)
+            if not self._terms.n_samples:
+                return base
             return self._terms.predict(self._weigher._hedge, hashes, base)
 
     def serve_one(self, x: Mapping[str, Any], score: float) -> tuple[float, SegmentTicket]:
@@ -280,7 +280,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             n_samples, hedge = self._weigher.n_samples, self._weigher._hedge
             rows = np.asarray(hedge.rows()) @ answers
             models = Ticket(n_samples, (*answers, *rows.clip(0.0, 1.0).tolist()))
-            served = self._terms.predict(hedge, hashes, base) if n_samples else base
+            served = self._terms.mixture(hedge) if n_samples else base
         return served, SegmentTicket(ticket, models)
 
     def learn_one(

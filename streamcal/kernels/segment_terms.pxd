@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from streamcal.kernels.hedge cimport Hedge
+
 
 cdef enum:
     SPEEDS = 2  # models that forget at different speeds
@@ -43,6 +45,7 @@ cdef class SegmentTerms:
     cdef Py_ssize_t[::1] bounds  # where those of each crossing start
     cdef Sample sample
 
+    cpdef double mixture(self, Hedge hedge)
     cdef const uint64_t *hashes_of(self, bytes read) except NULL
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil
     cdef void predict_sample(self, double base) noexcept nogil

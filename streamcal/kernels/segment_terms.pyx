@@ -280,10 +280,14 @@ cdef class SegmentTerms:
 
     def predict(self, Hedge hedge, bytes hashes, double base):
         """Return the mixture of `answers` by the weights of a hedge."""
-        cdef double mean = 0.0
-        cdef int i
         self.find_terms(self.hashes_of(hashes))
         self.predict_sample(base)
+        return self.mixture(hedge)
+
+    cpdef double mixture(self, Hedge hedge):
+        """Return the mixture of the answers for the sample that was predicted last."""
+        cdef double mean = 0.0
+        cdef int i
         for i in range(ANSWERS):
             mean += hedge.mixed[i] * self.sample.answers[i]
         return mean

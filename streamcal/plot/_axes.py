@@ -14,6 +14,7 @@ from streamcal._extras import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axes._base import _AxesBase
 
 # Okabe and Ito's colours: distinct for all kinds of colour vision.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
@@ -72,13 +73,17 @@ def muted(ax: Axes, share: float = 0.35) -> tuple[float, ...]:
     return tuple(mixed.tolist())
 
 
+def figure_of(ax: _AxesBase) -> Any:
+    """Return the whole figure of axes, also of those in a subfigure."""
+    return ax.get_figure(root=True)
+
+
 def background(ax: Axes) -> Color:
     """Return the colour behind the lines: that of the axes over that of the figure."""
     from matplotlib.colors import to_rgba
 
     color = np.ones(3)
-    figure: Any = ax.get_figure(root=True)
-    for patch in (figure, ax):
+    for patch in (figure_of(ax), ax):
         *rgb, alpha = to_rgba(patch.get_facecolor())
         color = (1.0 - alpha) * color + alpha * np.array(rgb)
     return color

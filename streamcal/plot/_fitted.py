@@ -17,7 +17,7 @@ from matplotlib.offsetbox import DrawingArea, HPacker, OffsetBox, TextArea, VPac
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
-from streamcal.plot._axes import foreground
+from streamcal.plot._axes import figure_of, foreground
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,12 +98,12 @@ class FittedBox(Artist):
 
     def _renderer(self) -> Any:
         assert self.axes is not None
-        return self.axes.get_figure(root=True)._get_renderer()  # type: ignore[union-attr]
+        return figure_of(self.axes)._get_renderer()
 
 
 def points_to_pixels(ax: Axes, points: float = _GAP) -> float:
     """Return a length in pixels; without an argument, that of the gap around text."""
-    return points * ax.get_figure(root=True).dpi / 72.0  # type: ignore[union-attr]
+    return float(points * figure_of(ax).dpi / 72.0)
 
 
 def place_in_strip(ax: Axes, top: float, width: float, height: float) -> tuple[float, float] | None:
@@ -153,7 +153,7 @@ def add_legend(ax: Axes, entries: Sequence[Entry]) -> FittedBox | None:
     """
     if not entries:
         return None
-    ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
+    figure_of(ax).draw_without_rendering()
     forms = list(legend_forms(ax, entries))
     low, high = ax.get_ylim()
     height, strip = slot(ax).height, strip_height(ax, forms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from matplotlib.offsetbox import HPacker, OffsetBox, VPacker
 
-from streamcal.plot._axes import muted
+from streamcal.plot._axes import figure_of, muted
 from streamcal.plot._fitted import (
     SIZES,
     Entry,
@@ -68,7 +68,7 @@ class Table(NamedTuple):
         ``bottom`` and ``top`` are the values at the lower and the upper end of the diagram.
         """
         ax = self.ax
-        ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
+        figure_of(ax).draw_without_rendering()
         points = np.concatenate([_points_along(path) for path in paths])
         corner = partial(_place_in_corner, ax, points, bottom, top)
         if self._fits_corner(corner):
