@@ -174,6 +174,7 @@ USES = {
     "optimal_thresholds": lambda: streamcal.optimal_thresholds(SCORES, [1, 3, 2, 3]),
     "ordinal": lambda: wraps(streamcal.ordinal.CuSumRank((1, 2, 3)), [1, 3, 2, 3]),
     "plot": lambda: streamcal.plot.__all__,
+    "undo_sampling": lambda: streamcal.undo_sampling([0.5], 0.1),
     "voting": lambda: streamcal.voting.__all__,
 }
 

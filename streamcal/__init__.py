@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Ticket,
         TopLabelCalibrator,
         VennAbersCalibrator,
+        undo_sampling,
     )
     from streamcal.decision import DecisionClassifier, EUMThreshold, maximize
     from streamcal.durable.keyed import KeyedCalibrator
@@ -97,6 +98,7 @@ __all__ = [
     "optimal_thresholds",
     "ordinal",
     "plot",
+    "undo_sampling",
     "voting",
 ]
 
@@ -137,6 +139,7 @@ _HOME = {
     "isotonic_fit_sharded": "streamcal.isotonic.sharded",
     "maximize": "streamcal.decision.maximize",
     "optimal_thresholds": "streamcal.ordinal.thresholds",
+    "undo_sampling": "streamcal.calibration.sampling",
 }
 
 __getattr__, __dir__ = attach(__name__, [*__all__, "__version__"], _HOME)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamcal.calibration.isotonic import IsotonicCalibrator
     from streamcal.calibration.joint import JointCalibrator
     from streamcal.calibration.platt import PlattCalibrator
+    from streamcal.calibration.sampling import undo_sampling
     from streamcal.calibration.segments import SegmentCalibrator, SegmentTicket
     from streamcal.calibration.temperature import TemperatureCalibrator
     from streamcal.calibration.tickets import Ticket
@@ -39,6 +40,7 @@ __all__ = [
     "Ticket",
     "TopLabelCalibrator",
     "VennAbersCalibrator",
+    "undo_sampling",
 ]
 
 _HOME = {
@@ -57,6 +59,7 @@ _HOME = {
     "Ticket": "tickets",
     "TopLabelCalibrator": "top_label",
     "VennAbersCalibrator": "venn_abers",
+    "undo_sampling": "sampling",
 }
 
 __getattr__, __dir__ = attach(__name__, __all__, _HOME)
