@@ -109,7 +109,8 @@ def test_every_file_that_a_page_names_exists() -> None:
     name = re.compile(r"[\w./-]*\w/\w+\.(?:py|pyx|pxd)\b")
     pages = (*DOCS.glob("*.md"), root / "README.md", root / "CONTRIBUTING.md")
     places = (root, root / "streamcal", DOCS)  # CONTRIBUTING leaves out `streamcal/` in places
-    missing, found = set(), set()
+    missing: set[str] = set()
+    found: set[str] = set()
     for page in pages:
         for path in name.findall(page.read_text(encoding="utf-8")):
             exists = any((place / path).exists() for place in places)
