@@ -18,7 +18,7 @@ BINS = 10  # of calibeating, as in the paper's experiments (ε = 0.1)
 
 
 class RiverSGD:
-    """Platt scaling by gradient steps, as in pull request 1988 of river (open in August 2026).
+    """Platt scaling by gradient steps, as in pull request 1988 of river (August 2026).
 
     It scales the log odds of the more probable label; the target is whether the label was that one.
     """

@@ -126,7 +126,8 @@ def test_a_peer_knows_the_past_alone(quick: Any, name: str) -> None:
 
 
 def test_tracking_predicts_the_mean_of_earlier_labels_in_a_bin() -> None:
-    peer, labels = peers.Tracking(), []
+    peer = peers.Tracking()
+    labels: list[float] = []
     for t in range(200):
         p, kept = peer.serve(0.32)
         assert p == pytest.approx((0.395 + sum(labels)) / (1 + len(labels)))
