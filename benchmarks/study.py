@@ -16,10 +16,12 @@ learn at once, so all methods get the same scores at all delays.
 *The best single method* of a stream and a delay is the calibrator or peer, the raw scores included,
 with the least loss over the whole stream: it is chosen in hindsight, the default is not.
 
-*The peers* of scikit-learn and venn-abers have no step for one sample. They are fitted to the last
-``window`` labels, anew every ``EVERY`` samples, and serve the raw score until both labels are
-there. They predict ``EVERY`` samples in one call, which reduces their time, and only run with
-immediate labels; even so they take most of the study's time.
+*The peers* that learn one sample at a time are written in ``peers.py``, from papers and pull
+requests, and run at all delays. The others have no step for one sample and only run with immediate
+labels. Those of scikit-learn and venn-abers are fitted to the last ``window`` labels, anew every
+``EVERY`` samples, and serve the raw score until both labels are there; PyPI's streamcal learns
+``EVERY`` samples at a time. They predict ``EVERY`` samples in one call, which reduces their time.
+The rows of a peer that is not installed stay as they were measured before.
 
 *The oracle* only knows at which samples the posterior of a generated stream changes. At each change
 it restarts its calibrator. This calibrator is chosen in hindsight, by its loss over the stream,
@@ -38,6 +40,7 @@ import pickle
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
@@ -47,6 +50,7 @@ from typing import Any
 import multiclass
 import numpy as np
 from numpy.typing import NDArray
+from peers import Hedging, RiverSGD, Tracking, binned_isotonic
 from river import base, datasets, linear_model, preprocessing
 from scipy.special import entr, logit, rel_entr
 from sklearn.isotonic import IsotonicRegression
@@ -110,6 +114,7 @@ RIVER = (
     ("Shuttle", "logistic"),
 )
 ONE = "generated, abrupt"
+VENN_ABERS = "venn-abers 1000"
 MARKERS = re.compile(r"(<!-- study: (\w+) -->)\n(.*?)(<!-- /study -->)", re.DOTALL)
 
 CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
@@ -187,32 +192,43 @@ class Method:
         An oracle only runs on streams with known changes and immediate labels.
     run : callable
         Takes a stream and a delay; returns the served predictions and the objects in memory.
+    late : bool
+        Whether it can learn late labels.
     """
 
     name: str
     kind: str
     run: Callable[[Stream, int], tuple[Vector, Any]]
+    late: bool = True
 
 
 def methods() -> list[Method]:
     """Return every method that can run here; print which cannot."""
-    found = [Method(name, "calibrator", _online(make)) for name, make in CALIBRATORS.items()]
+    found = [Method(name, "calibrator", online(make)) for name, make in CALIBRATORS.items()]
     found += [
-        Method("scikit-learn isotonic 1000", "peer", _refit(_isotonic, 1_000)),
-        Method("scikit-learn isotonic 5000", "peer", _refit(_isotonic, 5_000)),
-        Method("scikit-learn Platt 1000", "peer", _refit(_platt, 1_000)),
+        Method("scikit-learn isotonic 1000", "peer", _refit(_isotonic, 1_000), late=False),
+        Method("scikit-learn isotonic 5000", "peer", _refit(_isotonic, 5_000), late=False),
+        Method("scikit-learn Platt 1000", "peer", _refit(_platt, 1_000), late=False),
     ]
     if find_spec("venn_abers"):
-        found.append(Method("venn-abers 1000", "peer", _refit(_venn_abers, 1_000)))
+        found.append(Method(VENN_ABERS, "peer", _refit(_venn_abers, 1_000), late=False))
     else:
-        _say("venn-abers is not installed: left out")
-    found.append(Method(DEFAULT, "hedge", _online(HedgedCalibrator, tickets=True)))
+        _say("venn-abers is not installed: its rows stay as they are")
+    found.append(Method("PyPI streamcal 0.2.0", "peer", _binned_isotonic, late=False))
+    found += [
+        Method("river #1988", "peer", one_by_one(RiverSGD)),
+        Method("TOPS", "peer", one_by_one(Tracking)),
+        Method("HOPS", "peer", one_by_one(Hedging)),
+    ]
+    found.append(Method(DEFAULT, "hedge", online(HedgedCalibrator, tickets=True)))
     for name, make in {**CALIBRATORS, "default": HedgedCalibrator}.items():
-        found.append(Method(f"{name}, restarted", "oracle", _restarted(make)))
+        found.append(Method(f"{name}, restarted", "oracle", _restarted(make), late=False))
     return found
 
 
-def _online(make: Callable[[], Calibrator], tickets: bool = False) -> Any:
+def online(make: Callable[[], Calibrator], tickets: bool = False) -> Any:
+    """Return a method that runs one of our calibrators."""
+
     def run(stream: Stream, delay: int) -> tuple[Vector, Any]:
         calibrator = make()
         return serve(calibrator, stream.scores, stream.y, delay, tickets), calibrator
@@ -246,6 +262,25 @@ def _refit(fit: Callable[[Vector, Vector], Map], window: int) -> Any:
         return served, np.empty((2, min(window, len(y))))
 
     return run
+
+
+def one_by_one(make: Callable[[], Any]) -> Any:
+    """Return a method that runs a peer of ``peers.py``."""
+
+    def run(stream: Stream, delay: int) -> tuple[Vector, Any]:
+        peer, served, waiting = make(), np.empty(len(stream.y)), deque()
+        for t, (score, y) in enumerate(zip(stream.scores.tolist(), stream.y.tolist(), strict=True)):
+            served[t], kept = peer.serve(score)
+            waiting.append((kept, y))
+            if len(waiting) > delay:
+                peer.learn(*waiting.popleft())
+        return served, peer
+
+    return run
+
+
+def _binned_isotonic(stream: Stream, _: int) -> tuple[Vector, Any]:
+    return binned_isotonic(stream.scores, stream.y, EVERY), np.empty((2, 100))
 
 
 def _isotonic(scores: Vector, y: Vector) -> Map:
@@ -322,7 +357,7 @@ def measure_all(
         start = time.perf_counter()
         for delay in DELAYS:
             for method in all_methods:
-                idle = method.kind in ("peer", "oracle") and delay > 0
+                idle = delay > 0 and not method.late
                 idle |= method.kind == "oracle" and not stream.changes
                 if method.kind in kinds and not idle:
                     yield measure(stream, method, delay)
@@ -477,7 +512,9 @@ def tables(results: Results, all_streams: Iterable[Stream]) -> dict[str, str]:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """Return the rows of a CSV that was written before."""
+    """Return the rows of a CSV that was written before, if there is one."""
+    if not file.exists():
+        return []
     with file.open(newline="", encoding="utf-8") as lines:
         return [
             Row(**{f.name: f.type(line[f.name]) for f in fields(Row)})  # type: ignore[operator]
@@ -495,7 +532,7 @@ def through_changes(stream: Stream) -> tuple[dict[str, Vector], list[dict[str, f
         served.append(hedge.predict_learn_many(stream.scores[part], stream.y[part]))
     shown = {
         "isotonic, restarted": _restarted(IsotonicCalibrator)(stream, 0)[0],
-        "isotonic 2000": _online(CALIBRATORS["isotonic 2000"])(stream, 0)[0],
+        "isotonic 2000": online(CALIBRATORS["isotonic 2000"])(stream, 0)[0],
         "default": np.concatenate(served),
     }
     return {name: divergence(stream, p) for name, p in shown.items()}, history, step
@@ -519,11 +556,11 @@ def main(arguments: list[str] | None = None) -> None:
     root = given.root or (None if given.quick else ROOT)
 
     all_streams = list(streams(given.data, given.keep, given.quick))
-    rows = []
-    if not set(ROWS) <= set(given.parts):
-        before = read_rows((root or ROOT) / "docs" / "study.csv")
-        rows = [row for row in before if row.kind not in given.parts]
-    rows += measure_all(all_streams, methods(), given.parts)
+    every_method = methods()
+    absent = {VENN_ABERS} - {method.name for method in every_method}
+    before = read_rows((root or ROOT) / "docs" / "study.csv")
+    rows = [row for row in before if row.kind not in given.parts or row.method in absent]
+    rows += measure_all(all_streams, every_method, given.parts)
     results = Results(in_order(rows, all_streams))
     sections = {}
     if "multiclass" in given.parts:
@@ -540,13 +577,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 def in_order(rows: list[Row], all_streams: list[Stream]) -> list[Row]:
     """Return the rows in the order of a run of all parts; drop those of other streams."""
-    places = {stream.name: at for at, stream in enumerate(all_streams)}
+    places = {(stream.name, len(stream.y)): at for at, stream in enumerate(all_streams)}
     methods = {method: at for at, method in enumerate(dict.fromkeys(row.method for row in rows))}
 
     def place(row: Row) -> tuple[int, ...]:
-        return places[row.stream], row.delay, ROWS.index(row.kind), methods[row.method]
+        return places[row.stream, row.n], row.delay, ROWS.index(row.kind), methods[row.method]
 
-    return sorted((row for row in rows if row.stream in places), key=place)
+    return sorted((row for row in rows if (row.stream, row.n) in places), key=place)
 
 
 if __name__ == "__main__":

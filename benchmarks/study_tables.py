@@ -291,7 +291,7 @@ def draw_drift(
         above.set_yscale("log")
         above.set_ylim(bottom=1e-4)  # less is as good as none
         above.set_ylabel("Excess log loss, nats")
-        above.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize="small")
+        above.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
         times = step * np.arange(len(history))
         HedgeWeightsDisplay.from_history(history, times=times, ax=below)
         figure.savefig(path, metadata={"Date": None})

@@ -102,3 +102,18 @@ def test_only_what_needs_a_cluster_is_shown_and_not_run() -> None:
     kinds = re.compile(r"^```py$", re.M)
     shown = {path.name for path in DOCS.glob("*.md") if kinds.search(path.read_text("utf-8"))}
     assert shown <= {"spark.md", "scaling.md"}
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    root = DOCS.parent
+    name = re.compile(r"[\w./-]*\w/\w+\.(?:py|pyx|pxd)\b")
+    pages = (*DOCS.glob("*.md"), root / "README.md", root / "CONTRIBUTING.md")
+    places = (root, root / "streamcal", DOCS)  # CONTRIBUTING leaves out `streamcal/` in places
+    missing: set[str] = set()
+    found: set[str] = set()
+    for page in pages:
+        for path in name.findall(page.read_text(encoding="utf-8")):
+            exists = any((place / path).exists() for place in places)
+            (found if exists else missing).add(f"{page.name}: {path}")
+    assert sorted(missing) == []
+    assert len(found) > 100

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import CalibratedClassifier, HedgedCalibrator
+from streamcal import CalibratedClassifier, HedgedCalibrator, IdentityCalibrator
 from streamcal.calibration.hedged import default_calibrators
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # experiments are scripts that import each other
+peers = importlib.import_module("peers")
 study = importlib.import_module("study")
 streams = importlib.import_module("streams")
 
@@ -51,8 +52,7 @@ def test_every_method_is_there(rows: Any, quick: Any) -> None:
     assert len(done) == len(rows)
     for method in study.methods():
         for stream in quick.values():
-            late = method.kind in ("calibrator", "hedge")
-            for delay in study.DELAYS if late else (0,):
+            for delay in study.DELAYS if method.late else (0,):
                 idle = method.kind == "oracle" and not stream.changes
                 assert ((stream.name, method.name, delay) in done) != idle
 
@@ -114,14 +114,57 @@ def test_an_oracle_forgets_at_the_changes(quick: Any) -> None:
     assert len(served) == len(stream.y)
 
 
-def test_a_peer_knows_the_past_alone(quick: Any) -> None:
+@pytest.mark.parametrize("name", ["scikit-learn isotonic 1000", "PyPI streamcal 0.2.0"])
+def test_a_peer_knows_the_past_alone(quick: Any, name: str) -> None:
     stream = quick["generated, stationary"]
-    method = next(each for each in study.methods() if each.name == "scikit-learn isotonic 1000")
+    method = next(each for each in study.methods() if each.name == name)
     served, _ = method.run(stream, 0)
     other = study.Stream(stream.name, stream.scores, stream.y.copy(), stream.p)
     other.y[500:] = 1.0 - other.y[500:]
     assert method.run(other, 0)[0][:600].tolist() == served[:600].tolist()
     assert served[:100].tolist() == stream.scores[:100].tolist()
+
+
+def test_tracking_predicts_the_mean_of_earlier_labels_in_a_bin() -> None:
+    peer = peers.Tracking()
+    labels: list[float] = []
+    for t in range(200):
+        p, kept = peer.serve(0.32)
+        assert p == pytest.approx((0.395 + sum(labels)) / (1 + len(labels)))
+        if not 0.3 < peer.platt.predict_one(0.32) <= 0.4:
+            break
+        labels.append(float(t % 3 == 0))
+        peer.learn(kept, labels[-1])
+    assert len(labels) > 50
+
+
+def test_hedging_is_calibrated_where_tracking_is_not() -> None:
+    """The labels of one bin: zeros, then ones. The mean of the earlier ones is always late."""
+    errors, y = [], np.repeat([0.0, 1.0], 1_000)
+    for peer in (peers.Tracking(), peers.Hedging()):
+        peer.platt, served = IdentityCalibrator(), []
+        for label in y.tolist():
+            p, kept = peer.serve(0.45)
+            peer.learn(kept, label)
+            served.append(p)
+        bins = np.array([peers.bin_of(p) for p in served])
+        errors.append(sum(abs(np.sum((served - y)[bins == b])) for b in range(10)) / len(y))
+    assert errors[0] > 0.3
+    assert errors[1] < 0.06  # half an interval, and what is left of the start
+
+
+def test_the_gradient_step_of_river_is_that_of_the_log_loss() -> None:
+    for score, label in ((0.2, 1.0), (0.2, 0.0), (0.9, 1.0), (0.9, 0.0)):
+        peer, losses = peers.RiverSGD(), []
+        for step in (-1e-6, 0.0, 1e-6):
+            peer.intercept = step
+            p, kept = peer.serve(score)
+            losses.append(-math.log(p if label else 1.0 - p))
+        peer.intercept = 0.0
+        peer.learn(kept, label)
+        slope = (losses[2] - losses[0]) / 2e-6
+        assert peer.intercept == pytest.approx(-0.1 * slope, rel=1e-6)
+        assert p == pytest.approx(score, abs=1e-6)
 
 
 def test_tables_are_whole(root: Any) -> None:
