@@ -6,6 +6,7 @@ import datetime
 import inspect
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -36,6 +37,7 @@ from streamcal.cli.demo import demo
 from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
+from streamcal.durable import Store, name_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -271,6 +273,120 @@ def test_a_label_is_learned_as_late_as_in_river(
             calibrator.learn_one(x["p"], y, **served)
     result = calibrate(path, "--delay", delay, "--batch-size", 7, calibrator=name)
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
+
+
+CITIES = ["x", "y", "z", None, 1, 1.5, True, "1"]
+
+
+def write_cities(path: Path, n: int = 80) -> tuple[list[Any], list[float], list[int]]:
+    """Write a table whose labels depend on a city; return cities, scores and labels."""
+    rng = np.random.default_rng(8)
+    cities = [CITIES[i] for i in rng.integers(0, len(CITIES), n)]
+    p = rng.random(n).round(3).tolist()
+    y = [int(rng.random() < (0.9 if city in ("x", 1) else 0.2)) for city in cities]
+    rows = zip(cities, p, y, strict=True)
+    lines = [
+        json.dumps({"city": city, "day": i % 7, "p": a, "y": b})
+        for i, (city, a, b) in enumerate(rows)
+    ]
+    path.write_text("\n".join(lines))
+    return cities, p, y
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+@pytest.mark.parametrize("name", ["hedge", "platt", "isotonic"])
+def test_segments_are_those_of_the_library(tmp_path: Path, name: str, delay: int) -> None:
+    cities, p, y = write_cities(tmp_path / "in.jsonl")
+    twin, waiting, values = (
+        streamcal.SegmentCalibrator(["city", "day"], base=CALIBRATORS[name]()),
+        [],
+        [],
+    )
+    for i in range(80):
+        x = {"city": cities[i], "day": i % 7}
+        value, ticket = twin.serve_one(x, p[i])
+        values.append(value)
+        waiting.append((x, p[i], y[i], ticket))
+        if len(waiting) > max(delay - 1, 0):
+            *sample, ticket = waiting.pop(0)
+            twin.learn_one(*sample, served=ticket if delay else None)
+    options = ("--segment", "city", "--segment", "day", "--delay", delay)
+    for batch in (7, 80):
+        result = calibrate(tmp_path / "in.jsonl", *options, "--batch-size", batch, calibrator=name)
+        found = [json.loads(line)["calibrated"] for line in result.stdout.splitlines()]
+        assert found == pytest.approx(values, rel=1e-12)
+
+
+def test_each_key_has_segments_of_its_own(scores_csv: Any, sample: Any) -> None:
+    result = calibrate(scores_csv, "--key", "city", "--segment", "id", calibrator="hedge")
+    values = np.empty(60)
+    for k in range(3):
+        twin = streamcal.SegmentCalibrator(["id"])
+        columns = {"id": list(map(str, range(k, 60, 3)))}
+        values[k::3] = twin.predict_learn_many(columns, *(part[k::3] for part in sample))
+    assert column(result.stdout, "calibrated") == values.tolist()
+
+
+def test_values_of_segments_keep_their_type(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    columns = {
+        "text": pa.array(["1", "", None, "a"]).dictionary_encode(),
+        "whole": [1, 2, None, 3],
+        "number": [0.5, float("nan"), float("inf"), 1.0],
+        "truth": [True, None, False, True],
+        "day": pa.array([1, None, 2, 3], pa.date32()),
+        "nothing": pa.nulls(4),
+    }
+    pq.write_table(pa.table({"p": [0.5] * 4, "y": [1, 0, 1, 1], **columns}), path)
+    seen: dict[str, list[Any]] = {
+        "text": ["1", None, None, "a"],
+        "whole": [1, 2, None, 3],
+        "number": [0.5, None, math.inf, 1.0],
+        "truth": [True, None, False, True],
+        "day": ["1970-01-02", None, "1970-01-03", "1970-01-04"],
+        "nothing": [None] * 4,
+    }
+    out, store = tmp_path / "out.parquet", tmp_path / "run.db"
+    for delay in (1, 3):
+        named = [part for name in columns for part in ("--segment", name)]
+        options = (*named, "--delay", delay, "--out", out, "--store", store)
+        calibrate(path, *options, calibrator="hedge")
+        with Store(store) as opened:
+            if delay == 1:
+                twin = streamcal.SegmentCalibrator(list(columns))
+                twin.learn_many(seen, [0.5] * 4, [1, 0, 1, 1])
+                assert opened.get_bytes(name_of(None)) == twin.to_bytes()
+            else:
+                waiting = [late[6] for late in opened.notes["waiting"]]
+                rows = [{name: seen[name][i] for name in columns} for i in range(1, 4)]
+                assert sorted(waiting, key=str) == sorted(rows, key=str)
+        for made in (out, store):
+            made.unlink()
+    pq.write_table(pa.table({"p": [0.5], "y": [1], "list": [[1]]}), path)
+    result = calibrate(path, "--segment", "list", "--out", out, status=1)
+    assert "column `list` can't be a segment: its type is list" in result.stderr
+
+
+def test_an_empty_cell_is_a_missing_value(tmp_path: Path) -> None:
+    path, store = tmp_path / "in.csv", tmp_path / "run.db"
+    path.write_text('p,y,s\n.5,1,a\n.5,0,\n.5,0,""\n')
+    calibrate(path, "--segment", "s", "--store", store, "--out", tmp_path / "o.csv")
+    twin = streamcal.SegmentCalibrator(["s"], base=IsotonicCalibrator())
+    twin.learn_many({"s": ["a", None, None]}, [0.5] * 3, [1, 0, 0])
+    with Store(store) as opened:
+        assert opened.get_bytes(name_of(None)) == twin.to_bytes()
+
+
+def test_segments_need_probabilities(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("p,y,s\n1.5,1,a\n")
+    result = calibrate(path, "--segment", "s", status=1)
+    assert "row 1: `p` must be a probability in [0, 1], got '1.5'" in result.stderr
+    result = calibrate(path, "--segment", "s", "--loss", "squared", status=2)
+    assert "--segment corrects probabilities: it needs --loss log" in result.stderr
+    result = calibrate(path, "--segment", "s", "--segment", "s", status=2)
+    assert "--segment must name different columns, got 's' twice" in result.stderr
+    assert "has no column `t`" in calibrate(path, "--segment", "t", status=1).stderr
 
 
 def test_a_delay_has_one_queue_for_all_keys(scores_csv: Any, sample: Any) -> None:

@@ -6,6 +6,7 @@ the loop over the rows.
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,8 +37,8 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.durable.cache import AnyCalibrator
     from streamcal.tables import Output
 
 EXAMPLES = (
@@ -82,6 +83,10 @@ _METHOD = (
     "beta calibration (three parameters). histogram: the mean label of each bin. All but isotonic "
     "take probabilities."
 )
+_SEGMENT = (
+    "Calibrate for each value of this column, and for each pair of values of two such columns; may "
+    "be repeated. Values of few rows are corrected little, new ones not at all."
+)
 _DELAY = (
     "The label of a row is known this many rows later: a number, or the name of a column of "
     "numbers. Default: before the next row."
@@ -120,6 +125,7 @@ def calibrate(
     key: Annotated[
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
+    segment: Annotated[list[str] | None, column_option(_SEGMENT)] = None,
     delay: Annotated[str | None, column_option(_DELAY, metavar="N|COLUMN")] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
@@ -157,11 +163,12 @@ def calibrate(
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal import tables
 
-    columns = Columns(score, label, weight, key, _parse_delay(delay), new_column)
+    segment = segment or None
+    columns = Columns(score, label, weight, key, segment, _parse_delay(delay), new_column)
     settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
         kind = tables.format_of(*table, out, given=file_format)
-        settings.make_calibrator()
+        settings.check(segment)
         output = tables.Output(out)
         check_distinct(*table, output=output, picture=plot, store=store)
         check_folder(out)
@@ -179,8 +186,9 @@ def calibrate(
     output = checkpoint.output
     with data_errors(lambda: source.path, output, lambda: totals.n_written), summary, checkpoint:
         needed = columns.requirements(totals, any_score=calibrator is Method.isotonic)
+        make = partial(settings.make_calibrator, segment)
         reader = RowReader(needed, on_error)
-        loop = Loop(columns, settings.make_calibrator, reader, totals, sample, checkpoint)
+        loop = Loop(columns, make, reader, totals, sample, checkpoint)
         with source, output:
             hidden = quiet or tables.is_standard(out)
             loop.run(source, source.writer(output), hidden=hidden)
@@ -207,7 +215,19 @@ class _Settings:
     max_scores: int | None
     interpolation: Interpolation | None
 
-    def make_calibrator(self) -> "Calibrator":
+    def check(self, segment: list[str] | None) -> None:
+        """Raise ``ValueError`` if a parameter is wrong, or does not fit the others."""
+        if segment is not None:
+            for name in segment:
+                if segment.count(name) > 1:
+                    raise ValueError(f"--segment must name different columns, got {name!r} twice")
+            if self.found_loss != "log":
+                raise ValueError(
+                    f"--segment corrects probabilities: it needs --loss log, got {self.loss}"
+                )
+        self.make_calibrator(segment)
+
+    def make_calibrator(self, segment: list[str] | None) -> "AnyCalibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
         from streamcal import calibration
 
@@ -227,8 +247,13 @@ class _Settings:
             Method.beta: calibration.BetaCalibrator,
             Method.histogram: calibration.HistogramCalibrator,
         }
-        made: Calibrator = kinds[self.calibrator](**given)
-        return made
+        made: calibration.Calibrator = kinds[self.calibrator](**given)
+        if segment is None:
+            return made
+        base = (
+            None if self.calibrator is Method.hedge else made
+        )  # None: as users of Python write it
+        return calibration.SegmentCalibrator(segment, base=base)
 
     @property
     def found_loss(self) -> str:

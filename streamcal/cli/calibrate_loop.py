@@ -16,14 +16,17 @@ from streamcal.cli.rows import (
     loss_label_column,
     probability_column,
     score_column,
+    segment_values,
     weight_column,
 )
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.cli.rows import Rows
     from streamcal.cli.sample import UniformSample
+    from streamcal.durable.cache import AnyCalibrator
+    from streamcal.durable.keyed import Samples
     from streamcal.tables import Chunk, Series, Writer
 
 
@@ -35,22 +38,23 @@ class Columns:
     label: str
     weight: str | None
     key: str | None
+    segment: list[str] | None
     delay: int | str | None
     new_column: str
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        read = (self.score, self.label, self.weight, self.key, self.delay)
+        read = (self.score, self.label, self.weight, self.key, self.delay, *(self.segment or ()))
         return [name for name in read if isinstance(name, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
         """Return score, label, weight and, if it is a column, delay, with their requirements."""
-        score = (
-            score_column(self.score)
-            if any_score
-            else probability_column(self.score, ", or --calibrator isotonic must be used")
-        )
+        if any_score and self.segment is None:
+            score = score_column(self.score)
+        else:
+            otherwise = "" if self.segment else ", or --calibrator isotonic must be used"
+            score = probability_column(self.score, otherwise)
         read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
         return [*read, delay_column(self.delay)] if isinstance(self.delay, str) else read
 
@@ -61,7 +65,7 @@ class Loop:
     def __init__(
         self,
         columns: Columns,
-        make_calibrator: "Callable[[], Calibrator]",
+        make_calibrator: "Callable[[], AnyCalibrator]",
         reader: RowReader,
         totals: Totals,
         sample: "UniformSample | None",
@@ -93,29 +97,45 @@ class Loop:
 
     def _calibrate(self, chunk: "Chunk", n_before: int, writer: "Writer") -> None:
         """Predict, learn and write those rows of a chunk that are not learned yet."""
-        rows, key = self.reader.read(chunk), self.columns.key
-        groups = group_rows(rows, key)
-        self.n_unlabelled += int(np.isnan(rows.values[1]).sum())
-        checksums = [] if key is None else [key_checksums(groups, len(rows.numbers))]
+        rows = self.reader.read(chunk)
+        samples, fields = self._samples(rows)
+        self.n_unlabelled += int(np.isnan(samples.y).sum())
+        checksums: list[Any] = []
+        if self.columns.key is not None:
+            checksums.append(key_checksums(samples.groups, len(rows.numbers)))
+        if samples.hashes is not None:
+            checksums.append(samples.hashes)
         new = self.checkpoint.rows_to_learn(n_before + rows.numbers, *rows.values, *checksums)
         if not new.all():
             rows = rows.select(new)
-            groups = group_rows(rows, key)
-        scores, labels, weights, *delays = rows.values
+            samples, fields = self._samples(rows)
         numbers = n_before + rows.numbers
         if self.columns.delay is None:
-            values = self.calibrators.predict_learn_groups(groups, scores, labels, weights)
+            values = self.calibrators.predict_learn_checked(samples)
         else:
-            delay = delays[0] if delays else np.full(len(scores), self.columns.delay)
-            values = self.late.predict_learn(numbers, groups, scores, labels, weights, delay)
+            delays = [*rows.values[3:], np.full(len(numbers), self.columns.delay)]
+            values = self.late.predict_learn(numbers, samples, fields, delays[0])
         writer.write(chunk, values, rows.keep)
         if len(values):
             self.row = int(numbers[-1])
         self.totals.n_written += len(values)
-        scored = np.column_stack([scores, values, labels, weights])[~np.isnan(labels)]
+        scored = np.column_stack([samples.scores, values, samples.y, samples.w])
+        scored = scored[~np.isnan(samples.y)]
         self.totals.add(scored)
         if self.sample is not None:
             self.sample.add(scored[:, :3])
+
+    def _samples(self, rows: "Rows") -> "tuple[Samples, dict[str, list[Any]] | None]":
+        """Return rows as samples, and the values of the fields of segments if there are any."""
+        from streamcal.durable.keyed import Samples
+
+        names, fields = self.columns.segment, None
+        if names is not None:
+            fields = {name: segment_values(rows, name) for name in names}
+        hashes = self.calibrators.read_columns(fields, len(rows.numbers))
+        scores, labels, weights, *_ = rows.values
+        groups = group_rows(rows, self.columns.key)
+        return Samples(groups, scores, labels, weights, hashes), fields
 
     def _save(self, **when: bool) -> None:
         self.checkpoint.save_if_due(self.row, self.calibrators, self._progress, **when)

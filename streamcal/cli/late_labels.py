@@ -5,18 +5,21 @@ The label of row i, with a delay of d rows, is learned before row i + d is predi
 with the predictions that it served then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.calibration.tickets import Ticket
-from streamcal.durable.keyed import KeyedCalibrator
-from streamcal.durable.keys import Groups
-
-Vector = NDArray[np.float64]
+from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
+from streamcal.durable.waiting import (
+    AnyTicket,
+    pack_fields,
+    pack_ticket,
+    unpack_fields,
+    unpack_ticket,
+)
 
 
 class _Late(NamedTuple):
@@ -28,7 +31,8 @@ class _Late(NamedTuple):
     label: float
     weight: float
     key: str | None
-    ticket: Ticket | None
+    x: dict[str, Any] | None
+    ticket: AnyTicket | None
 
 
 class LateLabels:
@@ -43,52 +47,66 @@ class LateLabels:
     --------
     >>> from streamcal import IsotonicCalibrator
     >>> late = LateLabels(KeyedCalibrator(IsotonicCalibrator("squared")))
-    >>> rows, scores, labels = np.arange(1, 5), np.full(4, 0.5), np.array([1.0, 1.0, 0.0, 0.0])
-    >>> late.predict_learn(rows, {None: slice(None)}, scores, labels, np.ones(4), np.full(4, 2))
+    >>> samples = late.keyed.check([None] * 4, [0.5] * 4, [1.0, 1.0, 0.0, 0.0], None)
+    >>> late.predict_learn(np.arange(1, 5), samples, None, np.full(4, 2))
     array([0.5, 0.5, 1. , 1. ])
     """
 
     def __init__(self, keyed: KeyedCalibrator) -> None:
-        self._keyed = keyed
+        self.keyed = keyed
         self._waiting: list[_Late] = []
 
     def predict_learn(
         self,
         rows: NDArray[np.int64],
-        groups: Groups,
-        scores: Vector,
-        labels: Vector,
-        weights: Vector,
+        samples: Samples,
+        fields: Mapping[str, Sequence[Any]] | None,
         delays: NDArray[Any],
     ) -> Vector:
         """Predict rows in order, each after the labels that are known by then are learned.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows,)
+            The numbers of the rows.
+        samples : Samples
+            What is in the rows.
+        fields : mapping of str to sequence of shape (n_rows,), or None
+            The values of the fields of segments.
+        delays : ndarray of shape (n_rows,)
+            After how many rows each label is known.
 
         Returns
         -------
         values : ndarray of shape (n_rows,)
         """
         keys = np.empty(len(rows), object)
-        for key, at in groups.items():
+        for key, at in samples.groups.items():
             keys[at] = key
         values = np.empty(len(rows))
-        samples = zip(rows, scores, labels, weights, delays, strict=True)
-        for i, (row, score, label, weight, delay) in enumerate(samples):
+        numbers = zip(*(column.tolist() for column in samples[1:4]), strict=True)
+        for i, (score, label, weight) in enumerate(numbers):
+            row = int(rows[i])
             self._learn_until(row)
-            values[i], ticket = self._keyed.serve_one(keys[i], float(score))
+            x = None if fields is None else {name: column[i] for name, column in fields.items()}
+            values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
-                late = (float(score), float(label), float(weight), keys[i], ticket)
-                heappush(self._waiting, _Late(int(row + delay), int(row), *late))
+                late = (score, label, weight, keys[i], x, ticket)
+                heappush(self._waiting, _Late(row + int(delays[i]), row, *late))
         return values
 
     def _learn_until(self, row: int) -> None:
         """Learn the labels that are known before a row is predicted."""
         while self._waiting and self._waiting[0].due <= row:
             late = heappop(self._waiting)
-            self._keyed.learn_one(late.key, late.score, late.label, late.weight, served=late.ticket)
+            sample = late.key, late.score, late.label, late.weight
+            self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
 
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
-        return [[*late[:-1], _ticket_as_json(late.ticket)] for late in self._waiting]
+        return [
+            [*late[:-2], pack_fields(late.x), pack_ticket(late.ticket)] for late in self._waiting
+        ]
 
     def restore(self, waiting: Iterable[Any]) -> None:
         """Continue with what `as_json` returned.
@@ -110,19 +128,12 @@ def waiting_after(waiting: Iterable[Any], n_rows: int) -> list[Any]:
     return [[due - n_rows, row - n_rows, *rest] for due, row, *rest in waiting]
 
 
-def _ticket_as_json(ticket: Ticket | None) -> list[Any] | None:
-    return None if ticket is None else [ticket.n_samples, *map(float, ticket.answers)]
-
-
 def _late_from_json(
-    due: Any, row: Any, score: Any, label: Any, weight: Any, key: Any, ticket: Any
+    due: Any, row: Any, score: Any, label: Any, weight: Any, key: Any, x: Any, ticket: Any
 ) -> _Late:
-    """Return a row that waits; raise ``TypeError`` if it is none."""
-    numbers = (score, label, weight, *(ticket or [0])[1:])
-    counts = (due, row, *(ticket or [])[:1])
-    if not all(type(number) is float for number in numbers):
+    """Return a row that waits; raise ``TypeError`` or ``ValueError`` if it is none."""
+    if not all(type(number) is float for number in (score, label, weight)):
         raise TypeError
-    if not all(type(count) is int for count in counts) or type(key) not in (str, type(None)):
+    if type(due) is not int or type(row) is not int or type(key) not in (str, type(None)):
         raise TypeError
-    served = None if ticket is None else Ticket(ticket[0], tuple(ticket[1:]))
-    return _Late(due, row, score, label, weight, key, served)
+    return _Late(due, row, score, label, weight, key, unpack_fields(x), unpack_ticket(ticket))

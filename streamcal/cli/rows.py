@@ -300,6 +300,45 @@ def group_rows(rows: Rows, key: str | None) -> "Groups":
     }
 
 
+def segment_values(rows: Rows, column: str) -> list[Any]:
+    """Return the values of a column for a `SegmentCalibrator`.
+
+    Text, numbers and booleans keep their type: a cell of CSV is text. An empty cell and NaN are
+    None. Values of other types, such as dates, become text.
+    """
+    import pyarrow as pa
+
+    from streamcal.tables import TableError
+
+    cells = rows.cells(column)
+    if isinstance(cells, list):
+        values = [
+            json.dumps(cell, sort_keys=True) if isinstance(cell, list | dict) else cell
+            for cell in cells
+        ]
+    else:
+        kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+        if not any(is_kind(kind) for is_kind in _plain_kinds()):
+            try:
+                cells = cells.cast(pa.large_string())
+            except pa.ArrowException:
+                raise TableError(
+                    f"column `{column}` can't be a segment: its type is {kind}"
+                ) from None
+        values = cells.to_pylist()
+    return [None if value == "" or value != value else value for value in values]
+
+
+def _plain_kinds() -> "list[Callable[[Any], bool]]":
+    """Return functions that recognise the types of columns whose values are segments as such."""
+    from pyarrow import types
+
+    return [
+        *(types.is_string, types.is_large_string, types.is_string_view, types.is_null),
+        *(types.is_boolean, types.is_integer, types.is_floating),
+    ]
+
+
 def key_checksums(groups: "Groups", n_rows: int) -> Vector:
     """Return a checksum of the key of each row."""
     checksums = np.empty(n_rows)

@@ -182,7 +182,11 @@ class StoreSubject:
             check_notes(store)
             state = "finished" if notes["finished"] else "not finished yet"
             subtitle += f": the run over {notes['table']}, {state}, at row {notes['row']:,}"
-            facts = tuple((n, str(v)) for n, v in notes["options"].items() if v is not None)
+            given = {n: v for n, v in notes["options"].items() if v is not None}
+            facts = tuple(
+                (n, ", ".join(map(str, v)) if isinstance(v, list) else str(v))
+                for n, v in given.items()
+            )
         return Report(
             f"Calibration: {self.path.name}",
             subtitle,
