@@ -24,6 +24,7 @@ from streamcal import (
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
+    SegmentCalibrator,
     losses,
 )
 from streamcal.durable import Store, StoreError
@@ -564,3 +565,41 @@ def test_pickling_keeps_what_is_learned() -> None:
     keyed = KeyedCalibrator(IsotonicCalibrator(window=6), max_live=2)
     keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
     assert states(pickle.loads(pickle.dumps(keyed))) == states(keyed)
+
+
+def test_segments_by_key() -> None:
+    keyed = KeyedCalibrator(SegmentCalibrator(["a"]), max_live=1)
+    twins = {key: SegmentCalibrator(["a"]) for key in "xy"}
+    keys, columns = list("xyxxy"), {"a": [1, 2, "1", None, 1]}
+    scores, y = [0.2, 0.4, 0.5, 0.6, 0.7], [0, 1, 1, 0, 1]
+    values = keyed.predict_learn_many(keys, scores, y, columns=columns)
+    for key, twin in twins.items():
+        at = [i for i, name in enumerate(keys) if name == key]
+        mine = {"a": [columns["a"][i] for i in at]}
+        wanted = twin.predict_learn_many(mine, [scores[i] for i in at], [y[i] for i in at])
+        assert values[at].tolist() == wanted.tolist()
+    value, ticket = keyed.serve_one("x", 0.3, x={"a": 1})
+    assert value == keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
+    keyed.learn_one("x", 0.3, 1, 2.0, x={"a": 1}, served=ticket)
+    twins["x"].learn_one({"a": 1}, 0.3, 1, 2.0, served=twins["x"].serve_one({"a": 1}, 0.3)[1])
+    assert keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
+
+
+def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
+    segments, plain = KeyedCalibrator(SegmentCalibrator(["a"])), KeyedCalibrator(PlattCalibrator())
+    needs: Any = {"match": "must have the values of the fields 'a', got None"}
+    none: Any = {"match": "must be None: only a SegmentCalibrator has fields"}
+    for keyed, x, wanted in ((segments, None, needs), (plain, {"a": 1}, none)):
+        for call in (
+            lambda: keyed.predict_one("k", 0.5, x=x),  # noqa: B023
+            lambda: keyed.serve_one("k", 0.5, x=x),  # noqa: B023
+            lambda: keyed.learn_one("k", 0.5, 1, x=x),  # noqa: B023
+            lambda: keyed.learn_many(["k"], [0.5], [1], columns=x),  # noqa: B023
+        ):
+            with pytest.raises(TypeError, match=wanted["match"]):
+                call()
+    with pytest.raises(TypeError, match="got \\[\\]"):
+        segments.learn_many(["j", "k"], [0.5, 0.5], [1, 1], columns={"a": [1, []]})
+    with pytest.raises(TypeError, match="must be a map of scores"):
+        segments.snapshot("k")
+    assert len(segments) == len(plain) == 0

@@ -23,8 +23,6 @@ from streamcal.durable.waiting import AnyTicket
 Vector = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
-_MAKES_TICKETS = (HedgedCalibrator, SegmentCalibrator)
-
 
 class Samples(NamedTuple):
     """Samples that have been checked.
@@ -195,9 +193,11 @@ class KeyedCalibrator(Locked):
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
-            if not isinstance(calibrator, _MAKES_TICKETS):
-                return calibrator.predict_one(*given, score), None
-            served: tuple[float, AnyTicket] = calibrator.serve_one(*given, score)
+            served: tuple[float, AnyTicket | None]
+            if self._makes_tickets(calibrator):
+                served = calibrator.serve_one(*given, score)
+            else:
+                served = calibrator.predict_one(*given, score), None
             return served
 
     def learn_one(
@@ -221,7 +221,7 @@ class KeyedCalibrator(Locked):
         with self._mutex:
             calibrator = self._find_or_make(key)
             ticket = {}
-            if served is not None and isinstance(calibrator, _MAKES_TICKETS):
+            if served is not None and self._makes_tickets(calibrator):
                 ticket = {"served": served}
             try:
                 calibrator.learn_one(*given, score, y, w, **ticket)
@@ -229,6 +229,10 @@ class KeyedCalibrator(Locked):
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
+
+    @staticmethod
+    def _makes_tickets(calibrator: Any) -> bool:
+        return isinstance(calibrator, HedgedCalibrator | SegmentCalibrator)
 
     def _check_x(self, x: Any) -> tuple[Any, ...]:
         """Return the arguments that calibrators take before the score; raise if ``x`` is wrong."""
@@ -323,7 +327,7 @@ class KeyedCalibrator(Locked):
         values = np.empty(len(samples.scores))
         with self._mutex:
             for key, at in groups.items():
-                of_key = [None if column is None else column[at] for column in columns]
+                of_key: list[Any] = [None if column is None else column[at] for column in columns]
                 values[at] = self._predict_learn_key(key, *of_key)
         return values
 
