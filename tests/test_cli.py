@@ -5,6 +5,7 @@ import csv
 import datetime
 import inspect
 import io
+import itertools
 import json
 import math
 import os
@@ -275,6 +276,62 @@ def test_a_label_is_learned_as_late_as_in_river(
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
 
 
+def learned_in_groups(sample: Any, names: Any, keys: Any, weights: Any, delays: Any) -> list[float]:
+    """What hedges serve: a group is learned by key when it has ended and all labels are known."""
+    rows = list(zip(*sample, keys, weights, delays, strict=True))
+    runs = [list(run) for _, run in itertools.groupby(range(len(names)), lambda i: names[i] or i)]
+    waiting = sorted((max(i + delays[i] for i in run), run) for run in runs)
+    twins = {key: streamcal.HedgedCalibrator() for key in keys}
+    values, tickets = [], []
+    for now, (p, _, key, _, _) in enumerate(rows):
+        ready = [late for late in waiting if late[0] <= now and late[1][-1] < now]
+        waiting = [late for late in waiting if late not in ready]
+        for _, run in ready:
+            for name in dict.fromkeys(keys[i] for i in run):
+                mine = [i for i in run if keys[i] == name]
+                twins[name].learn_group(
+                    [rows[i][0] for i in mine],
+                    [rows[i][1] for i in mine],
+                    float(np.mean([weights[i] for i in mine])),
+                    served=[tickets[i] for i in mine],
+                )
+        value, ticket = twins[key].serve_one(p)
+        values.append(value)
+        tickets.append(ticket)
+    return values
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["one", "keyed"])
+@pytest.mark.parametrize("delay", [1, 4, "d"])
+def test_rows_that_share_an_outcome_are_one_sample(
+    tmp_path: Path, sample: Any, delay: Any, keyed: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    names = [["a", "b", "", "b c"][i] for i in rng.integers(0, 4, 30).repeat(2)]
+    keys = [str(i) for i in rng.integers(0, 2, 60)]
+    weights = rng.integers(1, 4, 60).tolist()
+    delays = rng.integers(0, 9, 60).tolist()
+    columns = zip(*sample, names, keys, weights, delays, strict=True)
+    lines = [",".join(map(str, row)) for row in columns]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["p,y,g,k,w,d", *lines, ""]))
+    used = delays if delay == "d" else [delay] * 60
+    wanted = learned_in_groups(sample, names, keys if keyed else ["all"] * 60, weights, used)
+    options = ["--group", "g", "--weight", "w", *(["--key", "k"] if keyed else [])]
+    options += [] if delay == 1 else ["--delay", delay]
+    for batch in (60, 7):
+        result = calibrate(path, *options, "--batch-size", batch, calibrator="hedge")
+        assert column(result.stdout, "calibrated") == pytest.approx(wanted, rel=1e-12)
+
+
+def test_groups_need_the_hedge(scores_csv: Any) -> None:
+    message = "--group needs --calibrator hedge without --segment, got"
+    assert f"{message} isotonic" in calibrate(scores_csv, "--group", "id", status=2).stderr
+    options = ("--group", "id", "--segment", "city")
+    result = calibrate(scores_csv, *options, calibrator="hedge", status=2)
+    assert f"{message} --segment" in result.stderr
+
+
 CITIES = ["x", "y", "z", None, 1, 1.5, True, "1"]
 
 
@@ -364,7 +421,7 @@ def test_values_of_segments_keep_their_type(tmp_path: Path) -> None:
             made.unlink()
     pq.write_table(pa.table({"p": [0.5], "y": [1], "list": [[1]]}), path)
     result = calibrate(path, "--segment", "list", "--out", out, status=1)
-    assert "column `list` can't be a segment: its type is list" in result.stderr
+    assert "column `list` can't be a segment or group: its type is list" in result.stderr
 
 
 def test_an_empty_cell_is_a_missing_value(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from streamcal import (
     AnytimeCalibrator,
     Calibrator,
+    HedgedCalibrator,
     IdentityCalibrator,
     IsotonicCalibrator,
     KeyedCalibrator,
@@ -603,3 +604,18 @@ def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
     with pytest.raises(TypeError, match="must be a map of scores"):
         segments.snapshot("k")
     assert len(segments) == len(plain) == 0
+
+
+def test_a_group_is_one_sample_of_its_key() -> None:
+    keyed, twin = KeyedCalibrator(HedgedCalibrator()), HedgedCalibrator()
+    scores, tickets = [0.6, 0.7, 0.2], []
+    for _ in range(3):
+        tickets = [keyed.serve_one("a", score)[1] for score in scores]
+        keyed.learn_group("a", scores, [1, 1, 0], 2.0, served=tickets)
+        twin.learn_group(scores, [1, 1, 0], 2.0)
+    assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
+    with pytest.raises(ValueError, match="`served` must have one ticket per score"):
+        keyed.learn_group("b", scores, [1, 1, 0], served=tickets[:2])
+    with pytest.raises(TypeError, match="must be a HedgedCalibrator to learn groups, got Platt"):
+        KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
+    assert list(keyed) == ["a"]

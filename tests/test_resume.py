@@ -101,6 +101,30 @@ def test_a_hedge_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delay", [1, 30])
+def test_groups_go_on_as_if_nothing_had_happened(tmp_path: Path, delay: int) -> None:
+    """The table grows, and a second one follows, in the middle of a group."""
+    whole = write_table(tmp_path / "all.csv", 200)
+    header, *rows = whole.read_text().splitlines(keepends=True)
+    header, rows = f"g,{header}", [f"{i // 7},{row}" for i, row in enumerate(rows)]
+    whole.write_text("".join([header, *rows]))
+    more = ("--calibrator", "hedge", "--group", "g", "--delay", delay)
+    found: list[str] = []
+    for name, start, stops in (("a", 0, (100, 101, 150)), ("b", 150, (200,))):
+        table, out = tmp_path / f"{name}.csv", tmp_path / f"{name}.out.csv"
+        for stop in stops:
+            table.write_text("".join([header, *rows[start:stop]]))
+            calibrate(table, out, tmp_path / "s.db", *more, "--batch-size", 9)
+        found += out.read_text().splitlines()[1:]
+    calibrate(whole, tmp_path / "plain.csv", None, *more)
+    assert found == (tmp_path / "plain.csv").read_text().splitlines()[1:]
+    table.write_text("".join([header, *rows[150:]]).replace("\n22,", "\n23,"))
+    with table.open("a") as file:
+        file.write(rows[0])
+    printed = calibrate(table, out, tmp_path / "s.db", *more, status=1)
+    assert "a table may grow between runs, not change" in printed
+
+
+@pytest.mark.parametrize("delay", [1, 30])
 def test_segments_go_on_as_if_nothing_had_happened(tmp_path: Path, delay: int) -> None:
     table, out, store, plain = (tmp_path / name for name in ("t.csv", "o.csv", "s.db", "p.csv"))
     more = ("--calibrator", "hedge", "--segment", "k", "--segment", "w", "--delay", delay)

@@ -87,6 +87,10 @@ _SEGMENT = (
     "Calibrate for each value of this column, and for each pair of values of two such columns; may "
     "be repeated. Values of few rows are corrected little, new ones not at all."
 )
+_GROUP = (
+    "Consecutive rows with the same value of this column share an outcome: they are all predicted, "
+    "then learned as one sample. Only for the hedge."
+)
 _DELAY = (
     "The label of a row is known this many rows later: a number, or the name of a column of "
     "numbers. Default: before the next row."
@@ -126,6 +130,7 @@ def calibrate(
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
     segment: Annotated[list[str] | None, column_option(_SEGMENT)] = None,
+    group: Annotated[str | None, column_option(_GROUP)] = None,
     delay: Annotated[str | None, column_option(_DELAY, metavar="N|COLUMN")] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
@@ -164,11 +169,11 @@ def calibrate(
     from streamcal import tables
 
     segment = segment or None
-    columns = Columns(score, label, weight, key, segment, _parse_delay(delay), new_column)
+    columns = Columns(score, label, weight, key, segment, group, _parse_delay(delay), new_column)
     settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
         kind = tables.format_of(*table, out, given=file_format)
-        settings.check(segment)
+        settings.check(columns)
         output = tables.Output(out)
         check_distinct(*table, output=output, picture=plot, store=store)
         check_folder(out)
@@ -215,8 +220,12 @@ class _Settings:
     max_scores: int | None
     interpolation: Interpolation | None
 
-    def check(self, segment: list[str] | None) -> None:
-        """Raise ``ValueError`` if a parameter is wrong, or does not fit the others."""
+    def check(self, columns: Columns) -> None:
+        """Raise ``ValueError`` if a parameter is wrong, or does not fit the columns."""
+        segment = columns.segment
+        if columns.group is not None and (segment is not None or self.calibrator != Method.hedge):
+            got = "--segment" if segment is not None else self.calibrator
+            raise ValueError(f"--group needs --calibrator hedge without --segment, got {got}")
         if segment is not None:
             for name in segment:
                 if segment.count(name) > 1:

@@ -11,12 +11,14 @@ from streamcal.cli.rows import (
     Column,
     RowReader,
     delay_column,
+    group_names,
     group_rows,
     key_checksums,
     loss_label_column,
+    name_checksums,
+    plain_values,
     probability_column,
     score_column,
-    segment_values,
     weight_column,
 )
 from streamcal.cli.summary import Summary, Totals
@@ -39,14 +41,15 @@ class Columns:
     weight: str | None
     key: str | None
     segment: list[str] | None
+    group: str | None
     delay: int | str | None
     new_column: str
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        read = (self.score, self.label, self.weight, self.key, self.delay, *(self.segment or ()))
-        return [name for name in read if isinstance(name, str)]
+        read = (self.score, self.label, self.weight, self.key, self.group, self.delay)
+        return [name for name in (*read, *(self.segment or ())) if isinstance(name, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
         """Return score, label, weight and, if it is a column, delay, with their requirements."""
@@ -105,16 +108,19 @@ class Loop:
             checksums.append(key_checksums(samples.groups, len(rows.numbers)))
         if samples.hashes is not None:
             checksums.append(samples.hashes)
+        if self.columns.group is not None:
+            checksums.append(name_checksums(group_names(rows, self.columns.group) or []))
         new = self.checkpoint.rows_to_learn(n_before + rows.numbers, *rows.values, *checksums)
         if not new.all():
             rows = rows.select(new)
             samples, fields = self._samples(rows)
         numbers = n_before + rows.numbers
-        if self.columns.delay is None:
+        if self.columns.delay is None and self.columns.group is None:
             values = self.calibrators.predict_learn_checked(samples)
         else:
-            delays = [*rows.values[3:], np.full(len(numbers), self.columns.delay)]
-            values = self.late.predict_learn(numbers, samples, fields, delays[0])
+            delays = [*rows.values[3:], np.full(len(numbers), self.columns.delay or 1)]
+            names = group_names(rows, self.columns.group)
+            values = self.late.predict_learn(numbers, samples, fields, delays[0], names)
         writer.write(chunk, values, rows.keep)
         if len(values):
             self.row = int(numbers[-1])
@@ -131,7 +137,7 @@ class Loop:
 
         names, fields = self.columns.segment, None
         if names is not None:
-            fields = {name: segment_values(rows, name) for name in names}
+            fields = {name: plain_values(rows, name) for name in names}
         hashes = self.calibrators.read_columns(fields, len(rows.numbers))
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)

@@ -3,6 +3,9 @@
 The label of row i, with a delay of d rows, is learned before row i + d is predicted, as in river's
 ``progressive_val_score(delay=d)``. The calibrator learns it with the score of row i, and a hedge
 with the predictions that it served then.
+
+Consecutive rows of a group share an outcome (``--group``): they are learned together, when the last
+of their labels is known, and not before the first row after the group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +36,7 @@ class _Late(NamedTuple):
     key: str | None
     x: dict[str, Any] | None
     ticket: AnyTicket | None
+    group: int | str | None  # the first row of its group; while that goes on, the group's name
 
 
 class LateLabels:
@@ -54,7 +58,8 @@ class LateLabels:
 
     def __init__(self, keyed: KeyedCalibrator) -> None:
         self.keyed = keyed
-        self._waiting: list[_Late] = []
+        self._waiting: list[_Late] = []  # a heap
+        self._open: list[_Late] = []  # the rows of the last group, which may go on
 
     def predict_learn(
         self,
@@ -62,6 +67,7 @@ class LateLabels:
         samples: Samples,
         fields: Mapping[str, Sequence[Any]] | None,
         delays: NDArray[Any],
+        names: Sequence[str | None] | None = None,
     ) -> Vector:
         """Predict rows in order, each after the labels that are known by then are learned.
 
@@ -75,6 +81,8 @@ class LateLabels:
             The values of the fields of segments.
         delays : ndarray of shape (n_rows,)
             After how many rows each label is known.
+        names : sequence of shape (n_rows,), optional
+            The name of the group of each row; None: it is in no group.
 
         Returns
         -------
@@ -87,25 +95,54 @@ class LateLabels:
         numbers = zip(*(column.tolist() for column in samples[1:4]), strict=True)
         for i, (score, label, weight) in enumerate(numbers):
             row = int(rows[i])
+            name = None if names is None else names[i]
+            if self._open and self._open[0].group != name:
+                self._close_group()
             self._learn_until(row)
             x = None if fields is None else {name: column[i] for name, column in fields.items()}
             values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
-                late = (score, label, weight, keys[i], x, ticket)
-                heappush(self._waiting, _Late(row + int(delays[i]), row, *late))
+                sample = score, label, weight, keys[i], x, ticket
+                late = _Late(row + int(delays[i]), row, *sample, name)
+                if name is None:
+                    heappush(self._waiting, late)
+                else:
+                    self._open.append(late)
         return values
+
+    def _close_group(self) -> None:
+        """Let the rows of a group wait until the label of the last one is known."""
+        due = max(late.due for late in self._open)
+        for late in self._open:
+            heappush(self._waiting, late._replace(due=due, group=self._open[0].row))
+        self._open = []
 
     def _learn_until(self, row: int) -> None:
         """Learn the labels that are known before a row is predicted."""
         while self._waiting and self._waiting[0].due <= row:
             late = heappop(self._waiting)
-            sample = late.key, late.score, late.label, late.weight
-            self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
+            if late.group is None:
+                sample = late.key, late.score, late.label, late.weight
+                self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
+                continue
+            group = {late.key: [late]}  # the rows of each key are a sample of this key
+            while self._waiting and self._waiting[0].group == late.group:
+                other = heappop(self._waiting)
+                group.setdefault(other.key, []).append(other)
+            for key, rows in group.items():
+                self._learn_group(key, rows)
+
+    def _learn_group(self, key: str | None, rows: list[_Late]) -> None:
+        """Learn rows of a group as one sample with the mean of their weights."""
+        scores, labels, weights = zip(*(late[2:5] for late in rows), strict=True)
+        weight = float(np.mean(weights))
+        self.keyed.learn_group(key, scores, labels, weight, served=[late.ticket for late in rows])
 
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
         return [
-            [*late[:-2], pack_fields(late.x), pack_ticket(late.ticket)] for late in self._waiting
+            [*late[:-3], pack_fields(late.x), pack_ticket(late.ticket), late.group]
+            for late in [*self._waiting, *self._open]
         ]
 
     def restore(self, waiting: Iterable[Any]) -> None:
@@ -117,23 +154,41 @@ class LateLabels:
             If it is not what `as_json` returns.
         """
         try:
-            self._waiting = [_late_from_json(*packed) for packed in waiting]
+            found = [_late_from_json(*packed) for packed in waiting]
         except TypeError:
             raise ValueError("does not hold rows that wait for their labels") from None
+        self._waiting = [late for late in found if not isinstance(late.group, str)]
+        self._open = [late for late in found if isinstance(late.group, str)]
+        if len({late.group for late in self._open}) > 1:
+            raise ValueError("holds several groups that go on")
         heapify(self._waiting)
 
 
 def waiting_after(waiting: Iterable[Any], n_rows: int) -> list[Any]:
     """Return what `LateLabels.as_json` returned for a table that begins after ``n_rows`` rows."""
-    return [[due - n_rows, row - n_rows, *rest] for due, row, *rest in waiting]
+    return [
+        [due - n_rows, row - n_rows, *rest, group - n_rows if type(group) is int else group]
+        for due, row, *rest, group in waiting
+    ]
 
 
 def _late_from_json(
-    due: Any, row: Any, score: Any, label: Any, weight: Any, key: Any, x: Any, ticket: Any
+    due: Any,
+    row: Any,
+    score: Any,
+    label: Any,
+    weight: Any,
+    key: Any,
+    x: Any,
+    ticket: Any,
+    group: Any,
 ) -> _Late:
     """Return a row that waits; raise ``TypeError`` or ``ValueError`` if it is none."""
     if not all(type(number) is float for number in (score, label, weight)):
         raise TypeError
     if type(due) is not int or type(row) is not int or type(key) not in (str, type(None)):
         raise TypeError
-    return _Late(due, row, score, label, weight, key, unpack_fields(x), unpack_ticket(ticket))
+    if type(group) not in (int, str, type(None)):
+        raise TypeError
+    sample = score, label, weight, key, unpack_fields(x), unpack_ticket(ticket)
+    return _Late(due, row, *sample, group)

@@ -300,8 +300,8 @@ def group_rows(rows: Rows, key: str | None) -> "Groups":
     }
 
 
-def segment_values(rows: Rows, column: str) -> list[Any]:
-    """Return the values of a column for a `SegmentCalibrator`.
+def plain_values(rows: Rows, column: str) -> list[Any]:
+    """Return the values of a column of segments or groups.
 
     Text, numbers and booleans keep their type: a cell of CSV is text. An empty cell and NaN are
     None. Values of other types, such as dates, become text.
@@ -323,7 +323,7 @@ def segment_values(rows: Rows, column: str) -> list[Any]:
                 cells = cells.cast(pa.large_string())
             except pa.ArrowException:
                 raise TableError(
-                    f"column `{column}` can't be a segment: its type is {kind}"
+                    f"column `{column}` can't be a segment or group: its type is {kind}"
                 ) from None
         values = cells.to_pylist()
     return [None if value == "" or value != value else value for value in values]
@@ -337,6 +337,19 @@ def _plain_kinds() -> "list[Callable[[Any], bool]]":
         *(types.is_string, types.is_large_string, types.is_string_view, types.is_null),
         *(types.is_boolean, types.is_integer, types.is_floating),
     ]
+
+
+def group_names(rows: Rows, column: str | None) -> list[str | None] | None:
+    """Return the name of the group of each row, None for an empty cell; None if there are none."""
+    if column is None:
+        return None
+    values = plain_values(rows, column)
+    return [None if value is None else json.dumps(value) for value in values]
+
+
+def name_checksums(names: Sequence[str | None]) -> Vector:
+    """Return a checksum of the name of each row."""
+    return np.array([-1.0 if name is None else zlib.crc32(name.encode()) for name in names])
 
 
 def key_checksums(groups: "Groups", n_rows: int) -> Vector:

@@ -230,6 +230,38 @@ class KeyedCalibrator(Locked):
                 self._cache.changed_in_part(key)
                 raise
 
+    def learn_group(
+        self,
+        key: Hashable,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float = 1.0,
+        *,
+        served: Sequence[Any] | None = None,
+    ) -> None:
+        """Learn rows of a key that share an outcome as one sample: `HedgedCalibrator.learn_group`.
+
+        Raises
+        ------
+        TypeError
+            If calibrators are not hedges.
+        ValueError, TypeError
+            As the calibrator's own; nothing is learned, and no key is added.
+        """
+        with self._mutex:
+            calibrator = self._find_or_make(key)
+            if not isinstance(calibrator, HedgedCalibrator):
+                raise TypeError(
+                    "`calibrator` must be a HedgedCalibrator to learn groups, got"
+                    f" {type(calibrator).__name__}"
+                )
+            try:
+                calibrator.learn_group(scores, y, w, served=served)
+                self._cache.changed(key, calibrator)
+            except BaseException:
+                self._cache.changed_in_part(key)
+                raise
+
     @staticmethod
     def _makes_tickets(calibrator: Any) -> bool:
         return isinstance(calibrator, HedgedCalibrator | SegmentCalibrator)
