@@ -332,6 +332,56 @@ def test_groups_need_the_hedge(scores_csv: Any) -> None:
     assert f"{message} --segment" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["hedge", "isotonic"])
+@pytest.mark.parametrize("rate", ["0.1", "r"])
+@pytest.mark.parametrize("delay", [1, "d"])
+def test_the_sampling_of_negatives_is_undone(
+    tmp_path: Path, sample: Any, name: str, rate: str, delay: Any
+) -> None:
+    rates = np.full(60, 0.1) if rate == "0.1" else np.tile([0.25, 1.0, 0.01], 20)
+    path, plain, out = (tmp_path / name for name in ("in.csv", "plain.csv", "out.csv"))
+    rows = zip(*sample, rates, [3] * 60, strict=True)
+    path.write_text("\n".join(["p,y,r,d", *(",".join(map(str, row)) for row in rows), ""]))
+    options = ("--delay", delay, "--json", "--out")
+    kept = json.loads(calibrate(path, *options, plain, calibrator=name).stderr)
+    options = ("--sampling-rate", rate, "--batch-size", 7, *options)
+    found = json.loads(calibrate(path, *options, out, calibrator=name).stderr)
+    wanted = streamcal.undo_sampling(column(plain, "calibrated"), rates)
+    assert column(out, "calibrated") == pytest.approx(wanted, rel=1e-12)
+    for loss in ("log_loss", "brier_score"):  # of the rows in the table
+        assert found[loss] == pytest.approx(kept[loss], rel=1e-12)
+
+
+def test_pictures_show_the_rows_of_the_table(
+    tmp_path: Path, scores_csv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sampling rate, the values before it is undone; the same with a store."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(calibrating, "draw_reliability", lambda *given: drawn.append(given[1:3]))
+    rate = ("--sampling-rate", "0.2")
+    for more in ((), rate, (*rate, "--store", tmp_path / "run.db")):
+        out, picture = tmp_path / f"{len(drawn)}.csv", tmp_path / f"{len(drawn)}.png"
+        calibrate(scores_csv, *more, "--out", out, "--plot", picture)
+    for labels, curves in drawn[1:]:
+        assert labels.tolist() == drawn[0][0].tolist()
+        for name, values in drawn[0][1].items():
+            np.testing.assert_allclose(curves[name], values, rtol=1e-12)
+    page = tmp_path / "r.html"
+    run("report", tmp_path / "run.db", "--out", page)
+    assert "is not shown: its values are probabilities among all samples" in page.read_text()
+
+
+def test_a_sampling_rate_is_a_share(scores_csv: Any, tmp_path: Path) -> None:
+    for rate in ("0", "1.5", "-1", "nan"):
+        result = calibrate(scores_csv, f"--sampling-rate={rate}", status=2)
+        assert "`--sampling-rate` must be" in result.stderr
+    result = calibrate(scores_csv, "--sampling-rate", "id", status=1)
+    assert "row 1: `id` must be greater than 0 and not greater than 1, got '0'" in result.stderr
+    options = ("--loss", "squared", "--sampling-rate", 0.5)
+    result = calibrate(scores_csv, *options, status=2)
+    assert "--sampling-rate corrects probabilities: it needs --loss log, got" in result.stderr
+
+
 CITIES = ["x", "y", "z", None, 1, 1.5, True, "1"]
 
 

@@ -595,7 +595,7 @@ def test_whole_events_and_empty_ones() -> None:
         ({"ticket": Ticket("x", ())}, ValueError),
         ({"ticket": Ticket(1, (2.0,))}, ValueError),
         ({"ticket": Ticket(1, None)}, ValueError),
-        ({"ticket": SegmentTicket(None, None)}, ValueError),  # type: ignore[arg-type]
+        ({"ticket": SegmentTicket(None, None)}, ValueError),
         ({"x": 5}, TypeError),
         ({"x": {"a": []}}, TypeError),
         ({"x": {1: "a"}}, TypeError),

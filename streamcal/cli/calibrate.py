@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamcal._validation import check_choice
 from streamcal.cli.calibrate_loop import Columns, Loop
 from streamcal.cli.console import data_errors, usage_errors
@@ -91,6 +94,10 @@ _GROUP = (
     "Consecutive rows with the same value of this column share an outcome: they are all predicted, "
     "then learned as one sample. Only for the hedge."
 )
+_SAMPLING_RATE = (
+    "The share of negatives that the table has, if the others were left out: a number, or the name "
+    "of a column. Values are then probabilities among all samples."
+)
 _DELAY = (
     "The label of a row is known this many rows later: a number, or the name of a column of "
     "numbers. Default: before the next row."
@@ -132,6 +139,9 @@ def calibrate(
     segment: Annotated[list[str] | None, column_option(_SEGMENT)] = None,
     group: Annotated[str | None, column_option(_GROUP)] = None,
     delay: Annotated[str | None, column_option(_DELAY, metavar="N|COLUMN")] = None,
+    sampling_rate: Annotated[
+        str | None, column_option(_SAMPLING_RATE, metavar="RATE|COLUMN")
+    ] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
     loss: Annotated[str | None, setting(CALIBRATOR, _LOSS, metavar="NAME")] = None,
@@ -169,7 +179,9 @@ def calibrate(
     from streamcal import tables
 
     segment = segment or None
-    columns = Columns(score, label, weight, key, segment, group, _parse_delay(delay), new_column)
+    with usage_errors():
+        numbers = _parse_delay(delay), _parse_rate(sampling_rate)
+    columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
     settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
         kind = tables.format_of(*table, out, given=file_format)
@@ -204,8 +216,10 @@ def calibrate(
         if plot is not None:
             _check_labels(plot, totals)
             if sample is None:
-                sample = _sample_of_output(out, kind, columns)
-            _draw_before_and_after(plot, totals, sample, columns, summary)
+                sample, rows = _sample_of_output(out, kind, columns)
+            else:
+                rows = sample.rows()
+            _draw_before_and_after(plot, totals, rows, sample.n_rows, columns, summary)
 
 
 @dataclass(frozen=True)
@@ -234,6 +248,10 @@ class _Settings:
                 raise ValueError(
                     f"--segment corrects probabilities: it needs --loss log, got {self.loss}"
                 )
+        if columns.sampling_rate is not None and self.found_loss != "log":
+            raise ValueError(
+                f"--sampling-rate corrects probabilities: it needs --loss log, got {self.loss}"
+            )
         self.make_calibrator(segment)
 
     def make_calibrator(self, segment: list[str] | None) -> "AnyCalibrator":
@@ -283,6 +301,19 @@ def _parse_delay(delay: str | None) -> int | str | None:
     return int(delay) if int(delay) > 1 else None
 
 
+def _parse_rate(rate: str | None) -> float | str | None:
+    """Return a rate, the name of a column, or None if all negatives are in the table."""
+    from streamcal.calibration.sampling import as_sampling_rate
+
+    if rate is None:
+        return None
+    try:
+        number = float(rate)
+    except ValueError:
+        return rate
+    return as_sampling_rate(number)
+
+
 def _check_plot(path: Path, loss: str) -> None:
     """Raise ``ValueError`` unless the picture of --plot can be drawn."""
     check_drawable(path)
@@ -318,11 +349,22 @@ def _open_checkpoint(
     return Checkpoint(store, tables, output.path, options, resumable=kind != "parquet")
 
 
-def _sample_of_output(out: Path, kind: str, columns: Columns) -> UniformSample:
-    """Return a sample of raw scores, calibrated values and labels of a complete output."""
+def _sample_of_output(
+    out: Path, kind: str, columns: Columns
+) -> tuple[UniformSample, NDArray[np.float64]]:
+    """Return a sample of a complete output, and its rows as those of a sample of the loop."""
+    from streamcal.calibration.sampling import among_kept
+
     needed = [score_column(columns.score), score_column(columns.new_column)]
+    if isinstance(columns.sampling_rate, str):
+        needed.append(score_column(columns.sampling_rate))
     reader = RowReader([*needed, binary_label_column(columns.label)], OnError.stop)
-    return read_sample(out, kind, reader)
+    sample = read_sample(out, kind, reader)
+    raw, calibrated, *rates, labels = sample.rows().T
+    if columns.sampling_rate is not None:
+        rate = rates[0] if rates else np.full(len(labels), columns.sampling_rate)
+        calibrated = among_kept(calibrated, rate)
+    return sample, np.column_stack([raw, calibrated, labels])
 
 
 def _check_labels(picture: Path, totals: Totals) -> None:
@@ -336,10 +378,15 @@ def _check_labels(picture: Path, totals: Totals) -> None:
 
 
 def _draw_before_and_after(
-    path: Path, totals: Totals, sample: UniformSample, columns: Columns, summary: Summary
+    path: Path,
+    totals: Totals,
+    rows: NDArray[np.float64],
+    n_rows: int,
+    columns: Columns,
+    summary: Summary,
 ) -> None:
     """Draw calibrated values, and raw scores if they are probabilities."""
-    raw, calibrated, labels = sample.rows().T
+    raw, calibrated, labels = rows.T
     curves = {columns.score: raw.clip(0.0, 1.0)} if totals.probabilities else {}
     curves[columns.new_column] = calibrated
-    draw_reliability(path, labels, curves, sample.n_rows, summary)
+    draw_reliability(path, labels, curves, n_rows, summary)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, progress
 from streamcal.cli.rows import (
@@ -18,6 +19,7 @@ from streamcal.cli.rows import (
     name_checksums,
     plain_values,
     probability_column,
+    rate_column,
     score_column,
     weight_column,
 )
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, and the one that is written; a delay may also be a number."""
+    """The columns that are read, and the one that is written.
+
+    Delay and sampling rate may also be numbers.
+    """
 
     score: str
     label: str
@@ -43,23 +48,45 @@ class Columns:
     segment: list[str] | None
     group: str | None
     delay: int | str | None
+    sampling_rate: float | str | None
     new_column: str
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        read = (self.score, self.label, self.weight, self.key, self.group, self.delay)
-        return [name for name in (*read, *(self.segment or ())) if isinstance(name, str)]
+        read = (self.score, self.label, self.weight, self.key, self.group)
+        numbers = (self.delay, self.sampling_rate)
+        return [n for n in (*read, *numbers, *(self.segment or ())) if isinstance(n, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
-        """Return score, label, weight and, if it is a column, delay, with their requirements."""
+        """Return score, label, weight, delay and sampling rate, with their requirements.
+
+        Delay and sampling rate only if they are columns.
+        """
         if any_score and self.segment is None:
             score = score_column(self.score)
         else:
             otherwise = "" if self.segment else ", or --calibrator isotonic must be used"
             score = probability_column(self.score, otherwise)
         read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
-        return [*read, delay_column(self.delay)] if isinstance(self.delay, str) else read
+        if isinstance(self.delay, str):
+            read.append(delay_column(self.delay))
+        if isinstance(self.sampling_rate, str):
+            read.append(rate_column(self.sampling_rate))
+        return read
+
+    def delays(self, rows: "Rows") -> NDArray[np.float64]:
+        """Return after how many rows the label of each row is known."""
+        return rows.values[3] if isinstance(self.delay, str) else _repeat(self.delay or 1, rows)
+
+    def rates(self, rows: "Rows") -> NDArray[np.float64]:
+        """Return the sampling rate of each row."""
+        rate = self.sampling_rate
+        return rows.values[-1] if isinstance(rate, str) else _repeat(rate or 1.0, rows)
+
+
+def _repeat(number: float, rows: "Rows") -> NDArray[np.float64]:
+    return np.full(len(rows.numbers), number, np.float64)
 
 
 class Loop:
@@ -100,6 +127,8 @@ class Loop:
 
     def _calibrate(self, chunk: "Chunk", n_before: int, writer: "Writer") -> None:
         """Predict, learn and write those rows of a chunk that are not learned yet."""
+        from streamcal.calibration.sampling import undo_sampling
+
         rows = self.reader.read(chunk)
         samples, fields = self._samples(rows)
         self.n_unlabelled += int(np.isnan(samples.y).sum())
@@ -118,10 +147,13 @@ class Loop:
         if self.columns.delay is None and self.columns.group is None:
             values = self.calibrators.predict_learn_checked(samples)
         else:
-            delays = [*rows.values[3:], np.full(len(numbers), self.columns.delay or 1)]
             names = group_names(rows, self.columns.group)
-            values = self.late.predict_learn(numbers, samples, fields, delays[0], names)
-        writer.write(chunk, values, rows.keep)
+            delays = self.columns.delays(rows)
+            values = self.late.predict_learn(numbers, samples, fields, delays, names)
+        written = values
+        if self.columns.sampling_rate is not None:
+            written = undo_sampling(values, self.columns.rates(rows))
+        writer.write(chunk, written, rows.keep)
         if len(values):
             self.row = int(numbers[-1])
         self.totals.n_written += len(values)
@@ -161,4 +193,6 @@ class Loop:
         counts = {"rows": self.totals.n_written, "unlabelled": self.n_unlabelled, "keys": n_keys}
         summary.add(", ".join(parts), **counts)
         summary.add_skipped(self.reader)
+        if self.columns.sampling_rate is not None:
+            summary.add("  losses are of the kept rows, before --sampling-rate is undone")
         self.totals.add_to(summary)

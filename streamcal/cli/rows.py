@@ -118,6 +118,14 @@ def delay_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
+def rate_column(name: str) -> Column:
+    """Return a column of shares of negatives that are kept."""
+    requirement = Requirement(
+        "greater than 0 and not greater than 1", lambda rate: (rate > 0.0) & (rate <= 1.0)
+    )
+    return Column(name, (requirement,))
+
+
 def binary_label_column(name: str) -> Column:
     """Return a column of labels 0 and 1."""
     requirement = Requirement("0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)))

@@ -209,6 +209,11 @@ def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
     if not notes["finished"]:
         path = path.with_name(f"{path.name}.partial")
     try:
+        if options.get("--sampling-rate") is not None:
+            raise ValueError(
+                "its values are probabilities among all samples (--sampling-rate), its rows are a"
+                " part of these"
+            )
         score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
         columns = _ScoredColumns(score, label, prob, options.get("--key"))
         kind = format_of(Path(notes["out"]), Path(notes["table"]))
