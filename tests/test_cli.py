@@ -282,7 +282,8 @@ def learned_in_groups(sample: Any, names: Any, keys: Any, weights: Any, delays: 
     runs = [list(run) for _, run in itertools.groupby(range(len(names)), lambda i: names[i] or i)]
     waiting = sorted((max(i + delays[i] for i in run), run) for run in runs)
     twins = {key: streamcal.HedgedCalibrator() for key in keys}
-    values, tickets = [], []
+    values: list[float] = []
+    tickets: list[Any] = []
     for now, (p, _, key, _, _) in enumerate(rows):
         ready = [late for late in waiting if late[0] <= now and late[1][-1] < now]
         waiting = [late for late in waiting if late not in ready]
@@ -342,7 +343,7 @@ def test_the_sampling_of_negatives_is_undone(
     path, plain, out = (tmp_path / name for name in ("in.csv", "plain.csv", "out.csv"))
     rows = zip(*sample, rates, [3] * 60, strict=True)
     path.write_text("\n".join(["p,y,r,d", *(",".join(map(str, row)) for row in rows), ""]))
-    options = ("--delay", delay, "--json", "--out")
+    options: tuple[Any, ...] = ("--delay", delay, "--json", "--out")
     kept = json.loads(calibrate(path, *options, plain, calibrator=name).stderr)
     options = ("--sampling-rate", rate, "--batch-size", 7, *options)
     found = json.loads(calibrate(path, *options, out, calibrator=name).stderr)
