@@ -136,7 +136,8 @@ def events(join: LabelJoin, i: int) -> None:
     ticket = None if i % 3 else (i, (0.25, 0.5))
     from streamcal.calibration.tickets import Ticket
 
-    join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket and Ticket(*ticket)))
+    x = None if i % 2 else {"a": i, "b": "é", "c": None}
+    join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket and Ticket(*ticket), x=x))
     if i % 2:
         join.add(Event(math.nan, y=1.0, id=i - 1))
 

@@ -1287,7 +1287,8 @@ def _add_stores() -> None:
 
     def add(draw: Draw, join: Any, held: list[Any]) -> None:
         score, y = draw.pick([math.nan, draw.probability()]), draw.pick([math.nan, draw.share()])
-        event = Event(float(score), float(y), float(draw.weight()), name(draw), name(draw))
+        x = draw.pick([None, {}, {"a": "é", "b": draw.probability(), "c": True}])
+        event = Event(float(score), float(y), float(draw.weight()), name(draw), name(draw), None, x)
         whole = join.add(event)
         assert whole is None or not math.isnan(whole.score + whole.y)
 

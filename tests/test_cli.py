@@ -5,7 +5,9 @@ import csv
 import datetime
 import inspect
 import io
+import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -36,6 +38,7 @@ from streamcal.cli.demo import demo
 from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
+from streamcal.durable import Store, name_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -271,6 +274,227 @@ def test_a_label_is_learned_as_late_as_in_river(
             calibrator.learn_one(x["p"], y, **served)
     result = calibrate(path, "--delay", delay, "--batch-size", 7, calibrator=name)
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
+
+
+def learned_in_groups(sample: Any, names: Any, keys: Any, weights: Any, delays: Any) -> list[float]:
+    """What hedges serve: a group is learned by key when it has ended and all labels are known."""
+    rows = list(zip(*sample, keys, weights, delays, strict=True))
+    runs = [list(run) for _, run in itertools.groupby(range(len(names)), lambda i: names[i] or i)]
+    waiting = sorted((max(i + delays[i] for i in run), run) for run in runs)
+    twins = {key: streamcal.HedgedCalibrator() for key in keys}
+    values: list[float] = []
+    tickets: list[Any] = []
+    for now, (p, _, key, _, _) in enumerate(rows):
+        ready = [late for late in waiting if late[0] <= now and late[1][-1] < now]
+        waiting = [late for late in waiting if late not in ready]
+        for _, run in ready:
+            for name in dict.fromkeys(keys[i] for i in run):
+                mine = [i for i in run if keys[i] == name]
+                twins[name].learn_group(
+                    [rows[i][0] for i in mine],
+                    [rows[i][1] for i in mine],
+                    float(np.mean([weights[i] for i in mine])),
+                    served=[tickets[i] for i in mine],
+                )
+        value, ticket = twins[key].serve_one(p)
+        values.append(value)
+        tickets.append(ticket)
+    return values
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["one", "keyed"])
+@pytest.mark.parametrize("delay", [1, 4, "d"])
+def test_rows_that_share_an_outcome_are_one_sample(
+    tmp_path: Path, sample: Any, delay: Any, keyed: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    names = [["a", "b", "", "b c"][i] for i in rng.integers(0, 4, 30).repeat(2)]
+    keys = [str(i) for i in rng.integers(0, 2, 60)]
+    weights = rng.integers(1, 4, 60).tolist()
+    delays = rng.integers(0, 9, 60).tolist()
+    columns = zip(*sample, names, keys, weights, delays, strict=True)
+    lines = [",".join(map(str, row)) for row in columns]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["p,y,g,k,w,d", *lines, ""]))
+    used = delays if delay == "d" else [delay] * 60
+    wanted = learned_in_groups(sample, names, keys if keyed else ["all"] * 60, weights, used)
+    options = ["--group", "g", "--weight", "w", *(["--key", "k"] if keyed else [])]
+    options += [] if delay == 1 else ["--delay", delay]
+    for batch in (60, 7):
+        result = calibrate(path, *options, "--batch-size", batch, calibrator="hedge")
+        assert column(result.stdout, "calibrated") == pytest.approx(wanted, rel=1e-12)
+
+
+def test_groups_need_the_hedge(scores_csv: Any) -> None:
+    message = "--group needs --calibrator hedge without --segment, got"
+    assert f"{message} isotonic" in calibrate(scores_csv, "--group", "id", status=2).stderr
+    options = ("--group", "id", "--segment", "city")
+    result = calibrate(scores_csv, *options, calibrator="hedge", status=2)
+    assert f"{message} --segment" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["hedge", "isotonic"])
+@pytest.mark.parametrize("rate", ["0.1", "r"])
+@pytest.mark.parametrize("delay", [1, "d"])
+def test_the_sampling_of_negatives_is_undone(
+    tmp_path: Path, sample: Any, name: str, rate: str, delay: Any
+) -> None:
+    rates = np.full(60, 0.1) if rate == "0.1" else np.tile([0.25, 1.0, 0.01], 20)
+    path, plain, out = (tmp_path / name for name in ("in.csv", "plain.csv", "out.csv"))
+    rows = zip(*sample, rates, [3] * 60, strict=True)
+    path.write_text("\n".join(["p,y,r,d", *(",".join(map(str, row)) for row in rows), ""]))
+    options: tuple[Any, ...] = ("--delay", delay, "--json", "--out")
+    kept = json.loads(calibrate(path, *options, plain, calibrator=name).stderr)
+    options = ("--sampling-rate", rate, "--batch-size", 7, *options)
+    found = json.loads(calibrate(path, *options, out, calibrator=name).stderr)
+    wanted = streamcal.undo_sampling(column(plain, "calibrated"), rates)
+    assert column(out, "calibrated") == pytest.approx(wanted, rel=1e-12)
+    for loss in ("log_loss", "brier_score"):  # of the rows in the table
+        assert found[loss] == pytest.approx(kept[loss], rel=1e-12)
+
+
+def test_pictures_show_the_rows_of_the_table(
+    tmp_path: Path, scores_csv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sampling rate, the values before it is undone; the same with a store."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(calibrating, "draw_reliability", lambda *given: drawn.append(given[1:3]))
+    rate = ("--sampling-rate", "0.2")
+    for more in ((), rate, (*rate, "--store", tmp_path / "run.db")):
+        out, picture = tmp_path / f"{len(drawn)}.csv", tmp_path / f"{len(drawn)}.png"
+        calibrate(scores_csv, *more, "--out", out, "--plot", picture)
+    for labels, curves in drawn[1:]:
+        assert labels.tolist() == drawn[0][0].tolist()
+        for name, values in drawn[0][1].items():
+            np.testing.assert_allclose(curves[name], values, rtol=1e-12)
+    page = tmp_path / "r.html"
+    run("report", tmp_path / "run.db", "--out", page)
+    assert "is not shown: its values are probabilities among all samples" in page.read_text()
+
+
+def test_a_sampling_rate_is_a_share(scores_csv: Any, tmp_path: Path) -> None:
+    for rate in ("0", "1.5", "-1", "nan"):
+        result = calibrate(scores_csv, f"--sampling-rate={rate}", status=2)
+        assert "`--sampling-rate` must be" in result.stderr
+    result = calibrate(scores_csv, "--sampling-rate", "id", status=1)
+    assert "row 1: `id` must be greater than 0 and not greater than 1, got '0'" in result.stderr
+    options = ("--loss", "squared", "--sampling-rate", 0.5)
+    result = calibrate(scores_csv, *options, status=2)
+    assert "--sampling-rate corrects probabilities: it needs --loss log, got" in result.stderr
+
+
+CITIES = ["x", "y", "z", None, 1, 1.5, True, "1"]
+
+
+def write_cities(path: Path, n: int = 80) -> tuple[list[Any], list[float], list[int]]:
+    """Write a table whose labels depend on a city; return cities, scores and labels."""
+    rng = np.random.default_rng(8)
+    cities = [CITIES[i] for i in rng.integers(0, len(CITIES), n)]
+    p = rng.random(n).round(3).tolist()
+    y = [int(rng.random() < (0.9 if city in ("x", 1) else 0.2)) for city in cities]
+    rows = zip(cities, p, y, strict=True)
+    lines = [
+        json.dumps({"city": city, "day": i % 7, "p": a, "y": b})
+        for i, (city, a, b) in enumerate(rows)
+    ]
+    path.write_text("\n".join(lines))
+    return cities, p, y
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+@pytest.mark.parametrize("name", ["hedge", "platt", "isotonic"])
+def test_segments_are_those_of_the_library(tmp_path: Path, name: str, delay: int) -> None:
+    cities, p, y = write_cities(tmp_path / "in.jsonl")
+    twin, waiting, values = (
+        streamcal.SegmentCalibrator(["city", "day"], base=CALIBRATORS[name]()),
+        [],
+        [],
+    )
+    for i in range(80):
+        x = {"city": cities[i], "day": i % 7}
+        value, ticket = twin.serve_one(x, p[i])
+        values.append(value)
+        waiting.append((x, p[i], y[i], ticket))
+        if len(waiting) > max(delay - 1, 0):
+            *sample, ticket = waiting.pop(0)
+            twin.learn_one(*sample, served=ticket if delay else None)
+    options = ("--segment", "city", "--segment", "day", "--delay", delay)
+    for batch in (7, 80):
+        result = calibrate(tmp_path / "in.jsonl", *options, "--batch-size", batch, calibrator=name)
+        found = [json.loads(line)["calibrated"] for line in result.stdout.splitlines()]
+        assert found == pytest.approx(values, rel=1e-12)
+
+
+def test_each_key_has_segments_of_its_own(scores_csv: Any, sample: Any) -> None:
+    result = calibrate(scores_csv, "--key", "city", "--segment", "id", calibrator="hedge")
+    values = np.empty(60)
+    for k in range(3):
+        twin = streamcal.SegmentCalibrator(["id"])
+        columns = {"id": list(map(str, range(k, 60, 3)))}
+        values[k::3] = twin.predict_learn_many(columns, *(part[k::3] for part in sample))
+    assert column(result.stdout, "calibrated") == values.tolist()
+
+
+def test_values_of_segments_keep_their_type(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    columns = {
+        "text": pa.array(["1", "", None, "a"]).dictionary_encode(),
+        "whole": [1, 2, None, 3],
+        "number": [0.5, float("nan"), float("inf"), 1.0],
+        "truth": [True, None, False, True],
+        "day": pa.array([1, None, 2, 3], pa.date32()),
+        "nothing": pa.nulls(4),
+    }
+    pq.write_table(pa.table({"p": [0.5] * 4, "y": [1, 0, 1, 1], **columns}), path)
+    seen: dict[str, list[Any]] = {
+        "text": ["1", None, None, "a"],
+        "whole": [1, 2, None, 3],
+        "number": [0.5, None, math.inf, 1.0],
+        "truth": [True, None, False, True],
+        "day": ["1970-01-02", None, "1970-01-03", "1970-01-04"],
+        "nothing": [None] * 4,
+    }
+    out, store = tmp_path / "out.parquet", tmp_path / "run.db"
+    for delay in (1, 3):
+        named = [part for name in columns for part in ("--segment", name)]
+        options = (*named, "--delay", delay, "--out", out, "--store", store)
+        calibrate(path, *options, calibrator="hedge")
+        with Store(store) as opened:
+            if delay == 1:
+                twin = streamcal.SegmentCalibrator(list(columns))
+                twin.learn_many(seen, [0.5] * 4, [1, 0, 1, 1])
+                assert opened.get_bytes(name_of(None)) == twin.to_bytes()
+            else:
+                waiting = [late[6] for late in opened.notes["waiting"]]
+                rows = [{name: seen[name][i] for name in columns} for i in range(1, 4)]
+                assert sorted(waiting, key=str) == sorted(rows, key=str)
+        for made in (out, store):
+            made.unlink()
+    pq.write_table(pa.table({"p": [0.5], "y": [1], "list": [[1]]}), path)
+    result = calibrate(path, "--segment", "list", "--out", out, status=1)
+    assert "column `list` can't be a segment or group: its type is list" in result.stderr
+
+
+def test_an_empty_cell_is_a_missing_value(tmp_path: Path) -> None:
+    path, store = tmp_path / "in.csv", tmp_path / "run.db"
+    path.write_text('p,y,s\n.5,1,a\n.5,0,\n.5,0,""\n')
+    calibrate(path, "--segment", "s", "--store", store, "--out", tmp_path / "o.csv")
+    twin = streamcal.SegmentCalibrator(["s"], base=IsotonicCalibrator())
+    twin.learn_many({"s": ["a", None, None]}, [0.5] * 3, [1, 0, 0])
+    with Store(store) as opened:
+        assert opened.get_bytes(name_of(None)) == twin.to_bytes()
+
+
+def test_segments_need_probabilities(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("p,y,s\n1.5,1,a\n")
+    result = calibrate(path, "--segment", "s", status=1)
+    assert "row 1: `p` must be a probability in [0, 1], got '1.5'" in result.stderr
+    result = calibrate(path, "--segment", "s", "--loss", "squared", status=2)
+    assert "--segment corrects probabilities: it needs --loss log" in result.stderr
+    result = calibrate(path, "--segment", "s", "--segment", "s", status=2)
+    assert "--segment must name different columns, got 's' twice" in result.stderr
+    assert "has no column `t`" in calibrate(path, "--segment", "t", status=1).stderr
 
 
 def test_a_delay_has_one_queue_for_all_keys(scores_csv: Any, sample: Any) -> None:

@@ -22,8 +22,10 @@ from streamcal import (
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
+    SegmentCalibrator,
     VennAbersCalibrator,
 )
+from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.engine import run
 from streamcal.durable.errors import StoreError
@@ -352,7 +354,7 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
         ((0.5, NAN, 1.0, None, ["id"]), TypeError, "must be strings, numbers", join),
         ((0.5, NAN, 1.0, None, len), TypeError, "must be strings, numbers", join),
         (0.5, TypeError, "an event must be an Event or a tuple like it, got 0.5", None),
-        ((0.5,) * 7, TypeError, "an event must be an Event or a tuple like it", None),
+        ((0.5,) * 8, TypeError, "an event must be an Event or a tuple like it", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         received.clear()
@@ -593,6 +595,12 @@ def test_whole_events_and_empty_ones() -> None:
         ({"ticket": Ticket("x", ())}, ValueError),
         ({"ticket": Ticket(1, (2.0,))}, ValueError),
         ({"ticket": Ticket(1, None)}, ValueError),
+        ({"ticket": SegmentTicket(None, None)}, ValueError),
+        ({"x": 5}, TypeError),
+        ({"x": {"a": []}}, TypeError),
+        ({"x": {1: "a"}}, TypeError),
+        ({"x": {"a": 10**5000}}, ValueError),
+        ({"x": {"a": "\ud800\udc00"}}, ValueError),
         ({"w": NAN}, ValueError),
         ({"w": "x"}, TypeError),
     ],
@@ -608,6 +616,11 @@ def test_the_join_takes_only_what_its_bytes_hold(
             join.add(half._replace(**change))
         assert join.to_bytes() == before
     join.add(Event(0.5, id="b", key=("k", None), ticket=Ticket(3, (0.5, 1.0))))
+    ticket = SegmentTicket(Ticket(2, (0.5,)), Ticket(3, (0.25, 1.0)))
+    join.add(Event(0.5, id="c", ticket=ticket, x={"a": np.float32(0.5), "b": NAN, "c": "é"}))
+    joined = LabelJoin.from_bytes(join.to_bytes()).add(label("c"))
+    assert joined is not None
+    assert joined[-2:] == (ticket, {"a": 0.5, "b": None, "c": "é"})
     assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
 
 
@@ -743,3 +756,103 @@ def test_a_hedge_is_weighted_by_what_it_served(tmp_path: Path) -> None:
         found = store.get(name_of(None))
     assert found.weights == expected.weights
     assert found.mean_delay == expected.mean_delay > 10
+
+
+FIELDS = ("city", "age")
+
+
+def with_fields(events: Sequence[Event]) -> list[Event]:
+    """The events with the fields of segments in those with a score, and other entries."""
+    draw = random.Random(5)
+    cities = ["oslo", "rome", 7, None, True]
+    return [
+        event
+        if math.isnan(event.score)
+        else event._replace(x={"city": draw.choice(cities), "age": draw.randrange(3), "z": object})
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["one", "keyed"])
+def test_segments_are_learned_as_by_their_calibrator(
+    tmp_path: Path, joined: bool, keyed: bool
+) -> None:
+    """With a restart between any two batches, what is learned is that of plain calls."""
+    events = with_fields(LATE if joined else EVENTS)
+    if not keyed:
+        events = [event._replace(key=None) for event in events]
+    twins = {event.key: SegmentCalibrator(FIELDS) for event in events}
+    join, values = LabelJoin(12), []
+    for event in events:
+        twin, ticket, value = twins[event.key], None, NAN
+        x = event.x and {name: event.x[name] for name in FIELDS}
+        if x is not None:
+            value, ticket = twin.serve_one(x, event.score)
+        values.append(value)
+        sample = join.add(event._replace(ticket=ticket, x=x))
+        if sample is not None and sample.x is not None:
+            served: Any = sample.ticket if joined else None
+            numbers = sample.score, sample.y, sample.w
+            twins[sample.key].learn_one(sample.x, *numbers, served=served)
+    received: dict[int, float] = {}
+    for stop in (3, 4, 11, len(events)):
+        with Store(tmp_path / "run.db") as store:
+            calibrator: Any = SegmentCalibrator(FIELDS)
+            if keyed:
+                calibrator = KeyedCalibrator(calibrator, max_live=2, store=store)
+            given = LabelJoin(12) if joined else None
+            run(events[:stop], calibrator, received_by(received), store, batch_size=3, join=given)
+    np.testing.assert_allclose([received[at] for at in range(len(events))], values, rtol=1e-12)
+    with Store(tmp_path / "run.db") as store:
+        for key, twin in twins.items():
+            found = store.get(name_of(key)) if name_of(key) in store else SegmentCalibrator(FIELDS)
+            assert found.n_samples == twin.n_samples
+            x = {"city": "oslo", "age": 1}
+            assert found.predict_one(x, 0.3) == pytest.approx(twin.predict_one(x, 0.3), rel=1e-12)
+
+
+def received_by(values: dict[int, float]) -> Callable[[int, Any], None]:
+    """A sink that keeps values by offset."""
+    return lambda offset, batch: values.update(enumerate(batch.tolist(), offset))
+
+
+def test_a_crash_with_segments_loses_nothing(tmp_path: Path) -> None:
+    events = with_fields(LATE)
+
+    def learn(name: str, bomb: Bomb) -> tuple[int, dict[str, bytes]]:
+        while True:
+            with Fragile(tmp_path / name) as store:
+                store.bomb = bomb
+                with contextlib.suppress(CrashError):
+                    calibrator = SegmentCalibrator(FIELDS)
+                    run(events, calibrator, Told(bomb), store, batch_size=4, join=LabelJoin(12))
+                    break
+            bomb.left = 7
+        return contents(tmp_path / name)
+
+    wanted = learn("straight.db", Bomb(0))
+    for first in (2, 6, 9):
+        assert learn(f"{first}.db", Bomb(first)) == wanted
+
+
+@pytest.mark.parametrize("join", [None, LabelJoin(9)])
+@pytest.mark.parametrize(
+    ("calibrator", "x", "message"),
+    [
+        (SegmentCalibrator(["a"]), None, "an event must have `x`, a mapping .* 'a', got None at 1"),
+        (SegmentCalibrator(["a"]), 7, "an event must have `x`, a mapping .* 'a', got 7 at 1"),
+        (SegmentCalibrator(["a"]), {"a": []}, r"got \[\] for 'a' at 1"),
+        (PlattCalibrator(), {"a": 1}, "must have no `x` unless"),
+    ],
+)
+def test_an_event_has_fields_if_and_only_if_there_are_segments(
+    tmp_path: Path, calibrator: Any, x: Any, message: str, join: LabelJoin | None
+) -> None:
+    good = {"a": 1} if isinstance(calibrator, SegmentCalibrator) else None
+    events = [Event(0.5, 1.0, x=good), Event(0.5, 1.0, id=3, x=x)]
+    with Store(tmp_path / "run.db") as store:
+        with pytest.raises(TypeError, match=message):
+            run(events, calibrator, lambda *_: None, store, join=join)
+        assert store.offset == 0
+        assert not len(store)

@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 from streamcal import (
     AnytimeCalibrator,
     Calibrator,
+    HedgedCalibrator,
     IdentityCalibrator,
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
+    SegmentCalibrator,
     losses,
 )
 from streamcal.durable import Store, StoreError
@@ -564,3 +566,56 @@ def test_pickling_keeps_what_is_learned() -> None:
     keyed = KeyedCalibrator(IsotonicCalibrator(window=6), max_live=2)
     keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 0])
     assert states(pickle.loads(pickle.dumps(keyed))) == states(keyed)
+
+
+def test_segments_by_key() -> None:
+    keyed = KeyedCalibrator(SegmentCalibrator(["a"]), max_live=1)
+    twins = {key: SegmentCalibrator(["a"]) for key in "xy"}
+    keys, columns = list("xyxxy"), {"a": [1, 2, "1", None, 1]}
+    scores, y = [0.2, 0.4, 0.5, 0.6, 0.7], [0, 1, 1, 0, 1]
+    values = keyed.predict_learn_many(keys, scores, y, columns=columns)
+    for key, twin in twins.items():
+        at = [i for i, name in enumerate(keys) if name == key]
+        mine = {"a": [columns["a"][i] for i in at]}
+        wanted = twin.predict_learn_many(mine, [scores[i] for i in at], [y[i] for i in at])
+        assert values[at].tolist() == wanted.tolist()
+    value, ticket = keyed.serve_one("x", 0.3, x={"a": 1})
+    assert value == keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
+    keyed.learn_one("x", 0.3, 1, 2.0, x={"a": 1}, served=ticket)
+    twins["x"].learn_one({"a": 1}, 0.3, 1, 2.0, served=twins["x"].serve_one({"a": 1}, 0.3)[1])
+    assert keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
+
+
+def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
+    segments, plain = KeyedCalibrator(SegmentCalibrator(["a"])), KeyedCalibrator(PlattCalibrator())
+    needs: Any = {"match": "must have the values of the fields 'a', got None"}
+    none: Any = {"match": "must be None: only a SegmentCalibrator has fields"}
+    for keyed, x, wanted in ((segments, None, needs), (plain, {"a": 1}, none)):
+        for call in (
+            lambda: keyed.predict_one("k", 0.5, x=x),  # noqa: B023
+            lambda: keyed.serve_one("k", 0.5, x=x),  # noqa: B023
+            lambda: keyed.learn_one("k", 0.5, 1, x=x),  # noqa: B023
+            lambda: keyed.learn_many(["k"], [0.5], [1], columns=x),  # noqa: B023
+        ):
+            with pytest.raises(TypeError, match=wanted["match"]):
+                call()
+    with pytest.raises(TypeError, match="got \\[\\]"):
+        segments.learn_many(["j", "k"], [0.5, 0.5], [1, 1], columns={"a": [1, []]})
+    with pytest.raises(TypeError, match="must be a map of scores"):
+        segments.snapshot("k")
+    assert len(segments) == len(plain) == 0
+
+
+def test_a_group_is_one_sample_of_its_key() -> None:
+    keyed, twin = KeyedCalibrator(HedgedCalibrator()), HedgedCalibrator()
+    scores, tickets = [0.6, 0.7, 0.2], []
+    for _ in range(3):
+        tickets = [keyed.serve_one("a", score)[1] for score in scores]
+        keyed.learn_group("a", scores, [1, 1, 0], 2.0, served=tickets)
+        twin.learn_group(scores, [1, 1, 0], 2.0)
+    assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
+    with pytest.raises(ValueError, match="`served` must have one ticket per score"):
+        keyed.learn_group("b", scores, [1, 1, 0], served=tickets[:2])
+    with pytest.raises(TypeError, match="must be a HedgedCalibrator to learn groups, got Platt"):
+        KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
+    assert list(keyed) == ["a"]

@@ -48,7 +48,7 @@ def write_table(path: Path, n: int, seed: int = 0, start: int = 0) -> Path:
 def arguments(table: Path, out: Path, store: Path | None, *more: Any) -> list[str]:
     stored = [] if store is None else ["--store", store]
     columns = ["--score", "p", "--label", "y", "--weight", "w", "--key", "k"]
-    method = [] if "hedge" in more else ["--calibrator", "isotonic", "--window", 400]
+    method = [] if "--calibrator" in more else ["--calibrator", "isotonic", "--window", 400]
     return [str(a) for a in (table, *columns, *method, "--out", out, *stored, *more)]
 
 
@@ -98,6 +98,61 @@ def test_a_hedge_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
         calibrate(table, out, store, *hedge)
     calibrate(table, plain, None, *hedge)
     assert out.read_bytes() == plain.read_bytes()
+
+
+@pytest.mark.parametrize("delay", [1, 30])
+def test_groups_go_on_as_if_nothing_had_happened(tmp_path: Path, delay: int) -> None:
+    """The table grows, and a second one follows, in the middle of a group."""
+    whole = write_table(tmp_path / "all.csv", 200)
+    header, *rows = whole.read_text().splitlines(keepends=True)
+    header, rows = f"g,{header}", [f"{i // 7},{row}" for i, row in enumerate(rows)]
+    whole.write_text("".join([header, *rows]))
+    more = ("--calibrator", "hedge", "--group", "g", "--delay", delay)
+    found: list[str] = []
+    for name, start, stops in (("a", 0, (100, 101, 150)), ("b", 150, (200,))):
+        table, out = tmp_path / f"{name}.csv", tmp_path / f"{name}.out.csv"
+        for stop in stops:
+            table.write_text("".join([header, *rows[start:stop]]))
+            calibrate(table, out, tmp_path / "s.db", *more, "--batch-size", 9)
+        found += out.read_text().splitlines()[1:]
+    calibrate(whole, tmp_path / "plain.csv", None, *more)
+    assert found == (tmp_path / "plain.csv").read_text().splitlines()[1:]
+    table.write_text("".join([header, *rows[150:]]).replace("\n22,", "\n23,"))
+    with table.open("a") as file:
+        file.write(rows[0])
+    printed = calibrate(table, out, tmp_path / "s.db", *more, status=1)
+    assert "a table may grow between runs, not change" in printed
+
+
+@pytest.mark.parametrize("delay", [1, 30])
+def test_segments_go_on_as_if_nothing_had_happened(tmp_path: Path, delay: int) -> None:
+    table, out, store, plain = (tmp_path / name for name in ("t.csv", "o.csv", "s.db", "p.csv"))
+    more = ("--calibrator", "hedge", "--segment", "k", "--segment", "w", "--delay", delay)
+    for n in (100, 101, 200):
+        write_table(table, 200)
+        table.write_text("".join(table.read_text().splitlines(keepends=True)[: n + 1]))
+        calibrate(table, out, store, *more)
+    calibrate(table, plain, None, *more, "--batch-size", 17)
+    assert out.read_bytes() == plain.read_bytes()
+    result = CliRunner().invoke(app, ["report", str(store), "--out", str(tmp_path / "r.html")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "r.html").read_text()
+    assert "SegmentCalibrator" in page
+    assert "k, w" in page
+
+
+def test_values_of_segments_that_were_learned_must_not_change(tmp_path: Path) -> None:
+    table, out, store = write_table(tmp_path / "t.csv", 20), tmp_path / "o.csv", tmp_path / "s.db"
+    lines = table.read_text().splitlines(keepends=True)
+    more = ("--calibrator", "platt", "--segment", "id")
+    table.write_text("".join(lines[:-1]))
+    calibrate(table, out, store, *more)
+    table.write_text("".join(lines).replace("\n3,", "\n33,"))
+    assert "a table may grow between runs, not change" in calibrate(
+        table, out, store, *more, status=1
+    )
+    printed = calibrate(table, out, store, *more[:2], status=1)
+    assert "was started with --segment ['id'], not without --segment" in printed
 
 
 def test_the_state_changes_nothing_in_the_output(done: tuple[Path, ...]) -> None:

@@ -71,3 +71,15 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
             as_sampling_rate(rate)
     positives: NDArray[np.float64] = kept * rates
     return positives / (positives + (1.0 - kept))
+
+
+def among_kept(p: NDArray[np.float64], rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities from which `undo_sampling` made these.
+
+    Examples
+    --------
+    >>> among_kept(undo_sampling([0.5], 0.25), np.array([0.25]))
+    array([0.5])
+    """
+    kept: NDArray[np.float64] = p / (p + rates * (1.0 - p))
+    return kept

@@ -423,16 +423,31 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         return self._run(columns, vector, labels, as_weights(w, len(vector)))
 
     def _run(self, columns: Any, scores: Array, labels: Array, weights: Array) -> Array:
+        scores = self._check_known(scores, labels, weights)
+        hashes = self._read_columns(columns, len(scores))
+        return self._predict_learn_read(hashes, scores, labels, weights)
+
+    def _check_known(self, scores: Array, labels: Array, weights: Array) -> Array:
+        """Return scores, clipped, or raise; a label may be NaN."""
         check_same_length(labels, len(scores), "y")
         known = ~np.isnan(labels)
         checked = _checks._check_samples(scores[known], labels[known], weights[known])
+        self._base._check_samples(*checked)
         scores = scores.copy()
         scores[known] = checked[0]
         scores[~known] = [as_probability(score) for score in scores[~known].tolist()]
-        values = [_column(columns, name, len(scores)) for name in self._terms.fields]
-        hashes = self._terms.read_columns(values, len(scores))
+        return scores
+
+    def _read_columns(self, columns: Any, n_samples: int) -> NDArray[np.uint64]:
+        """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
+        values = [_column(columns, name, n_samples) for name in self._terms.fields]
+        return self._terms.read_columns(values, n_samples)
+
+    def _predict_learn_read(
+        self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
+    ) -> Array:
+        """Predict and learn samples that have been checked, and whose values have been read."""
         with self._mutex:
-            self._base._check_samples(*checked)
             bases = predict_learn_known(self._base, scores, labels, weights)
             answers = self._terms.predict_learn_many(hashes, bases, labels, weights)
             return self._mix_many(bases, answers, labels, weights)

@@ -6,8 +6,12 @@ the loop over the rows.
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streamcal._validation import check_choice
 from streamcal.cli.calibrate_loop import Columns, Loop
@@ -36,8 +40,8 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.durable.cache import AnyCalibrator
     from streamcal.tables import Output
 
 EXAMPLES = (
@@ -82,6 +86,18 @@ _METHOD = (
     "beta calibration (three parameters). histogram: the mean label of each bin. All but isotonic "
     "take probabilities."
 )
+_SEGMENT = (
+    "Calibrate for each value of this column, and for each pair of values of two such columns; may "
+    "be repeated. Values of few rows are corrected little, new ones not at all."
+)
+_GROUP = (
+    "Consecutive rows with the same value of this column share an outcome: they are all predicted, "
+    "then learned as one sample. Only for the hedge."
+)
+_SAMPLING_RATE = (
+    "The share of negatives that the table has, if the others were left out: a number, or the name "
+    "of a column. Values are then probabilities among all samples."
+)
 _DELAY = (
     "The label of a row is known this many rows later: a number, or the name of a column of "
     "numbers. Default: before the next row."
@@ -120,7 +136,12 @@ def calibrate(
     key: Annotated[
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
+    segment: Annotated[list[str] | None, column_option(_SEGMENT)] = None,
+    group: Annotated[str | None, column_option(_GROUP)] = None,
     delay: Annotated[str | None, column_option(_DELAY, metavar="N|COLUMN")] = None,
+    sampling_rate: Annotated[
+        str | None, column_option(_SAMPLING_RATE, metavar="RATE|COLUMN")
+    ] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
     loss: Annotated[str | None, setting(CALIBRATOR, _LOSS, metavar="NAME")] = None,
@@ -157,11 +178,14 @@ def calibrate(
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal import tables
 
-    columns = Columns(score, label, weight, key, _parse_delay(delay), new_column)
+    segment = segment or None
+    with usage_errors():
+        numbers = _parse_delay(delay), _parse_rate(sampling_rate)
+    columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
     settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
         kind = tables.format_of(*table, out, given=file_format)
-        settings.make_calibrator()
+        settings.check(columns)
         output = tables.Output(out)
         check_distinct(*table, output=output, picture=plot, store=store)
         check_folder(out)
@@ -179,8 +203,9 @@ def calibrate(
     output = checkpoint.output
     with data_errors(lambda: source.path, output, lambda: totals.n_written), summary, checkpoint:
         needed = columns.requirements(totals, any_score=calibrator is Method.isotonic)
+        make = partial(settings.make_calibrator, segment)
         reader = RowReader(needed, on_error)
-        loop = Loop(columns, settings.make_calibrator, reader, totals, sample, checkpoint)
+        loop = Loop(columns, make, reader, totals, sample, checkpoint)
         with source, output:
             hidden = quiet or tables.is_standard(out)
             loop.run(source, source.writer(output), hidden=hidden)
@@ -191,8 +216,10 @@ def calibrate(
         if plot is not None:
             _check_labels(plot, totals)
             if sample is None:
-                sample = _sample_of_output(out, kind, columns)
-            _draw_before_and_after(plot, totals, sample, columns, summary)
+                sample, rows = _sample_of_output(out, kind, columns)
+            else:
+                rows = sample.rows()
+            _draw_before_and_after(plot, totals, rows, sample.n_rows, columns, summary)
 
 
 @dataclass(frozen=True)
@@ -207,7 +234,27 @@ class _Settings:
     max_scores: int | None
     interpolation: Interpolation | None
 
-    def make_calibrator(self) -> "Calibrator":
+    def check(self, columns: Columns) -> None:
+        """Raise ``ValueError`` if a parameter is wrong, or does not fit the columns."""
+        segment = columns.segment
+        if columns.group is not None and (segment is not None or self.calibrator != Method.hedge):
+            got = "--segment" if segment is not None else self.calibrator
+            raise ValueError(f"--group needs --calibrator hedge without --segment, got {got}")
+        if segment is not None:
+            for name in segment:
+                if segment.count(name) > 1:
+                    raise ValueError(f"--segment must name different columns, got {name!r} twice")
+            if self.found_loss != "log":
+                raise ValueError(
+                    f"--segment corrects probabilities: it needs --loss log, got {self.loss}"
+                )
+        if columns.sampling_rate is not None and self.found_loss != "log":
+            raise ValueError(
+                f"--sampling-rate corrects probabilities: it needs --loss log, got {self.loss}"
+            )
+        self.make_calibrator(segment)
+
+    def make_calibrator(self, segment: list[str] | None) -> "AnyCalibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
         from streamcal import calibration
 
@@ -227,8 +274,13 @@ class _Settings:
             Method.beta: calibration.BetaCalibrator,
             Method.histogram: calibration.HistogramCalibrator,
         }
-        made: Calibrator = kinds[self.calibrator](**given)
-        return made
+        made: calibration.Calibrator = kinds[self.calibrator](**given)
+        if segment is None:
+            return made
+        base = (
+            None if self.calibrator is Method.hedge else made
+        )  # None: as users of Python write it
+        return calibration.SegmentCalibrator(segment, base=base)
 
     @property
     def found_loss(self) -> str:
@@ -247,6 +299,19 @@ def _parse_delay(delay: str | None) -> int | str | None:
     if delay is None or not delay.isdecimal():
         return delay
     return int(delay) if int(delay) > 1 else None
+
+
+def _parse_rate(rate: str | None) -> float | str | None:
+    """Return a rate, the name of a column, or None if all negatives are in the table."""
+    from streamcal.calibration.sampling import as_sampling_rate
+
+    if rate is None:
+        return None
+    try:
+        number = float(rate)
+    except ValueError:
+        return rate
+    return as_sampling_rate(number)
 
 
 def _check_plot(path: Path, loss: str) -> None:
@@ -284,11 +349,22 @@ def _open_checkpoint(
     return Checkpoint(store, tables, output.path, options, resumable=kind != "parquet")
 
 
-def _sample_of_output(out: Path, kind: str, columns: Columns) -> UniformSample:
-    """Return a sample of raw scores, calibrated values and labels of a complete output."""
+def _sample_of_output(
+    out: Path, kind: str, columns: Columns
+) -> tuple[UniformSample, NDArray[np.float64]]:
+    """Return a sample of a complete output, and its rows as those of a sample of the loop."""
+    from streamcal.calibration.sampling import among_kept
+
     needed = [score_column(columns.score), score_column(columns.new_column)]
+    if isinstance(columns.sampling_rate, str):
+        needed.append(score_column(columns.sampling_rate))
     reader = RowReader([*needed, binary_label_column(columns.label)], OnError.stop)
-    return read_sample(out, kind, reader)
+    sample = read_sample(out, kind, reader)
+    raw, calibrated, *rates, labels = sample.rows().T
+    if columns.sampling_rate is not None:
+        rate = rates[0] if rates else np.full(len(labels), columns.sampling_rate)
+        calibrated = among_kept(calibrated, rate)
+    return sample, np.column_stack([raw, calibrated, labels])
 
 
 def _check_labels(picture: Path, totals: Totals) -> None:
@@ -302,10 +378,15 @@ def _check_labels(picture: Path, totals: Totals) -> None:
 
 
 def _draw_before_and_after(
-    path: Path, totals: Totals, sample: UniformSample, columns: Columns, summary: Summary
+    path: Path,
+    totals: Totals,
+    rows: NDArray[np.float64],
+    n_rows: int,
+    columns: Columns,
+    summary: Summary,
 ) -> None:
     """Draw calibrated values, and raw scores if they are probabilities."""
-    raw, calibrated, labels = sample.rows().T
+    raw, calibrated, labels = rows.T
     curves = {columns.score: raw.clip(0.0, 1.0)} if totals.probabilities else {}
     curves[columns.new_column] = calibrated
-    draw_reliability(path, labels, curves, sample.n_rows, summary)
+    draw_reliability(path, labels, curves, n_rows, summary)

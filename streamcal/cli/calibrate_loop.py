@@ -5,54 +5,88 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, progress
 from streamcal.cli.rows import (
     Column,
     RowReader,
     delay_column,
+    group_names,
     group_rows,
     key_checksums,
     loss_label_column,
+    name_checksums,
+    plain_values,
     probability_column,
+    rate_column,
     score_column,
     weight_column,
 )
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.cli.rows import Rows
     from streamcal.cli.sample import UniformSample
+    from streamcal.durable.cache import AnyCalibrator
+    from streamcal.durable.keyed import Samples
     from streamcal.tables import Chunk, Series, Writer
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, and the one that is written; a delay may also be a number."""
+    """The columns that are read, and the one that is written.
+
+    Delay and sampling rate may also be numbers.
+    """
 
     score: str
     label: str
     weight: str | None
     key: str | None
+    segment: list[str] | None
+    group: str | None
     delay: int | str | None
+    sampling_rate: float | str | None
     new_column: str
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        read = (self.score, self.label, self.weight, self.key, self.delay)
-        return [name for name in read if isinstance(name, str)]
+        read = (self.score, self.label, self.weight, self.key, self.group)
+        numbers = (self.delay, self.sampling_rate)
+        return [n for n in (*read, *numbers, *(self.segment or ())) if isinstance(n, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
-        """Return score, label, weight and, if it is a column, delay, with their requirements."""
-        score = (
-            score_column(self.score)
-            if any_score
-            else probability_column(self.score, ", or --calibrator isotonic must be used")
-        )
+        """Return score, label, weight, delay and sampling rate, with their requirements.
+
+        Delay and sampling rate only if they are columns.
+        """
+        if any_score and self.segment is None:
+            score = score_column(self.score)
+        else:
+            otherwise = "" if self.segment else ", or --calibrator isotonic must be used"
+            score = probability_column(self.score, otherwise)
         read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
-        return [*read, delay_column(self.delay)] if isinstance(self.delay, str) else read
+        if isinstance(self.delay, str):
+            read.append(delay_column(self.delay))
+        if isinstance(self.sampling_rate, str):
+            read.append(rate_column(self.sampling_rate))
+        return read
+
+    def delays(self, rows: "Rows") -> NDArray[np.float64]:
+        """Return after how many rows the label of each row is known."""
+        return rows.values[3] if isinstance(self.delay, str) else _repeat(self.delay or 1, rows)
+
+    def rates(self, rows: "Rows") -> NDArray[np.float64]:
+        """Return the sampling rate of each row."""
+        rate = self.sampling_rate
+        return rows.values[-1] if isinstance(rate, str) else _repeat(rate or 1.0, rows)
+
+
+def _repeat(number: float, rows: "Rows") -> NDArray[np.float64]:
+    return np.full(len(rows.numbers), number, np.float64)
 
 
 class Loop:
@@ -61,7 +95,7 @@ class Loop:
     def __init__(
         self,
         columns: Columns,
-        make_calibrator: "Callable[[], Calibrator]",
+        make_calibrator: "Callable[[], AnyCalibrator]",
         reader: RowReader,
         totals: Totals,
         sample: "UniformSample | None",
@@ -93,29 +127,53 @@ class Loop:
 
     def _calibrate(self, chunk: "Chunk", n_before: int, writer: "Writer") -> None:
         """Predict, learn and write those rows of a chunk that are not learned yet."""
-        rows, key = self.reader.read(chunk), self.columns.key
-        groups = group_rows(rows, key)
-        self.n_unlabelled += int(np.isnan(rows.values[1]).sum())
-        checksums = [] if key is None else [key_checksums(groups, len(rows.numbers))]
+        from streamcal.calibration.sampling import undo_sampling
+
+        rows = self.reader.read(chunk)
+        samples, fields = self._samples(rows)
+        self.n_unlabelled += int(np.isnan(samples.y).sum())
+        checksums: list[Any] = []
+        if self.columns.key is not None:
+            checksums.append(key_checksums(samples.groups, len(rows.numbers)))
+        if samples.hashes is not None:
+            checksums.append(samples.hashes)
+        if self.columns.group is not None:
+            checksums.append(name_checksums(group_names(rows, self.columns.group) or []))
         new = self.checkpoint.rows_to_learn(n_before + rows.numbers, *rows.values, *checksums)
         if not new.all():
             rows = rows.select(new)
-            groups = group_rows(rows, key)
-        scores, labels, weights, *delays = rows.values
+            samples, fields = self._samples(rows)
         numbers = n_before + rows.numbers
-        if self.columns.delay is None:
-            values = self.calibrators.predict_learn_groups(groups, scores, labels, weights)
+        if self.columns.delay is None and self.columns.group is None:
+            values = self.calibrators.predict_learn_checked(samples)
         else:
-            delay = delays[0] if delays else np.full(len(scores), self.columns.delay)
-            values = self.late.predict_learn(numbers, groups, scores, labels, weights, delay)
-        writer.write(chunk, values, rows.keep)
+            names = group_names(rows, self.columns.group)
+            delays = self.columns.delays(rows)
+            values = self.late.predict_learn(numbers, samples, fields, delays, names)
+        written = values
+        if self.columns.sampling_rate is not None:
+            written = undo_sampling(values, self.columns.rates(rows))
+        writer.write(chunk, written, rows.keep)
         if len(values):
             self.row = int(numbers[-1])
         self.totals.n_written += len(values)
-        scored = np.column_stack([scores, values, labels, weights])[~np.isnan(labels)]
+        scored = np.column_stack([samples.scores, values, samples.y, samples.w])
+        scored = scored[~np.isnan(samples.y)]
         self.totals.add(scored)
         if self.sample is not None:
             self.sample.add(scored[:, :3])
+
+    def _samples(self, rows: "Rows") -> "tuple[Samples, dict[str, list[Any]] | None]":
+        """Return rows as samples, and the values of the fields of segments if there are any."""
+        from streamcal.durable.keyed import Samples
+
+        names, fields = self.columns.segment, None
+        if names is not None:
+            fields = {name: plain_values(rows, name) for name in names}
+        hashes = self.calibrators.read_columns(fields, len(rows.numbers))
+        scores, labels, weights, *_ = rows.values
+        groups = group_rows(rows, self.columns.key)
+        return Samples(groups, scores, labels, weights, hashes), fields
 
     def _save(self, **when: bool) -> None:
         self.checkpoint.save_if_due(self.row, self.calibrators, self._progress, **when)
@@ -135,4 +193,6 @@ class Loop:
         counts = {"rows": self.totals.n_written, "unlabelled": self.n_unlabelled, "keys": n_keys}
         summary.add(", ".join(parts), **counts)
         summary.add_skipped(self.reader)
+        if self.columns.sampling_rate is not None:
+            summary.add("  losses are of the kept rows, before --sampling-rate is undone")
         self.totals.add_to(summary)

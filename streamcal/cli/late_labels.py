@@ -3,20 +3,26 @@
 The label of row i, with a delay of d rows, is learned before row i + d is predicted, as in river's
 ``progressive_val_score(delay=d)``. The calibrator learns it with the score of row i, and a hedge
 with the predictions that it served then.
+
+Consecutive rows of a group share an outcome (``--group``): they are learned together, when the last
+of their labels is known, and not before the first row after the group.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.calibration.tickets import Ticket
-from streamcal.durable.keyed import KeyedCalibrator
-from streamcal.durable.keys import Groups
-
-Vector = NDArray[np.float64]
+from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
+from streamcal.durable.waiting import (
+    AnyTicket,
+    pack_fields,
+    pack_ticket,
+    unpack_fields,
+    unpack_ticket,
+)
 
 
 class _Late(NamedTuple):
@@ -28,7 +34,9 @@ class _Late(NamedTuple):
     label: float
     weight: float
     key: str | None
-    ticket: Ticket | None
+    x: dict[str, Any] | None
+    ticket: AnyTicket | None
+    group: int | str | None  # the first row of its group; while that goes on, the group's name
 
 
 class LateLabels:
@@ -43,52 +51,99 @@ class LateLabels:
     --------
     >>> from streamcal import IsotonicCalibrator
     >>> late = LateLabels(KeyedCalibrator(IsotonicCalibrator("squared")))
-    >>> rows, scores, labels = np.arange(1, 5), np.full(4, 0.5), np.array([1.0, 1.0, 0.0, 0.0])
-    >>> late.predict_learn(rows, {None: slice(None)}, scores, labels, np.ones(4), np.full(4, 2))
+    >>> samples = late.keyed.check([None] * 4, [0.5] * 4, [1.0, 1.0, 0.0, 0.0], None)
+    >>> late.predict_learn(np.arange(1, 5), samples, None, np.full(4, 2))
     array([0.5, 0.5, 1. , 1. ])
     """
 
     def __init__(self, keyed: KeyedCalibrator) -> None:
-        self._keyed = keyed
-        self._waiting: list[_Late] = []
+        self.keyed = keyed
+        self._waiting: list[_Late] = []  # a heap
+        self._open: list[_Late] = []  # the rows of the last group, which may go on
 
     def predict_learn(
         self,
         rows: NDArray[np.int64],
-        groups: Groups,
-        scores: Vector,
-        labels: Vector,
-        weights: Vector,
+        samples: Samples,
+        fields: Mapping[str, Sequence[Any]] | None,
         delays: NDArray[Any],
+        names: Sequence[str | None] | None = None,
     ) -> Vector:
         """Predict rows in order, each after the labels that are known by then are learned.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows,)
+            The numbers of the rows.
+        samples : Samples
+            What is in the rows.
+        fields : mapping of str to sequence of shape (n_rows,), or None
+            The values of the fields of segments.
+        delays : ndarray of shape (n_rows,)
+            After how many rows each label is known.
+        names : sequence of shape (n_rows,), optional
+            The name of the group of each row; None: it is in no group.
 
         Returns
         -------
         values : ndarray of shape (n_rows,)
         """
         keys = np.empty(len(rows), object)
-        for key, at in groups.items():
+        for key, at in samples.groups.items():
             keys[at] = key
         values = np.empty(len(rows))
-        samples = zip(rows, scores, labels, weights, delays, strict=True)
-        for i, (row, score, label, weight, delay) in enumerate(samples):
+        numbers = zip(*(column.tolist() for column in samples[1:4]), strict=True)
+        for i, (score, label, weight) in enumerate(numbers):
+            row = int(rows[i])
+            name = None if names is None else names[i]
+            if self._open and self._open[0].group != name:
+                self._close_group()
             self._learn_until(row)
-            values[i], ticket = self._keyed.serve_one(keys[i], float(score))
+            x = None if fields is None else {name: column[i] for name, column in fields.items()}
+            values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
-                late = (float(score), float(label), float(weight), keys[i], ticket)
-                heappush(self._waiting, _Late(int(row + delay), int(row), *late))
+                sample = score, label, weight, keys[i], x, ticket
+                late = _Late(row + int(delays[i]), row, *sample, name)
+                if name is None:
+                    heappush(self._waiting, late)
+                else:
+                    self._open.append(late)
         return values
+
+    def _close_group(self) -> None:
+        """Let the rows of a group wait until the label of the last one is known."""
+        due = max(late.due for late in self._open)
+        for late in self._open:
+            heappush(self._waiting, late._replace(due=due, group=self._open[0].row))
+        self._open = []
 
     def _learn_until(self, row: int) -> None:
         """Learn the labels that are known before a row is predicted."""
         while self._waiting and self._waiting[0].due <= row:
             late = heappop(self._waiting)
-            self._keyed.learn_one(late.key, late.score, late.label, late.weight, served=late.ticket)
+            if late.group is None:
+                sample = late.key, late.score, late.label, late.weight
+                self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
+                continue
+            group = {late.key: [late]}  # the rows of each key are a sample of this key
+            while self._waiting and self._waiting[0].group == late.group:
+                other = heappop(self._waiting)
+                group.setdefault(other.key, []).append(other)
+            for key, rows in group.items():
+                self._learn_group(key, rows)
+
+    def _learn_group(self, key: str | None, rows: list[_Late]) -> None:
+        """Learn rows of a group as one sample with the mean of their weights."""
+        scores, labels, weights = zip(*(late[2:5] for late in rows), strict=True)
+        weight = float(np.mean(weights))
+        self.keyed.learn_group(key, scores, labels, weight, served=[late.ticket for late in rows])
 
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
-        return [[*late[:-1], _ticket_as_json(late.ticket)] for late in self._waiting]
+        return [
+            [*late[:-3], pack_fields(late.x), pack_ticket(late.ticket), late.group]
+            for late in [*self._waiting, *self._open]
+        ]
 
     def restore(self, waiting: Iterable[Any]) -> None:
         """Continue with what `as_json` returned.
@@ -99,30 +154,41 @@ class LateLabels:
             If it is not what `as_json` returns.
         """
         try:
-            self._waiting = [_late_from_json(*packed) for packed in waiting]
+            found = [_late_from_json(*packed) for packed in waiting]
         except TypeError:
             raise ValueError("does not hold rows that wait for their labels") from None
+        self._waiting = [late for late in found if not isinstance(late.group, str)]
+        self._open = [late for late in found if isinstance(late.group, str)]
+        if len({late.group for late in self._open}) > 1:
+            raise ValueError("holds several groups that go on")
         heapify(self._waiting)
 
 
 def waiting_after(waiting: Iterable[Any], n_rows: int) -> list[Any]:
     """Return what `LateLabels.as_json` returned for a table that begins after ``n_rows`` rows."""
-    return [[due - n_rows, row - n_rows, *rest] for due, row, *rest in waiting]
-
-
-def _ticket_as_json(ticket: Ticket | None) -> list[Any] | None:
-    return None if ticket is None else [ticket.n_samples, *map(float, ticket.answers)]
+    return [
+        [due - n_rows, row - n_rows, *rest, group - n_rows if type(group) is int else group]
+        for due, row, *rest, group in waiting
+    ]
 
 
 def _late_from_json(
-    due: Any, row: Any, score: Any, label: Any, weight: Any, key: Any, ticket: Any
+    due: Any,
+    row: Any,
+    score: Any,
+    label: Any,
+    weight: Any,
+    key: Any,
+    x: Any,
+    ticket: Any,
+    group: Any,
 ) -> _Late:
-    """Return a row that waits; raise ``TypeError`` if it is none."""
-    numbers = (score, label, weight, *(ticket or [0])[1:])
-    counts = (due, row, *(ticket or [])[:1])
-    if not all(type(number) is float for number in numbers):
+    """Return a row that waits; raise ``TypeError`` or ``ValueError`` if it is none."""
+    if not all(type(number) is float for number in (score, label, weight)):
         raise TypeError
-    if not all(type(count) is int for count in counts) or type(key) not in (str, type(None)):
+    if type(due) is not int or type(row) is not int or type(key) not in (str, type(None)):
         raise TypeError
-    served = None if ticket is None else Ticket(ticket[0], tuple(ticket[1:]))
-    return _Late(due, row, score, label, weight, key, served)
+    if type(group) not in (int, str, type(None)):
+        raise TypeError
+    sample = score, label, weight, key, unpack_fields(x), unpack_ticket(ticket)
+    return _Late(due, row, *sample, group)

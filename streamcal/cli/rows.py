@@ -118,6 +118,14 @@ def delay_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
+def rate_column(name: str) -> Column:
+    """Return a column of shares of negatives that are kept."""
+    requirement = Requirement(
+        "greater than 0 and not greater than 1", lambda rate: (rate > 0.0) & (rate <= 1.0)
+    )
+    return Column(name, (requirement,))
+
+
 def binary_label_column(name: str) -> Column:
     """Return a column of labels 0 and 1."""
     requirement = Requirement("0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)))
@@ -298,6 +306,58 @@ def group_rows(rows: Rows, key: str | None) -> "Groups":
             encoded.dictionary.to_pylist(), pairwise(bounds.tolist()), strict=True
         )
     }
+
+
+def plain_values(rows: Rows, column: str) -> list[Any]:
+    """Return the values of a column of segments or groups.
+
+    Text, numbers and booleans keep their type: a cell of CSV is text. An empty cell and NaN are
+    None. Values of other types, such as dates, become text.
+    """
+    import pyarrow as pa
+
+    from streamcal.tables import TableError
+
+    cells = rows.cells(column)
+    if isinstance(cells, list):
+        values = [
+            json.dumps(cell, sort_keys=True) if isinstance(cell, list | dict) else cell
+            for cell in cells
+        ]
+    else:
+        kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+        if not any(is_kind(kind) for is_kind in _plain_kinds()):
+            try:
+                cells = cells.cast(pa.large_string())
+            except pa.ArrowException:
+                raise TableError(
+                    f"column `{column}` can't be a segment or group: its type is {kind}"
+                ) from None
+        values = cells.to_pylist()
+    return [None if value == "" or value != value else value for value in values]
+
+
+def _plain_kinds() -> "list[Callable[[Any], bool]]":
+    """Return functions that recognise the types of columns whose values are segments as such."""
+    from pyarrow import types
+
+    return [
+        *(types.is_string, types.is_large_string, types.is_string_view, types.is_null),
+        *(types.is_boolean, types.is_integer, types.is_floating),
+    ]
+
+
+def group_names(rows: Rows, column: str | None) -> list[str | None] | None:
+    """Return the name of the group of each row, None for an empty cell; None if there are none."""
+    if column is None:
+        return None
+    values = plain_values(rows, column)
+    return [None if value is None else json.dumps(value) for value in values]
+
+
+def name_checksums(names: Sequence[str | None]) -> Vector:
+    """Return a checksum of the name of each row."""
+    return np.array([-1.0 if name is None else zlib.crc32(name.encode()) for name in names])
 
 
 def key_checksums(groups: "Groups", n_rows: int) -> Vector:

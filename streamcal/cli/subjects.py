@@ -182,7 +182,11 @@ class StoreSubject:
             check_notes(store)
             state = "finished" if notes["finished"] else "not finished yet"
             subtitle += f": the run over {notes['table']}, {state}, at row {notes['row']:,}"
-            facts = tuple((n, str(v)) for n, v in notes["options"].items() if v is not None)
+            given = {n: v for n, v in notes["options"].items() if v is not None}
+            facts = tuple(
+                (n, ", ".join(map(str, v)) if isinstance(v, list) else str(v))
+                for n, v in given.items()
+            )
         return Report(
             f"Calibration: {self.path.name}",
             subtitle,
@@ -205,6 +209,11 @@ def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
     if not notes["finished"]:
         path = path.with_name(f"{path.name}.partial")
     try:
+        if options.get("--sampling-rate") is not None:
+            raise ValueError(
+                "its values are probabilities among all samples (--sampling-rate), its rows are a"
+                " part of these"
+            )
         score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
         columns = _ScoredColumns(score, label, prob, options.get("--key"))
         kind = format_of(Path(notes["out"]), Path(notes["table"]))

@@ -19,8 +19,8 @@ quarter of the time, the next one is delayed. So large states cost no more than 
 repeats more than one batch.
 
 With a `LabelJoin` an event may be a score with an id, which is predicted and not learned, or a
-label with the same id: then the calibrator learns the score that was served. Weight and key are
-those of the score's event. Scores that wait for their labels are part of each commit.
+label with the same id: then the calibrator learns the score that was served. Weight, key and fields
+are those of the score's event. Scores that wait for their labels are part of each commit.
 
 A `Timeline` of losses is committed with them, for `streamcal watch`.
 """
@@ -28,7 +28,7 @@ A `Timeline` of losses is committed with them, for `streamcal watch`.
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -37,14 +37,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_vector, check_count
-from streamcal.calibration.base import Calibrator
+from streamcal.durable.cache import AnyCalibrator
 from streamcal.durable.errors import StoreError
-from streamcal.durable.keyed import KeyedCalibrator, Vector
-from streamcal.durable.keys import Groups, name_of
+from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
+from streamcal.durable.keys import name_of
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
+from streamcal.durable.waiting import pack_fields
 
 _JOIN = "join"  # the name of the join among the states
 _SINK = "sink"  # the name of the sink's token among the notes
@@ -81,7 +82,7 @@ Sink = Callable[[int, NDArray[np.float64]], Any]
 
 def run(
     source: Source | Sequence[Row] | Callable[[int], Iterable[Row]],
-    calibrator: Calibrator | KeyedCalibrator,
+    calibrator: AnyCalibrator | KeyedCalibrator,
     sink: Sink,
     store: Store,
     *,
@@ -96,11 +97,11 @@ def run(
     source : Source, sequence or callable
         Events (`Event`, or tuples of its first fields), by offset. A callable gets the store's
         offset and returns an iterable of the events from there on, as a generator function does.
-    calibrator : Calibrator or KeyedCalibrator
-        A `Calibrator` is the prototype of one calibrator per key and is not changed: it has the
+    calibrator : Calibrator, SegmentCalibrator or KeyedCalibrator
+        A calibrator is the prototype of one calibrator per key and is not changed: it has the
         parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
         have been made with ``store``; its unsaved changes are dropped, since they do not belong to
-        the store's offset.
+        the store's offset. A `SegmentCalibrator` needs the ``x`` of each event with a score.
     sink : callable
         Called with ``(offset, predictions)``: the offset of a batch's first event, and an array of
         shape ``(n_events,)`` with the calibrated value of each event, NaN for an event that is only
@@ -209,12 +210,12 @@ class _Loop:
         events = _as_events(self.read(self.offset, n))
         if not events:
             return False
-        checked = _check(events, self.keyed, self.join)
+        events, samples = _check(events, self.keyed, self.join)
         self.at_boundary = False
         if self.join is None:
-            values = self.keyed.predict_learn_groups(*checked)
-            _, scores, y, _ = checked
-            learned = np.column_stack([self.offset + 1 + np.arange(len(y)), scores, values, y])
+            values = self.keyed.predict_learn_checked(samples)
+            ends = self.offset + 1 + np.arange(len(events))
+            learned = np.column_stack([ends, samples.scores, values, samples.y])
         else:
             values, learned = self._join_batch(events, self.join)
         ends, scores, served, y = learned[~np.isnan(learned).any(axis=1)].T
@@ -265,7 +266,7 @@ class _Loop:
 
 def _as_keyed(calibrator: Any, store: Store) -> KeyedCalibrator:
     """Return calibrators by key, on this store."""
-    if isinstance(calibrator, Calibrator):
+    if isinstance(calibrator, AnyCalibrator):
         return KeyedCalibrator(partial(copy.deepcopy, calibrator), store=store)
     if not isinstance(calibrator, KeyedCalibrator):
         raise TypeError(f"`calibrator` must be a Calibrator or KeyedCalibrator, got {calibrator!r}")
@@ -344,11 +345,15 @@ def _restore_join(join: LabelJoin | None, store: Store) -> None:
 
 def _check(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
-) -> tuple[Groups, Vector, Vector, Vector]:
-    """Return what `KeyedCalibrator.check` returns; raise unless all events can be learned."""
-    scores, y, w, keys, ids, _ = zip(*events, strict=True)
+) -> tuple[list[Event], Samples]:
+    """Return the events, and what `KeyedCalibrator.check` returns of them.
+
+    It raises unless all of them can be learned. Events have the fields of the calibrator only.
+    """
+    scores, y, w, keys, ids, *_ = zip(*events, strict=True)
     if join is None:
-        return keyed.check(keys, scores, y, w)
+        events = [_with_fields(event, at, keyed.fields) for at, event in enumerate(events)]
+        return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields))
     served = ~np.isnan(as_vector(scores, "scores", finite=False))
     labelled = ~np.isnan(as_vector(y, "y", finite=False))
     for at, name in enumerate(ids):
@@ -357,16 +362,49 @@ def _check(
             raise ValueError(
                 f"an event must have a score, or a label and an id, got {events[at]} at {at}"
             )
+    events = [
+        _with_fields(event, at, keyed.fields) if served[at] else event._replace(x=None)
+        for at, event in enumerate(events)
+    ]
     # A label that comes alone is checked with a score that any calibrator takes.
-    return keyed.check(keys, np.where(served, scores, 0.5), y, w)
+    columns = _columns_of(events, keyed.fields)
+    return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns)
+
+
+def _with_fields(event: Event, at: int, fields: tuple[str, ...] | None) -> Event:
+    """Return an event with the values of the fields of segments and no others, or raise."""
+    if fields is None:
+        if event.x is not None:
+            raise TypeError(
+                f"an event must have no `x` unless `calibrator` has segments, got {event} at {at}"
+            )
+        return event
+    if not isinstance(event.x, Mapping):
+        raise TypeError(
+            "an event must have `x`, a mapping with the values of the fields"
+            f" {', '.join(map(repr, fields))}, got {event.x!r} at {at}"
+        )
+    try:
+        return event._replace(x=pack_fields({name: event.x.get(name) for name in fields}))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} at {at}") from None
+
+
+def _columns_of(events: list[Event], fields: tuple[str, ...] | None) -> dict[str, list[Any]] | None:
+    """Return the values of the fields of segments by name; None where an event has none."""
+    if fields is None:
+        return None
+    given = [event.x or {} for event in events]
+    return {name: [x.get(name) for x in given] for name in fields}
 
 
 def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> tuple[float, Event | None]:
     """Return the value of an event's score, and the sample that it completes, which is learned."""
     value, ticket = math.nan, None  # a ticket that comes with a label is not used
     if not math.isnan(event.score):
-        value, ticket = keyed.serve_one(event.key, float(event.score))
+        value, ticket = keyed.serve_one(event.key, float(event.score), x=event.x)
     sample = join.add(event._replace(ticket=ticket))
     if sample is not None:
-        keyed.learn_one(sample.key, sample.score, sample.y, sample.w, served=sample.ticket)
+        numbers = sample.score, sample.y, sample.w
+        keyed.learn_one(sample.key, *numbers, x=sample.x, served=sample.ticket)
     return value, sample

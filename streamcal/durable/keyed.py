@@ -1,8 +1,8 @@
 """One calibrator per key, for any number of keys."""
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,16 +10,38 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
-from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.calibration.base import predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.segments import SegmentCalibrator
 from streamcal.calibration.snapshot import Snapshot
-from streamcal.calibration.tickets import Ticket
-from streamcal.durable.cache import CalibratorCache
+from streamcal.durable.cache import AnyCalibrator, CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
+from streamcal.durable.waiting import AnyTicket
 
 Vector = NDArray[np.float64]
+Hashes = NDArray[np.uint64]
+
+
+class Samples(NamedTuple):
+    """Samples that have been checked.
+
+    Attributes
+    ----------
+    groups : dict
+        The positions of samples by key.
+    scores, y, w : ndarray of shape (n_samples,)
+        Scores, labels (NaN: unknown) and weights.
+    hashes : ndarray of shape (n_samples, n_fields) or None
+        What a `SegmentCalibrator` has read in the columns of its fields.
+    """
+
+    groups: Groups
+    scores: Vector
+    y: Vector
+    w: Vector
+    hashes: Hashes | None
 
 
 class KeyedCalibrator(Locked):
@@ -27,7 +49,7 @@ class KeyedCalibrator(Locked):
 
     Parameters
     ----------
-    calibrator : Calibrator or callable
+    calibrator : Calibrator, SegmentCalibrator or callable
         The prototype, which is cloned for each key, or a function without arguments that makes a
         calibrator.
     max_live : int or None
@@ -42,6 +64,8 @@ class KeyedCalibrator(Locked):
     ----------
     n_live, n_compressed : int
         The numbers of calibrators that are objects, and that are compressed bytes in memory.
+    fields : tuple of str or None
+        The fields of a `SegmentCalibrator`; None for other calibrators.
 
     Raises
     ------
@@ -57,6 +81,9 @@ class KeyedCalibrator(Locked):
     -----
     Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
     are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is not a key.
+
+    A `SegmentCalibrator` needs the values of its fields with each sample, as ``x`` or ``columns``;
+    other calibrators take none.
 
     Threads may share it: each call is atomic, and the others wait.
 
@@ -79,27 +106,30 @@ class KeyedCalibrator(Locked):
 
     def __init__(
         self,
-        calibrator: Calibrator | Callable[[], Calibrator],
+        calibrator: AnyCalibrator | Callable[[], AnyCalibrator],
         *,
         max_live: int | None = None,
         store: Store | None = None,
     ) -> None:
         check_count(max_live, "max_live", optional=True)
-        if not callable(calibrator) and not isinstance(calibrator, Calibrator):
+        if not callable(calibrator) and not isinstance(calibrator, AnyCalibrator):
             raise TypeError(f"`calibrator` must be a Calibrator or make one, got {calibrator!r}")
         if store is not None and not isinstance(store, Store):
             raise TypeError(f"`store` must be a Store or None, got {store!r}")
         self.calibrator = calibrator
         self.max_live = max_live
         self.store = store
-        self._make = calibrator.clone if isinstance(calibrator, Calibrator) else calibrator
+        self._make = calibrator.clone if isinstance(calibrator, AnyCalibrator) else calibrator
         self._fresh = self._make()
-        if not isinstance(self._fresh, Calibrator):
+        if not isinstance(self._fresh, AnyCalibrator):
             raise TypeError(
                 f"`calibrator` must be a Calibrator or make one, got {type(self._fresh).__name__}"
             )
         if max_live is not None or store is not None:
             self._fresh.to_bytes()  # or it raises, before anything has been learned
+        self.fields: tuple[str, ...] | None = None
+        if isinstance(self._fresh, SegmentCalibrator):
+            self.fields = tuple(self._fresh.fields)
         self._cache = CalibratorCache(self._fresh, max_live, store)
 
     # Keys ----------------------------------------------------------------------------------------
@@ -141,21 +171,44 @@ class KeyedCalibrator(Locked):
 
     # Samples -------------------------------------------------------------------------------------
 
-    def predict_one(self, key: Hashable, score: float) -> float:
-        """Return the calibrated value of a score; for a new key, that of a new calibrator."""
-        with self._mutex:
-            return self._find_or_fresh(key).predict_one(score)
+    def predict_one(
+        self, key: Hashable, score: float, *, x: Mapping[str, Any] | None = None
+    ) -> float:
+        """Return the calibrated value of a score; for a new key, that of a new calibrator.
 
-    def serve_one(self, key: Hashable, score: float) -> tuple[float, Ticket | None]:
-        """Return `predict_one`, and the ticket that a `HedgedCalibrator` takes with the label."""
+        ``x`` has the values of the fields of a `SegmentCalibrator`.
+        """
+        given = self._check_x(x)
+        with self._mutex:
+            value: float = self._find_or_fresh(key).predict_one(*given, score)
+            return value
+
+    def serve_one(
+        self, key: Hashable, score: float, *, x: Mapping[str, Any] | None = None
+    ) -> tuple[float, AnyTicket | None]:
+        """Return `predict_one`, and the ticket to pass back with the label.
+
+        A `HedgedCalibrator` and a `SegmentCalibrator` make tickets; others return None.
+        """
+        given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
-            if isinstance(calibrator, HedgedCalibrator):
-                return calibrator.serve_one(score)
-            return calibrator.predict_one(score), None
+            served: tuple[float, AnyTicket | None]
+            if self._makes_tickets(calibrator):
+                served = calibrator.serve_one(*given, score)
+            else:
+                served = calibrator.predict_one(*given, score), None
+            return served
 
     def learn_one(
-        self, key: Hashable, score: float, y: float, w: float = 1.0, *, served: Ticket | None = None
+        self,
+        key: Hashable,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: Mapping[str, Any] | None = None,
+        served: AnyTicket | None = None,
     ) -> None:
         """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
 
@@ -164,26 +217,88 @@ class KeyedCalibrator(Locked):
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
+        given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_make(key)
+            ticket = {}
+            if served is not None and self._makes_tickets(calibrator):
+                ticket = {"served": served}
             try:
-                if served is not None and isinstance(calibrator, HedgedCalibrator):
-                    calibrator.learn_one(score, y, w, served=served)
-                else:
-                    calibrator.learn_one(score, y, w)
+                calibrator.learn_one(*given, score, y, w, **ticket)
                 self._cache.changed(key, calibrator)
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
 
+    def learn_group(
+        self,
+        key: Hashable,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float = 1.0,
+        *,
+        served: Sequence[Any] | None = None,
+    ) -> None:
+        """Learn rows of a key that share an outcome as one sample: `HedgedCalibrator.learn_group`.
+
+        Raises
+        ------
+        TypeError
+            If calibrators are not hedges.
+        ValueError, TypeError
+            As the calibrator's own; nothing is learned, and no key is added.
+        """
+        with self._mutex:
+            calibrator = self._find_or_make(key)
+            if not isinstance(calibrator, HedgedCalibrator):
+                raise TypeError(
+                    "`calibrator` must be a HedgedCalibrator to learn groups, got"
+                    f" {type(calibrator).__name__}"
+                )
+            try:
+                calibrator.learn_group(scores, y, w, served=served)
+                self._cache.changed(key, calibrator)
+            except BaseException:
+                self._cache.changed_in_part(key)
+                raise
+
+    @staticmethod
+    def _makes_tickets(calibrator: Any) -> bool:
+        return isinstance(calibrator, HedgedCalibrator | SegmentCalibrator)
+
+    def _check_x(self, x: Any) -> tuple[Any, ...]:
+        """Return the arguments that calibrators take before the score; raise if ``x`` is wrong."""
+        self._check_given(x, "x")
+        return () if self.fields is None else (x,)
+
+    def _check_given(self, values: Any, name: str) -> None:
+        """Raise unless values of fields are given where there are fields, and only there."""
+        if self.fields is None and values is not None:
+            raise TypeError(f"`{name}` must be None: only a SegmentCalibrator has fields")
+        if self.fields is not None and values is None:
+            listed = ", ".join(map(repr, self.fields))
+            raise TypeError(f"`{name}` must have the values of the fields {listed}, got None")
+
     def learn_many(
-        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self,
+        keys: Sequence[Hashable],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        columns: Any = None,
     ) -> None:
         """Learn samples in the order given, those of each key in one call."""
-        self.predict_learn_many(keys, scores, y, w)
+        self.predict_learn_many(keys, scores, y, w, columns=columns)
 
     def predict_learn_many(
-        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self,
+        keys: Sequence[Hashable],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        columns: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in the order given, those of each key in one call.
 
@@ -193,45 +308,70 @@ class KeyedCalibrator(Locked):
             The key of each sample.
         scores, y, w : array_like of shape (n_samples,)
             As for `Calibrator.predict_learn_many`; a sample whose label is NaN is only predicted.
+        columns : mapping or data frame, optional
+            The values of the fields, as for `SegmentCalibrator.predict_learn_many`.
 
         Raises
         ------
         ValueError, TypeError
             If an argument is out of range or lengths differ; nothing is learned of any key.
         """
-        groups, *samples = self.check(keys, scores, y, w)
-        return like_given(self.predict_learn_groups(groups, *samples), scores)
+        samples = self.check(keys, scores, y, w, columns)
+        return like_given(self.predict_learn_checked(samples), scores)
 
     def check(
-        self, keys: Sequence[Hashable], scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
-    ) -> tuple[Groups, Vector, Vector, Vector]:
-        """Return the positions of samples by key, and scores, labels and weights, or raise."""
+        self,
+        keys: Sequence[Hashable],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None,
+        columns: Any = None,
+    ) -> Samples:
+        """Return the samples for `predict_learn_checked`, or raise."""
         vector = as_vector(scores, "scores")
         labels = as_vector(y, "y", finite=False)
         weights = as_weights(w, len(vector))
         check_same_length(labels, len(vector), "y")
         if len(keys) != len(vector):
             raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
-        known = ~np.isnan(labels)
-        self._fresh._check_samples(vector[known], labels[known], weights[known])
-        self._fresh.predict_many(vector[~known])  # or it raises
+        if isinstance(self._fresh, SegmentCalibrator):
+            vector = self._fresh._check_known(vector, labels, weights)
+        else:
+            known = ~np.isnan(labels)
+            self._fresh._check_samples(vector[known], labels[known], weights[known])
+            self._fresh.predict_many(vector[~known])  # or it raises
+        hashes = self.read_columns(columns, len(vector))
         groups = group(keys)
         for key in groups:
             name_of(key)  # or it raises
-        return groups, vector, labels, weights
+        return Samples(groups, vector, labels, weights, hashes)
 
-    def predict_learn_groups(self, groups: Groups, scores: Vector, y: Vector, w: Vector) -> Vector:
-        """Predict and learn samples as `check` returns them."""
-        values = np.empty(len(scores))
+    def read_columns(self, columns: Any, n_samples: int) -> Hashes | None:
+        """Return what `Samples` has of the columns of fields, or raise."""
+        self._check_given(columns, "columns")
+        if not isinstance(self._fresh, SegmentCalibrator):
+            return None
+        return self._fresh._read_columns(columns, n_samples)
+
+    def predict_learn_checked(self, samples: Samples) -> Vector:
+        """Predict and learn samples, those of each key in one call."""
+        groups, *columns = samples
+        values = np.empty(len(samples.scores))
         with self._mutex:
             for key, at in groups.items():
-                values[at] = self._predict_learn_key(key, scores[at], y[at], w[at])
+                of_key: list[Any] = [None if column is None else column[at] for column in columns]
+                values[at] = self._predict_learn_key(key, *of_key)
         return values
 
-    def _predict_learn_key(self, key: Hashable, scores: Vector, y: Vector, w: Vector) -> Vector:
+    def _predict_learn_key(
+        self, key: Hashable, scores: Vector, y: Vector, w: Vector, hashes: Hashes | None
+    ) -> Vector:
         calibrator = self._find_or_make(key)
         try:
-            values = predict_learn_known(calibrator, scores, y, w)
+            if hashes is None:
+                values = predict_learn_known(calibrator, scores, y, w)
+            else:
+                values = calibrator._predict_learn_read(hashes, scores, y, w)
             if not np.isnan(y).all():
                 self._cache.changed(key, calibrator)
         except BaseException:
@@ -240,16 +380,25 @@ class KeyedCalibrator(Locked):
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
-        """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`."""
-        with self._mutex:
-            return self._find_or_fresh(key).snapshot()
+        """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`.
 
-    def _find_or_fresh(self, key: Hashable) -> Calibrator:
+        Raises
+        ------
+        TypeError
+            If it is a `SegmentCalibrator`, whose values depend on more than the score.
+        """
+        if self.fields is not None:
+            raise TypeError("`calibrator` must be a map of scores: SegmentCalibrator is none")
+        with self._mutex:
+            view: Snapshot = self._find_or_fresh(key).snapshot()
+            return view
+
+    def _find_or_fresh(self, key: Hashable) -> Any:
         """Return the calibrator of a key, or a new one that must not learn."""
         calibrator = self._cache.find(key)
         return self._fresh if calibrator is None else calibrator
 
-    def _find_or_make(self, key: Hashable) -> Calibrator:
+    def _find_or_make(self, key: Hashable) -> Any:
         """Return the calibrator of a key, or a new one for it."""
         calibrator = self._cache.find(key)
         if calibrator is None:

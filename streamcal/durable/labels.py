@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from streamcal._state import (
     Fields,
     Stateful,
     array_of,
-    as_float,
     as_int,
     as_list,
     as_name,
@@ -23,8 +22,16 @@ from streamcal._state import (
     unpack,
 )
 from streamcal._validation import as_number, as_weight, check_count
+from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.keys import name_of
+from streamcal.durable.waiting import (
+    AnyTicket,
+    pack_fields,
+    pack_ticket,
+    unpack_fields,
+    unpack_ticket,
+)
 
 
 class Event(NamedTuple):
@@ -43,8 +50,11 @@ class Event(NamedTuple):
     id : hashable
         The name that joins a label to its score: a string, number, boolean or tuple, like a key.
         None: no label will arrive.
-    ticket : Ticket, optional
-        The ticket of a `HedgedCalibrator` for the score. `run` sets it; it waits with the score.
+    ticket : Ticket or SegmentTicket, optional
+        The ticket of the calibrator for the score. `run` sets it; it waits with the score.
+    x : mapping, optional
+        The values of the fields of a `SegmentCalibrator`: text, numbers, booleans or None by name.
+        They wait with the score. `run` ignores other names, so the model's features will do.
 
     Examples
     --------
@@ -59,7 +69,8 @@ class Event(NamedTuple):
     w: float = 1.0
     key: Hashable = None
     id: Hashable = None
-    ticket: Ticket | None = None
+    ticket: AnyTicket | None = None
+    x: Mapping[str, Any] | None = None
 
 
 class LabelJoin(Stateful):
@@ -96,7 +107,7 @@ class LabelJoin(Stateful):
     >>> join = LabelJoin(horizon=100)
     >>> join.add(Event(0.7, id="a"))
     >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', ticket=None)
+    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', ticket=None, x=None)
     >>> join.n_waiting, join.n_joined
     (0, 1)
     """
@@ -122,8 +133,8 @@ class LabelJoin(Stateful):
         Raises
         ------
         ValueError, TypeError
-            If an event that would wait has a number, id, key or ticket that can't be saved; the
-            join is unchanged.
+            If an event that would wait has a number, id, key, ticket or ``x`` that can't be saved;
+            the join is unchanged.
         """
         has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
         if event.id is not None and has_score != has_label:
@@ -167,7 +178,8 @@ class LabelJoin(Stateful):
             "counts": [self.n_joined, self.n_expired, self.n_duplicates],
             "ids": [pack(name) for name in self._seen],
             "keys": [pack(event.key) for event in events],
-            "tickets": [_pack_ticket(event.ticket) for event in events],
+            "tickets": [pack_ticket(event.ticket) for event in events],
+            "x": [pack_fields(event.x) for event in events],
         }
         return fields, {
             "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
@@ -202,10 +214,11 @@ def _check_half(event: Event) -> None:
     as_weight(event.w)
     name_of(event.id)
     name_of(event.key)
-    if event.ticket is not None and not isinstance(event.ticket, Ticket):
-        raise TypeError(f"`ticket` must be a Ticket or None, got {event.ticket!r}")
+    pack_fields(event.x)  # or it raises
+    if not isinstance(event.ticket, Ticket | SegmentTicket | None):
+        raise TypeError(f"`ticket` must be a ticket or None, got {event.ticket!r}")
     try:
-        _unpack_ticket(_pack_ticket(event.ticket))
+        unpack_ticket(pack_ticket(event.ticket))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"`ticket` must be what was served, got {event.ticket!r}: {error}"
@@ -213,23 +226,12 @@ def _check_half(event: Event) -> None:
 
 
 def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
-    """Return events from numbers of shape ``(n_events, 3)``, and from ids, keys and tickets."""
+    """Return events from numbers of shape ``(n_events, 3)``, and from the other fields."""
     n = len(numbers)
     ids = as_names(fields["ids"], "ids", n)
     packed = as_list(fields["keys"], "keys", n)
     keys = [as_name(unpack(key), "keys", none=True) for key in packed]
-    tickets = [_unpack_ticket(ticket) for ticket in as_list(fields["tickets"], "tickets", n)]
+    tickets = [unpack_ticket(ticket) for ticket in as_list(fields["tickets"], "tickets", n)]
+    x = [unpack_fields(packed) for packed in as_list(fields["x"], "x", n)]
     columns = numbers.T.tolist()
-    return [Event(*event) for event in zip(*columns, keys, ids, tickets, strict=True)]
-
-
-def _pack_ticket(ticket: Ticket | None) -> list[float] | None:
-    return None if ticket is None else [ticket.n_samples, *ticket.answers]
-
-
-def _unpack_ticket(packed: Any) -> Ticket | None:
-    if packed is None:
-        return None
-    n_samples, *answers = as_list(packed, "tickets")
-    shares = tuple(as_float(answer, "tickets", 0.0, 1.0) for answer in answers)
-    return Ticket(as_int(n_samples, "tickets"), shares)
+    return [Event(*event) for event in zip(*columns, keys, ids, tickets, x, strict=True)]

@@ -344,6 +344,9 @@ cdef class SegmentTerms:
         """Bytes of memory of all terms."""
         return self.room * sizeof(Term) + self.n_slots * sizeof(uint32_t)
 
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.memory_usage
+
     # ------------------------------------------------------------------------------ predict
 
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil:
