@@ -43,7 +43,7 @@ from streamcal._validation import as_number, check_count
 from streamcal.durable.labels import Event
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, Producer
+    from confluent_kafka import Message
 
 # Settings of consumers on which the positions in the store depend.
 _OURS = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True}
@@ -58,8 +58,8 @@ class KafkaSource:
     ----------
     config : mapping
         Settings of a consumer of confluent-kafka, at least ``bootstrap.servers``.
-        ``isolation.level`` is ``read_committed`` by default. Offsets are kept in the store: settings
-        of commits and resets are refused.
+        ``isolation.level`` is ``read_committed`` by default. Settings of commits and resets of
+        offsets are refused: the store has the position.
     topic : str
         The topic.
     decode : callable
@@ -143,7 +143,7 @@ class KafkaSource:
         # The last batch: the offset of its first event, its messages, and between which Kafka
         # offsets it was found.
         self._offset = 0
-        self._messages: list[Message] = []
+        self._messages: list[Any] = []
         self._begin = self._next = -1
         self._end = -1  # the Kafka offset where the partition ended when the run started
         self._stands_at: int | None = None  # the Kafka offset that the consumer gives next
@@ -182,7 +182,7 @@ class KafkaSource:
             self._place.assign(self._consumer, position)
         self._stands_at = None  # until the batch is complete
         events: list[Event] = []
-        messages: list[Message] = []
+        messages: list[Any] = []
         deadline = None if self._wait is None else time.monotonic() + self._wait
         while not events and not self._is_at_end(position):
             for message in self._place.take(self._consumer, n, deadline):
@@ -208,7 +208,8 @@ class KafkaSource:
         at = offset - self._offset
         if not 0 <= at < len(self._messages):
             raise ValueError(f"`offset` must be that of an event of the last batch, got {offset}")
-        return self._messages[at]
+        found: Message = self._messages[at]
+        return found
 
     def end(self) -> int:
         """Return the offset after the last event that there is now, as far as is known.
@@ -234,8 +235,7 @@ class KafkaSource:
         at = offset - self._offset
         if at == len(self._messages) and self._next >= 0:
             return self._next
-        found: int = self.message(offset).offset()
-        return found
+        return int(self.message(offset).offset() or 0)
 
     def _is_at_end(self, position: int) -> bool:
         return self._wait is None and position >= self._end
@@ -326,8 +326,7 @@ class KafkaSink:
         self._producer: Any = None
         self._run = ""
         self._position = 0  # a Kafka offset: our later messages are not known to the store
-        self._written = 0  # the offset after the last event that is written or needs no message
-        self._next = 0  # the offset after the last event that we got
+        self._written = 0  # the offset after the last event that was written before `resume`
         self._waiting: list[tuple[Any, Any, int]] = []  # key, value and offset of an event
         self._token: dict[str, Any] | None = None  # of the last commit; None where that failed
         self._failure: BaseException | None = None
@@ -337,7 +336,6 @@ class KafkaSink:
         for at, value in enumerate(values.tolist(), offset):
             if at >= self._written:
                 self._add(at, self._encode(at, value))
-        self._next = offset + len(values)
 
     def resume(self, token: dict[str, Any] | None) -> None:
         """Find out what is written since a commit, from its token; end what was not committed."""
@@ -354,11 +352,9 @@ class KafkaSink:
         with contextlib.closing(self._place.consumer("read_uncommitted")) as consumer:
             low, end = self._place.watermarks(consumer)
         if token is None:
-            self._run, self._position, self._written = uuid.uuid4().hex, end, 0
-        else:
-            self._run, self._position = token["run"], token["offset"]
-            self._written = max(token["written"], self._find_written(max(low, self._position), end))
-        self._next = self._written if token is None else token["written"]
+            token = self._place.token(offset=end, run=uuid.uuid4().hex)
+        self._run, self._position = token["run"], token["offset"]
+        self._written = self._find_written(max(low, self._position), end)
         self._producer = producer
 
     def commit(self) -> dict[str, Any]:
@@ -375,8 +371,7 @@ class KafkaSink:
                     self._producer.abort_transaction(self._place.timeout)
                 raise
         self._waiting = []
-        self._written = max(self._written, self._next)
-        self._token = self._place.token(offset=self._position, run=self._run, written=self._written)
+        self._token = self._place.token(offset=self._position, run=self._run)
         return self._token
 
     def _add(self, at: int, encoded: Any) -> None:
@@ -406,19 +401,17 @@ class KafkaSink:
             self._producer.begin_transaction()
             for key, value, at in self._waiting:
                 headers = [(_RUN, self._run.encode()), (_EVENT, b"%d" % at)]
-                for last_try in (False, True):
-                    try:
-                        self._place.produce(
-                            self._producer, key=key, value=value, headers=headers, on_delivery=note
-                        )
-                        break
-                    except BufferError:  # the producer's queue is full
-                        if last_try:
-                            raise
-                        self._flush()
+                self._produce(key=key, value=value, headers=headers, on_delivery=note)
             self._flush()
             self._producer.commit_transaction(self._place.timeout)
         self._position = max(positions) + 1
+
+    def _produce(self, **message: Any) -> None:
+        try:
+            self._place.produce(self._producer, **message)
+        except BufferError:  # the producer's queue is full
+            self._flush()
+            self._place.produce(self._producer, **message)
 
     def _flush(self) -> None:
         n_left = self._producer.flush(self._place.timeout)
@@ -471,13 +464,13 @@ class _Place:
         if not isinstance(token, dict) or not self.token().items() <= token.items():
             raise ValueError(f"`{name}` must be that of the store, {token}, got {self}")
 
-    def consumer(self, isolation: str) -> "Consumer":
+    def consumer(self, isolation: str) -> Any:
         """Return a consumer, with an isolation level by default."""
         own = {key: value for key, value in self._config.items() if key != "transactional.id"}
         defaults = {"group.id": "streamcal", "isolation.level": isolation}
         return self._client(self._kafka.Consumer, {**defaults, **own, **_OURS})
 
-    def producer(self) -> "Producer":
+    def producer(self) -> Any:
         """Return a producer."""
         return self._client(self._kafka.Producer, self._config)
 
@@ -495,7 +488,7 @@ class _Place:
         except self._kafka.KafkaException as error:
             raise RuntimeError(f"{self}: {_text(error)}") from error
 
-    def watermarks(self, consumer: "Consumer", cached: bool = False) -> tuple[int, int]:
+    def watermarks(self, consumer: Any, cached: bool = False) -> tuple[int, int]:
         """Return the Kafka offsets of the first message and after the last one."""
         place = self._kafka.TopicPartition(self._topic, self._partition)
         with self.named_errors():
@@ -504,12 +497,12 @@ class _Place:
             raise RuntimeError(f"{self}: no answer in {self.timeout} s")
         return found
 
-    def assign(self, consumer: "Consumer", position: int) -> None:
+    def assign(self, consumer: Any, position: int) -> None:
         """Let a consumer continue at a Kafka offset."""
         with self.named_errors():
             consumer.assign([self._kafka.TopicPartition(self._topic, self._partition, position)])
 
-    def take(self, consumer: "Consumer", n: int, deadline: float | None = None) -> "list[Message]":
+    def take(self, consumer: Any, n: int, deadline: float | None = None) -> list[Any]:
         """Return from one to ``n`` messages, of which some may be marks of the partition's end.
 
         If none has come by a deadline there are none; without a deadline that is an error.
@@ -527,7 +520,7 @@ class _Place:
                 raise RuntimeError(f"{self} at offset {message.offset()}: {error.str()}")
         return messages
 
-    def produce(self, producer: "Producer", **message: Any) -> None:
+    def produce(self, producer: Any, **message: Any) -> None:
         """Give a producer a message."""
         producer.produce(self._topic, partition=self._partition, **message)
 
