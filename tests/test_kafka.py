@@ -466,8 +466,8 @@ class FragileStore(Store):
 
 
 STEPS = [
-    *(("decode", 1), ("decode", 6), ("encode", 1), ("encode", 7)),
-    *(("before init", 1), ("after init", 1), ("begin", 1), ("produce", 1), ("produce", 7)),
+    *(("decode", 6), ("encode", 7)),
+    *(("before init", 1), ("after init", 1), ("begin", 1), ("produce", 7)),
     *(("before commit", 1), ("before commit", 2), ("after commit", 1), ("after commit", 2)),
     *(("before save", 1), ("before save", 2), ("before save", 3)),
     *(("after save", 1), ("after save", 2), ("after save", 3)),
@@ -543,6 +543,7 @@ def test_bad_arguments_are_refused(config: Config) -> None:
         ({"timeout": 0}, ValueError, "`timeout` must be a positive finite number, got 0"),
         ({"timeout": "1"}, TypeError, "`timeout` must be a number"),
         ({"wait": float("nan")}, ValueError, "`wait` must be a positive finite number"),
+        ({"decode": None}, TypeError, "`decode` must be callable, got None"),
         ({"start": -2}, ValueError, "`start` must be an int of at least 0, got -2"),
     ]
     for options, error, message in bad:
@@ -557,6 +558,8 @@ def test_bad_arguments_are_refused(config: Config) -> None:
             make(None, "topic", decode)
     with pytest.raises(ValueError, match=r"`config` must have a transactional.id, got \['boot"):
         KafkaSink({"bootstrap.servers": "x"}, "topic", numbered)
+    with pytest.raises(TypeError, match="`encode` must be callable, got None"):
+        sink_of(config, "topic", None)
 
 
 def test_the_extra_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

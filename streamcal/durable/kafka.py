@@ -133,6 +133,7 @@ class KafkaSource:
         wait: float | None = None,
         timeout: float = 30.0,
     ) -> None:
+        _check_callable(decode, "decode")
         if start is not None:
             check_count(start, "start", least=0)
         if wait is not None:
@@ -140,8 +141,8 @@ class KafkaSource:
         self._place = _Place(config, topic, partition, timeout)
         self._consumer = self._place.consumer("read_committed")
         self._decode, self._start, self._wait = decode, start, wait
-        # The last batch: the offset of its first event, its messages, and between which Kafka
-        # offsets it was found.
+        # The last batch: the offset of its first event, its messages, the Kafka offset from which
+        # that event was searched for, and the one after the batch.
         self._offset = 0
         self._messages: list[Any] = []
         self._begin = self._next = -1
@@ -322,6 +323,7 @@ class KafkaSink:
         self._place = _Place(config, topic, partition, timeout)
         if not config.get("transactional.id"):
             raise ValueError(f"`config` must have a transactional.id, got {sorted(config)}")
+        _check_callable(encode, "encode")
         self._encode = encode
         self._producer: Any = None
         self._run = ""
@@ -529,6 +531,11 @@ def _text(error: Exception) -> str:
     """Return what an exception of Kafka is about."""
     text: str = error.args[0].str()
     return text
+
+
+def _check_callable(value: Any, name: str) -> None:
+    if not callable(value):
+        raise TypeError(f"`{name}` must be callable, got {value!r}")
 
 
 def _check_seconds(value: Any, name: str) -> None:
