@@ -65,7 +65,8 @@ class Source(Protocol):
     """A source of events, which can be read again from any offset.
 
     It may also have ``end()``, which returns the offset after the last event that there is now:
-    `streamcal watch` then shows how many events are not yet learned.
+    `streamcal watch` then shows how many events are not yet learned. With ``commit`` and ``resume``
+    it keeps a position of its own in the store, see the module.
 
     Examples
     --------
