@@ -140,7 +140,9 @@ def kafka() -> None:
     config = {"bootstrap.servers": f"{broker.host}:{broker.port}"}
     with (
         durable.Store("kafka.db") as kept,
-        durable.KafkaSource(config, "scores", lambda m: map(float, m.value().split())) as source,
+        durable.KafkaSource(
+            config, "scores", lambda m: tuple(map(float, m.value().split()))
+        ) as source,
     ):
         calibrator = streamcal.IsotonicCalibrator()
         assert durable.run(source, calibrator, lambda offset, values: None, kept) == len(SCORES)

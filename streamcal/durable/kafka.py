@@ -497,7 +497,8 @@ class _Place:
             found = consumer.get_watermark_offsets(place, timeout=self.timeout, cached=cached)
         if found is None:
             raise RuntimeError(f"{self}: no answer in {self.timeout} s")
-        return found
+        low, high = found
+        return low, high
 
     def assign(self, consumer: Any, position: int) -> None:
         """Let a consumer continue at a Kafka offset."""
@@ -511,7 +512,7 @@ class _Place:
         """
         seconds = self.timeout if deadline is None else max(0.0, deadline - time.monotonic())
         with self.named_errors():
-            messages = consumer.consume(1, seconds)
+            messages: list[Any] = consumer.consume(1, seconds)
             if messages and n > 1:
                 messages += consumer.consume(min(n - 1, _MOST_MESSAGES), 0)
         if not messages and deadline is None:
