@@ -46,7 +46,7 @@ RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
 OPTIONAL = {
-    *("bokeh", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
+    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
     *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
 }
 # What takes its time to import, required or not.
@@ -293,10 +293,11 @@ def test_dependencies_are_those_that_are_imported() -> None:
     third_party = imported - set(sys.stdlib_module_names) - {"streamcal"}
     assert third_party - OPTIONAL == names(project["dependencies"])
     extras = project["optional-dependencies"]
-    optional = {"protobuf" if name == "google" else name for name in third_party & OPTIONAL}
-    assert optional == names(extras["cli"]) | names(extras["jax"]) | names(extras["spark"]) | {
-        "sklearn"
-    }
+    named = {"google": "protobuf", "confluent_kafka": "confluent-kafka", "sklearn": "scikit-learn"}
+    optional = {named.get(name, name) for name in third_party & OPTIONAL}
+    assert optional == set().union(
+        *(names(extras[extra]) for extra in ("cli", "jax", "kafka", "sklearn", "spark"))
+    )
     assert names(extras["plot"]) == {"matplotlib"}
 
 

@@ -125,10 +125,34 @@ def sklearn() -> None:
     assert model.predict_proba([[0.9]])[0, 1] > 0.5
 
 
+def kafka() -> None:
+    """Calibrate a topic, on the cluster that librdkafka has for tests."""
+    from confluent_kafka import Producer
+
+    import streamcal
+    from streamcal import durable
+
+    cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = cluster.list_topics(timeout=10).brokers.values()
+    for score, y in SCORES:
+        cluster.produce("scores", f"{score} {y}", partition=0)
+    assert cluster.flush(10) == 0
+    config = {"bootstrap.servers": f"{broker.host}:{broker.port}"}
+    with (
+        durable.Store("kafka.db") as kept,
+        durable.KafkaSource(
+            config, "scores", lambda m: tuple(map(float, m.value().split()))
+        ) as source,
+    ):
+        calibrator = streamcal.IsotonicCalibrator()
+        assert durable.run(source, calibrator, lambda offset, values: None, kept) == len(SCORES)
+
+
 USES: dict[str, Any] = {
     "": nothing,
     "plot": plot,
     "jax": jax,
+    "kafka": kafka,
     "sklearn": sklearn,
     "cli": cli,
     "docs": docs,
@@ -137,6 +161,7 @@ USES: dict[str, Any] = {
 BRINGS = {
     "plot": ("matplotlib", {"cli", "docs"}),
     "jax": ("jax", {"docs"}),
+    "kafka": ("confluent_kafka", set[str]()),
     "sklearn": ("sklearn", {"docs"}),
     "cli": ("typer", {"docs"}),
     "docs": ("sphinx", set[str]()),

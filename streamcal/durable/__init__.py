@@ -7,6 +7,7 @@ from streamcal._lazy import attach
 if TYPE_CHECKING:
     from streamcal.durable.engine import Source, run
     from streamcal.durable.errors import StoreError
+    from streamcal.durable.kafka import KafkaSink, KafkaSource
     from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.durable.keys import key_of, name_of
     from streamcal.durable.labels import Event, LabelJoin
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event",
+    "KafkaSink",
+    "KafkaSource",
     "KeyedCalibrator",
     "LabelJoin",
     "Saved",
@@ -27,6 +30,8 @@ __all__ = [
 
 _HOME = {
     "Event": "labels",
+    "KafkaSink": "kafka",
+    "KafkaSource": "kafka",
     "KeyedCalibrator": "keyed",
     "LabelJoin": "labels",
     "Saved": "store",

@@ -14,6 +14,14 @@ prediction exactly once:
     sink.commit()        returns a token that is saved with the offset, such as the length of a file
     sink.resume(token)   goes back to the state of that commit; None: to the start
 
+A source that has a position of its own beside the number of events, such as the offset of a message
+in Kafka, keeps it in the same way:
+
+    source.commit(offset)         returns a token of the position of the event ``offset``
+    source.resume(offset, token)  goes to that position; None: the store has none
+
+Tokens are JSON. In a store that has none yet, the first ones are saved before anything is read.
+
 A commit writes the changes and waits for the disk. While commits have taken more than a
 quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
 repeats more than one batch.
@@ -48,7 +56,7 @@ from streamcal.durable.timeline import TIMELINE, Timeline
 from streamcal.durable.waiting import pack_fields
 
 _JOIN = "join"  # the name of the join among the states
-_SINK = "sink"  # the name of the sink's token among the notes
+_SOURCE, _SINK = "source", "sink"  # the names of their tokens among the notes
 
 
 Row = Event | tuple[Any, ...]
@@ -58,7 +66,8 @@ class Source(Protocol):
     """A source of events, which can be read again from any offset.
 
     It may also have ``end()``, which returns the offset after the last event that there is now:
-    `streamcal watch` then shows how many events are not yet learned.
+    `streamcal watch` then shows how many events are not yet learned. With ``commit`` and ``resume``
+    it keeps a position of its own in the store, see the module.
 
     Examples
     --------
@@ -198,12 +207,37 @@ class _Loop:
         self.timeline = Timeline()
         if TIMELINE in store:
             self.timeline = Timeline.from_bytes(store.get_bytes(TIMELINE))
-        self.exact: Any = sink if hasattr(sink, "commit") and hasattr(sink, "resume") else None
-        if self.exact is not None:
-            self.exact.resume(store.notes.get(_SINK))
+        self.exact: Any = sink if _can_resume(sink) else None
+        self.placed: Any = source if _can_resume(source) else None
         self.offset = self.committed = store.offset
+        self._resume()
         self.at_boundary = True
         self.pace = Pace()
+
+    def _resume(self) -> None:
+        """Let source and sink continue from their tokens; one that has none gets one now."""
+        notes = self.store.notes
+        if self.placed is None and _SOURCE in notes:
+            raise ValueError(
+                "`source` must have `resume`: the store has the position of such a source,"
+                f" {notes[_SOURCE]}"
+            )
+        if self.placed is not None:
+            self.placed.resume(self.offset, notes.get(_SOURCE))
+        if self.exact is not None:
+            self.exact.resume(notes.get(_SINK))
+        new_source = self.placed is not None and _SOURCE not in notes
+        if new_source or (self.exact is not None and _SINK not in notes):
+            self.store.save({}, notes=self._notes())
+
+    def _notes(self) -> dict[str, Any]:
+        """Return the store's notes with the tokens of now."""
+        notes = dict(self.store.notes)
+        if self.placed is not None:
+            notes[_SOURCE] = self.placed.commit(self.offset)
+        if self.exact is not None:
+            notes[_SINK] = self.exact.commit()
+        return notes
 
     def take_batch(self, n: int) -> bool:
         """Predict and learn up to ``n`` events; return whether there were any."""
@@ -251,9 +285,7 @@ class _Loop:
                     f"{self.store.path} was at offset {self.committed} and is at"
                     f" {self.store.offset}: somebody else has saved to it during the run"
                 )
-            notes = None
-            if self.exact is not None:
-                notes = {**self.store.notes, _SINK: self.exact.commit()}
+            notes = self._notes()
             states: dict[str, Any] = dict(self.keyed.states())
             if self.join is not None:
                 states[_JOIN] = self.join
@@ -307,6 +339,11 @@ class _Forward:
                 )
             self._events = iter(events)
         return list(islice(self._events, n))
+
+
+def _can_resume(part: Any) -> bool:
+    """Return whether a source or sink has tokens, see the module."""
+    return hasattr(part, "commit") and hasattr(part, "resume")
 
 
 def _end_of(source: Any) -> int | None:

@@ -1,0 +1,544 @@
+"""A partition of Kafka as the source of `run`, and one as its sink: each prediction exactly once.
+
+**Source.** `run` counts events; the offsets of Kafka have gaps, where a topic is compacted or has
+transactions. So the store keeps the Kafka offset of the next message beside the number of events,
+and saves both with the states. Nothing is committed to a consumer group. A position that the
+partition does not have any more is an error: nothing is skipped or read twice silently.
+
+A source reads one partition. After a crash `run` must read the same events in the same order, and
+the order of messages of several partitions is not defined. A topic with several partitions has one
+process and one store for each of them. Kafka sends messages with equal keys to the same partition,
+so each calibrator by key is in one store.
+
+**Sink.** The store and Kafka are two systems, which do not commit together. The sink first commits
+its predictions in one transaction of Kafka, and `run` then commits the store:
+
+1. killed before Kafka's commit: neither has the predictions; they are computed and written again.
+   The next run has the same ``transactional.id``, which makes Kafka abort what was not committed;
+2. killed between the two: Kafka has predictions that the store does not know. Each message has
+   the number of its event in a header. The next run reads the headers after the position that the
+   store knows, computes the same predictions again, and does not write those that are there;
+3. killed after the store's commit: both have them.
+
+So a consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the
+order of the events. There are three conditions: the store is not replaced by an older copy; the
+run is started again before Kafka removes the messages that were written in case 2, that is, within
+the retention time of the topic; and the source gives the same events again, as `KafkaSource` does.
+
+Both need confluent-kafka: ``pip install '.[kafka]'`` in the checkout.
+"""
+
+import contextlib
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._extras import missing
+from streamcal._validation import as_number, check_count
+from streamcal.durable.labels import Event
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+# Settings of consumers on which the positions in the store depend.
+_OURS = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True}
+_MOST_MESSAGES = 10_000  # that are taken at a time; `consume` makes an array of this length first
+_RUN, _EVENT = "streamcal-run", "streamcal-event"  # headers: which run has written, of which event
+
+
+class KafkaSource:
+    """Reads the events of `run` from one partition of Kafka.
+
+    Parameters
+    ----------
+    config : mapping
+        Settings of a consumer of confluent-kafka, at least ``bootstrap.servers``.
+        ``isolation.level`` is ``read_committed`` by default. Settings of commits and resets of
+        offsets are refused: the store has the position.
+    topic : str
+        The topic.
+    decode : callable
+        Gets a ``confluent_kafka.Message`` and returns its `Event`, or None to skip the message.
+        It must return the same for the same message each time.
+    partition : int
+        The partition. See the module: why one.
+    start : int, optional
+        The Kafka offset where a new store starts; None: the first message that there is. A store
+        that has a position starts there.
+    wait : float, optional
+        None: the run ends at the end that the partition has when it starts. For a service, the
+        seconds to wait for the next message: when none has come, everything is committed and `run`
+        returns, and can be called again with the same objects.
+    timeout : float
+        The seconds to wait for an answer of the brokers before an error.
+
+    Raises
+    ------
+    ImportError
+        If confluent-kafka is not installed.
+    ValueError, TypeError
+        If an argument is out of range.
+
+    Notes
+    -----
+    `run` calls `resume`, `read`, `commit` and `end`. They raise RuntimeError, which names the
+    topic and the partition, if brokers do not answer, if the topic does not exist, or if the
+    partition does not have the position: because of its retention time, or because the topic was
+    made again. A topic that was made again and already has more messages is not noticed: use a new
+    store for it. `read` raises ValueError, with the offset of the message, if ``decode`` fails.
+
+    Examples
+    --------
+    A producer of librdkafka can pretend to be a cluster, for tests:
+
+    >>> import json, pathlib, tempfile
+    >>> from confluent_kafka import Producer
+    >>> from streamcal import IsotonicCalibrator
+    >>> from streamcal.durable import Event, KafkaSource, Store, run
+    >>> cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    >>> broker = cluster.list_topics(timeout=10).brokers[1]
+    >>> for score, y in [(0.2, 0), (0.9, 1), (0.6, 1)]:
+    ...     cluster.produce("scores", json.dumps([score, y]), partition=0)
+    >>> cluster.flush(10)
+    0
+    >>> config = {"bootstrap.servers": f"{broker.host}:{broker.port}", "fetch.wait.max.ms": 10}
+    >>> def decode(message):
+    ...     return Event(*json.loads(message.value()))
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with (
+    ...     Store(pathlib.Path(folder.name, "run.db")) as store,
+    ...     KafkaSource(config, "scores", decode) as source,
+    ... ):
+    ...     run(source, IsotonicCalibrator(), lambda at, p: print(at, p.round(2)), store)
+    ...     store.notes["source"]
+    0 [0.2  0.33 0.5 ]
+    3
+    {'topic': 'scores', 'partition': 0, 'offset': 3}
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        decode: Callable[["Message"], Event | tuple[Any, ...] | None],
+        *,
+        partition: int = 0,
+        start: int | None = None,
+        wait: float | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        _check_callable(decode, "decode")
+        if start is not None:
+            check_count(start, "start", least=0)
+        if wait is not None:
+            _check_seconds(wait, "wait")
+        self._place = _Place(config, topic, partition, timeout)
+        self._consumer = self._place.consumer("read_committed")
+        self._decode, self._start, self._wait = decode, start, wait
+        # The last batch: the offset of its first event, its messages, the Kafka offset from which
+        # that event was searched for, and the one after the batch.
+        self._offset = 0
+        self._messages: list[Any] = []
+        self._begin = self._next = -1
+        self._end = -1  # the Kafka offset where the partition ended when the run started
+        self._stands_at: int | None = None  # the Kafka offset that the consumer gives next
+
+    def resume(self, offset: int, token: dict[str, Any] | None) -> None:
+        """Go to the position of the event ``offset``, from a token of `commit`."""
+        low, high = self._place.watermarks(self._consumer)
+        if token is not None:
+            self._place.check(token, "source")
+            position = token["offset"]
+        elif offset:
+            raise ValueError(
+                f"`source` must be the one that the store was learned from: the store has {offset}"
+                f" events and no position in {self._place}"
+            )
+        else:
+            position = low if self._start is None else self._start
+        # All messages after this position may have been skipped already, by this object.
+        known = self._next if position == self._begin and not self._messages else position
+        if not low <= known <= high:
+            raise RuntimeError(
+                f"{self._place} has messages from offset {low} to {high}, and the next event is to"
+                f" be read at {known}: messages were removed, or the topic was made again"
+            )
+        self._begin, self._next, self._end = position, known, high
+        self._offset, self._messages = offset, []
+
+    def commit(self, offset: int) -> dict[str, Any]:
+        """Return a token of the position of the event ``offset``."""
+        return self._place.token(offset=self._position(offset))
+
+    def read(self, offset: int, n: int) -> list[Event]:
+        """Return at most ``n`` events; none at the end, or when none has come in time."""
+        begin = position = self._position(offset)
+        if position != self._stands_at:
+            self._place.assign(self._consumer, position)
+        self._stands_at = None  # until the batch is complete
+        events: list[Event] = []
+        messages: list[Any] = []
+        deadline = None if self._wait is None else time.monotonic() + self._wait
+        while not events and not self._is_at_end(position):
+            for message in self._place.take(self._consumer, n, deadline):
+                if self._is_at_end(message.offset()):
+                    position = self._end  # further messages are for the next run
+                    break
+                position = message.offset()
+                if message.error() is None:  # it is not the end of the partition
+                    position += 1
+                    event = self._as_event(message)
+                    if event is not None:
+                        events.append(event)
+                        messages.append(message)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        self._begin = begin if self._messages else self._begin
+        self._offset, self._messages, self._next = offset, messages, position
+        self._stands_at = None if self._is_at_end(position) else position
+        return events
+
+    def message(self, offset: int) -> "Message":
+        """Return the message of an event of the last batch, for example for a sink."""
+        at = offset - self._offset
+        if not 0 <= at < len(self._messages):
+            raise ValueError(f"`offset` must be that of an event of the last batch, got {offset}")
+        found: Message = self._messages[at]
+        return found
+
+    def end(self) -> int:
+        """Return the offset after the last event that there is now, as far as is known.
+
+        Gaps and skipped messages count as events: nobody knows them before they are read.
+        """
+        _, high = self._place.watermarks(self._consumer, cached=True)
+        behind = max(high, self._end) - self._next
+        return self._offset + len(self._messages) + max(behind, 0)
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _position(self, offset: int) -> int:
+        """Return where to read an event: one of the last batch, or the next one."""
+        at = offset - self._offset
+        if at == len(self._messages) and self._next >= 0:
+            return self._next
+        return int(self.message(offset).offset() or 0)
+
+    def _is_at_end(self, position: int) -> bool:
+        return self._wait is None and position >= self._end
+
+    def _as_event(self, message: "Message") -> Event | None:
+        try:
+            event = self._decode(message)
+            return None if event is None else Event(*event)
+        except Exception as error:
+            raise ValueError(
+                f"`decode` must return an Event or None, but for {self._place} at offset"
+                f" {message.offset()} it failed: {error!r}"
+            ) from error
+
+
+class KafkaSink:
+    """Writes the predictions of `run` to one partition of Kafka, each exactly once.
+
+    Parameters
+    ----------
+    config : mapping
+        Settings of a producer of confluent-kafka: ``bootstrap.servers``, and a
+        ``transactional.id`` that no other process has and each restart has again.
+    topic : str
+        The topic, which must exist.
+    encode : callable
+        Gets the offset of an event, as `run` counts, and its prediction; returns the key and the
+        value of a message, each str, bytes or None, or None to write nothing. `KafkaSource.message`
+        has the message that the event was made of.
+    partition : int
+        The partition.
+    timeout : float
+        The seconds to wait for an answer of the brokers before an error.
+
+    Raises
+    ------
+    ImportError
+        If confluent-kafka is not installed.
+    ValueError, TypeError
+        If an argument is out of range.
+
+    Notes
+    -----
+    What is promised, and on which conditions, is in the docstring of the module. Predictions wait
+    in memory until `run` commits, and are then written in one transaction.
+
+    Messages have the headers ``streamcal-event``, the offset of the event, and ``streamcal-run``,
+    which is drawn for each new store, so that several runs may write to one partition.
+
+    Errors are RuntimeErrors that name topic and partition. The store is as before; the next `run`
+    finds out what Kafka has.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> from confluent_kafka import Producer
+    >>> from streamcal import IsotonicCalibrator
+    >>> from streamcal.durable import KafkaSink, Store, run
+    >>> cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})  # for tests
+    >>> broker = cluster.list_topics("calibrated", timeout=10).brokers[1]
+    >>> config = {
+    ...     "bootstrap.servers": f"{broker.host}:{broker.port}",
+    ...     "transactional.id": "calibrator-0",
+    ... }
+    >>> def encode(offset, value):
+    ...     return f"event {offset}", json.dumps(round(value, 2))
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Store(pathlib.Path(folder.name, "run.db")) as store:
+    ...     sink = KafkaSink(config, "calibrated", encode)
+    ...     run([(0.2, 0), (0.9, 1), (0.6, 1)], IsotonicCalibrator(), sink, store)
+    3
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        encode: Callable[[int, float], tuple[str | bytes | None, str | bytes | None] | None],
+        *,
+        partition: int = 0,
+        timeout: float = 30.0,
+    ) -> None:
+        self._place = _Place(config, topic, partition, timeout)
+        if not config.get("transactional.id"):
+            raise ValueError(f"`config` must have a transactional.id, got {sorted(config)}")
+        _check_callable(encode, "encode")
+        self._encode = encode
+        self._producer: Any = None
+        self._run = ""
+        self._position = 0  # a Kafka offset: our later messages are not known to the store
+        self._written = 0  # the offset after the last event that was written before `resume`
+        self._waiting: list[tuple[Any, Any, int]] = []  # key, value and offset of an event
+        self._token: dict[str, Any] | None = None  # of the last commit; None where that failed
+        self._failure: BaseException | None = None
+
+    def __call__(self, offset: int, values: NDArray[np.float64]) -> None:
+        """Encode predictions, which are written by the next `commit`."""
+        for at, value in enumerate(values.tolist(), offset):
+            if at >= self._written:
+                self._add(at, self._encode(at, value))
+
+    def resume(self, token: dict[str, Any] | None) -> None:
+        """Find out what is written since a commit, from its token; end what was not committed."""
+        self._waiting = []
+        if token is not None and token == self._token:
+            return  # this object knows
+        if token is not None:
+            self._place.check(token, "sink")
+        self._token = self._failure = self._producer = None
+        producer = self._place.producer()
+        with self._place.named_errors():
+            producer.init_transactions(self._place.timeout)  # aborts that of a killed process
+        # A transaction of another writer may be open: what is before this end is waited for.
+        with contextlib.closing(self._place.consumer("read_uncommitted")) as consumer:
+            low, end = self._place.watermarks(consumer)
+        if token is None:
+            token = self._place.token(offset=end, run=uuid.uuid4().hex)
+        self._run, self._position = token["run"], token["offset"]
+        self._written = self._find_written(max(low, self._position), end)
+        self._producer = producer
+
+    def commit(self) -> dict[str, Any]:
+        """Write the predictions that wait, in a transaction; return a token of what is written."""
+        if self._failure is not None:  # Kafka may have them: only `resume` can find out
+            raise self._failure
+        self._token = None
+        if self._waiting:
+            try:
+                self._write()
+            except BaseException as error:
+                self._failure = error
+                with contextlib.suppress(Exception):
+                    self._producer.abort_transaction(self._place.timeout)
+                raise
+        self._waiting = []
+        self._token = self._place.token(offset=self._position, run=self._run)
+        return self._token
+
+    def _add(self, at: int, encoded: Any) -> None:
+        """Let the message of an event wait for `commit`, if there is one."""
+        if encoded is None:
+            return
+        if not (
+            isinstance(encoded, tuple)
+            and len(encoded) == 2
+            and all(part is None or isinstance(part, str | bytes) for part in encoded)
+        ):
+            raise TypeError(
+                "`encode` must return a key and a value, each str, bytes or None, or None, got"
+                f" {encoded!r} for the event {at}"
+            )
+        self._waiting.append((*encoded, at))
+
+    def _write(self) -> None:
+        """Write the messages that wait, in a transaction."""
+        positions: list[int] = []
+
+        def note(error: Any, message: Any) -> None:
+            if error is None:
+                positions.append(message.offset())
+
+        with self._place.named_errors():
+            self._producer.begin_transaction()
+            for key, value, at in self._waiting:
+                headers = [(_RUN, self._run.encode()), (_EVENT, b"%d" % at)]
+                self._produce(key=key, value=value, headers=headers, on_delivery=note)
+            self._flush()
+            self._producer.commit_transaction(self._place.timeout)
+        self._position = max(positions) + 1
+
+    def _produce(self, **message: Any) -> None:
+        try:
+            self._place.produce(self._producer, **message)
+        except BufferError:  # the producer's queue is full
+            self._flush()
+            self._place.produce(self._producer, **message)
+
+    def _flush(self) -> None:
+        n_left = self._producer.flush(self._place.timeout)
+        if n_left:
+            raise RuntimeError(f"{self._place}: {n_left} messages were not written in time")
+
+    def _find_written(self, position: int, end: int) -> int:
+        """Return the offset after the last event that is in the partition from a position on."""
+        written = 0
+        if position >= end:
+            return written
+        with contextlib.closing(self._place.consumer("read_committed")) as consumer:
+            self._place.assign(consumer, position)
+            while position < end:
+                for message in self._place.take(consumer, 1_000):
+                    position = message.offset() + (message.error() is None)
+                    headers = dict(message.headers() or ())
+                    if headers.get(_RUN) == self._run.encode():
+                        written = max(written, int(headers[_EVENT]) + 1)
+        return written
+
+
+class _Place:
+    """A partition, and its clients."""
+
+    def __init__(self, config: Mapping[str, Any], topic: str, partition: int, timeout: float):
+        try:
+            import confluent_kafka
+        except ImportError as error:
+            raise missing("streamcal.durable.kafka", "confluent-kafka", "kafka") from error
+        if not isinstance(config, Mapping):
+            raise TypeError(f"`config` must be a mapping, got {config!r}")
+        for name in _OURS.keys() & config.keys():
+            raise ValueError(f"`config` must not have {name}, got {config[name]!r}")
+        check_count(partition, "partition", least=0)
+        _check_seconds(timeout, "timeout")
+        self._kafka: Any = confluent_kafka
+        self._config, self._topic, self._partition = dict(config), topic, int(partition)
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"{self._topic}[{self._partition}]"
+
+    def token(self, **fields: Any) -> dict[str, Any]:
+        """Return a token of this partition."""
+        return {"topic": self._topic, "partition": self._partition, **fields}
+
+    def check(self, token: Any, name: str) -> None:
+        """Raise unless a token is of this partition."""
+        if not isinstance(token, dict) or not self.token().items() <= token.items():
+            raise ValueError(f"`{name}` must be that of the store, {token}, got {self}")
+
+    def consumer(self, isolation: str) -> Any:
+        """Return a consumer, with an isolation level by default."""
+        own = {key: value for key, value in self._config.items() if key != "transactional.id"}
+        defaults = {"group.id": "streamcal", "isolation.level": isolation}
+        return self._client(self._kafka.Consumer, {**defaults, **own, **_OURS})
+
+    def producer(self) -> Any:
+        """Return a producer."""
+        return self._client(self._kafka.Producer, self._config)
+
+    def _client(self, make: Any, settings: dict[str, Any]) -> Any:
+        try:
+            return make(settings)
+        except self._kafka.KafkaException as error:
+            raise ValueError(f"`config` must be settings of Kafka: {_text(error)}") from error
+
+    @contextlib.contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Raise errors of Kafka as RuntimeErrors with the name of the partition."""
+        try:
+            yield
+        except self._kafka.KafkaException as error:
+            raise RuntimeError(f"{self}: {_text(error)}") from error
+
+    def watermarks(self, consumer: Any, cached: bool = False) -> tuple[int, int]:
+        """Return the Kafka offsets of the first message and after the last one."""
+        place = self._kafka.TopicPartition(self._topic, self._partition)
+        with self.named_errors():
+            found = consumer.get_watermark_offsets(place, timeout=self.timeout, cached=cached)
+        if found is None:
+            raise RuntimeError(f"{self}: no answer in {self.timeout} s")
+        low, high = found
+        return low, high
+
+    def assign(self, consumer: Any, position: int) -> None:
+        """Let a consumer continue at a Kafka offset."""
+        with self.named_errors():
+            consumer.assign([self._kafka.TopicPartition(self._topic, self._partition, position)])
+
+    def take(self, consumer: Any, n: int, deadline: float | None = None) -> list[Any]:
+        """Return from one to ``n`` messages, of which some may be marks of the partition's end.
+
+        If none has come by a deadline there are none; without a deadline that is an error.
+        """
+        seconds = self.timeout if deadline is None else max(0.0, deadline - time.monotonic())
+        with self.named_errors():
+            messages: list[Any] = consumer.consume(1, seconds)
+            if messages and n > 1:
+                messages += consumer.consume(min(n - 1, _MOST_MESSAGES), 0)
+        if not messages and deadline is None:
+            raise RuntimeError(f"{self}: no message in {seconds} s")
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() != self._kafka.KafkaError._PARTITION_EOF:
+                raise RuntimeError(f"{self} at offset {message.offset()}: {error.str()}")
+        return messages
+
+    def produce(self, producer: Any, **message: Any) -> None:
+        """Give a producer a message."""
+        producer.produce(self._topic, partition=self._partition, **message)
+
+
+def _text(error: Exception) -> str:
+    """Return what an exception of Kafka is about."""
+    text: str = error.args[0].str()
+    return text
+
+
+def _check_callable(value: Any, name: str) -> None:
+    if not callable(value):
+        raise TypeError(f"`{name}` must be callable, got {value!r}")
+
+
+def _check_seconds(value: Any, name: str) -> None:
+    if not 0.0 < as_number(value, name) < math.inf:
+        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}")
