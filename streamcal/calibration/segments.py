@@ -313,7 +313,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         weight = 1.0 if w == 1.0 else as_weight(w)
         hashes = self._terms.read(x)
         with self._mutex:
-            base_ticket, ticket = self._check_ticket(served)
+            base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
             base = self._base.predict_one(p)
             if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
                 self._base.learn_one(p, label, weight, served=base_ticket)
@@ -328,10 +328,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
                 self._terms.learn(hashes, base, label, weight)
                 self._weigher.learn_one(0.5, label, weight, served=ticket)
 
-    def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket | None]:
+    def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket]:
         """Return the tickets of the base and of the models, or raise."""
-        if served is None:
-            return None, None
         try:
             base, models = served
         except (TypeError, ValueError):
