@@ -155,13 +155,28 @@ def test_a_batch_is_the_same_as_one_sample_at_a_time(base: Any) -> None:
         if not skip:
             one.learn_one(x, score, label, weight)
     batch = many.predict_learn_many(columns, p, np.where(unlabelled, np.nan, y), w)
-    assert batch == pytest.approx(np.array(served), rel=1e-12)
+    assert batch.tolist() == served
     assert many.to_bytes() == one.to_bytes()
     before = many.to_bytes()
-    assert many.predict_many(columns, p).tolist() == pytest.approx(
-        [many.predict_one(x, score) for x, score, *_ in samples], rel=1e-12
-    )
+    assert many.predict_many(columns, p).tolist() == [
+        many.predict_one(x, score) for x, score, *_ in samples
+    ]
     assert many.to_bytes() == before
+
+
+def test_a_batch_after_late_labels_is_the_same_as_one_sample_at_a_time() -> None:
+    one = SegmentCalibrator(["a", "b", "c"], base=IdentityCalibrator())
+    samples = list(stream(2, 100))
+    tickets = [one.serve_one(x, p)[1] for x, p, *_ in samples[:20]]
+    for (x, p, y, w), ticket in zip(samples, tickets, strict=False):
+        one.learn_one(x, p, y, w, served=ticket)
+    many = one.clone(include_attributes=True)
+    served = []
+    for x, p, y, w in samples[20:]:
+        served.append(one.predict_one(x, p))
+        one.learn_one(x, p, y, w)
+    assert many.predict_learn_many(*columns_of(samples[20:])).tolist() == served
+    assert many.to_bytes() == one.to_bytes()
 
 
 def test_columns_are_mappings_or_data_frames() -> None:

@@ -87,7 +87,8 @@ def array_of(
     fits = array.ndim == len(shape) and all(
         n in (None, length) for n, length in zip(shape, array.shape, strict=True)
     )
-    require(array.dtype == dtype, f"{name} must hold {np.dtype(dtype)}, got {array.dtype}")
+    if array.dtype != dtype:  # the name of a dtype takes longer than all checks
+        raise ValueError(f"{name} must hold {np.dtype(dtype)}, got {array.dtype}")
     require(fits, f"{name} must have the shape {shape}, got {array.shape}")
     if finite and array.dtype == np.float64:
         require(np.isfinite(array).all(), f"{name} must hold finite numbers")

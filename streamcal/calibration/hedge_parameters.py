@@ -3,6 +3,7 @@
 import inspect
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,20 @@ def names_of(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
     names: list[str] = []
     counts: Counter[str] = Counter()
     for calibrator in calibrators:
-        parameters = inspect.signature(type(calibrator)).parameters.values()
-        values = {
-            p.name: getattr(calibrator, p.name) for p in parameters if p.default is not p.empty
-        }
-        defaults = {p.name: p.default for p in parameters}
-        changed = [f"{name}={v!r}" for name, v in values.items() if v != defaults[name]]
+        defaults = _defaults(type(calibrator)).items()
+        values = ((name, getattr(calibrator, name), default) for name, default in defaults)
+        changed = [f"{name}={v!r}" for name, v, default in values if v != default]
         name = f"{type(calibrator).__name__}({', '.join(changed)})"
         counts[name] += 1
         names.append(f"{name} #{counts[name]}" if counts[name] > 1 else name)
     return tuple(names)
+
+
+@cache
+def _defaults(cls: type) -> dict[str, Any]:
+    """Return the defaults of a class's parameters; cached, as signatures are slow."""
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def as_list(calibrators: Any) -> list[Calibrator]:

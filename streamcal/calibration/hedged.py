@@ -330,9 +330,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
     ) -> None:
         """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
+        self._hedge.learn(p, y, w, self._count_immediate(), predictions)
+
+    def _count_immediate(self) -> float:
+        """Count a label that is immediate, and return the mean delay."""
         if self._delay.mean:
             self._delay = self._delay.after(0.0)
-        self._hedge.learn(p, y, w, self._delay.mean, predictions)
+        return self._delay.mean
 
     def _learn_late(self, p: float, y: float, w: float, served: Ticket) -> None:
         """Learn a sample with the ticket of its prediction."""

@@ -252,12 +252,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         ValueError, TypeError
             If the score is not in [0, 1], or a field's value is not text, a number or None.
         """
-        p, hashes = as_probability(score), self._read(x)
+        p = as_probability(score)
         with self._mutex:
-            base = self._base.predict_one(p)
-            if not self._terms.n_samples:
-                return base
-            return self._terms.predict(self._weigher._hedge, hashes, base)
+            return self._terms.predict(self._weigher._hedge, x, self._base.predict_one(p))
 
     def serve_one(self, x: Mapping[str, Any], score: float) -> tuple[float, SegmentTicket]:
         """Return `predict_one`, and the ticket to pass back with the label.
@@ -270,7 +267,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         >>> p
         0.3
         """
-        p, hashes = as_probability(score), self._read(x)
+        p, hashes = as_probability(score), self._terms.read(x)
         with self._mutex:
             if isinstance(self._base, HedgedCalibrator):
                 base, ticket = self._base.serve_one(p)
@@ -314,24 +311,25 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if w == 1.0 else as_weight(w)
-        hashes = self._read(x)
+        hashes = self._terms.read(x)
         with self._mutex:
-            base_ticket, ticket = self._check_ticket(served)
+            base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
             base = self._base.predict_one(p)
             if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
                 self._base.learn_one(p, label, weight, served=base_ticket)
             else:
                 self._base.learn_one(p, label, weight)
-            answers = self._terms.learn(hashes, base, label, weight)
             if ticket is None:
-                self._weigher._learn_now(0.5, label, weight, answers)
+                delay = self._weigher._count_immediate()
+                self._terms.learn_and_weigh(
+                    self._weigher._hedge, hashes, base, label, weight, delay
+                )
             else:
+                self._terms.learn(hashes, base, label, weight)
                 self._weigher.learn_one(0.5, label, weight, served=ticket)
 
-    def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket | None]:
+    def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket]:
         """Return the tickets of the base and of the models, or raise."""
-        if served is None:
-            return None, None
         try:
             base, models = served
         except (TypeError, ValueError):
@@ -357,7 +355,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         ...     print(effect.segment, round(effect.log_odds, 1))
         {'region': 'north'} 1.6
         """
-        hashes = self._read(x)
+        hashes = self._terms.read(x)
         with self._mutex:
             found = self._terms.effects(hashes)
             weights = np.array(list(self._weigher.weights.values())[1:])
@@ -373,11 +371,6 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             if group is not None
         ]
         return sorted(effects, key=lambda effect: -abs(effect.log_odds))
-
-    def _read(self, x: Mapping[str, Any]) -> bytes:
-        if type(x) is not dict and not isinstance(x, Mapping):
-            raise TypeError(f"`x` must be a mapping from fields to values, got {x!r}")
-        return self._terms.read(x)
 
     # ------------------------------------------------------------------------------ many samples
 
@@ -449,20 +442,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """Predict and learn samples that have been checked, and whose values have been read."""
         with self._mutex:
             bases = predict_learn_known(self._base, scores, labels, weights)
-            answers = self._terms.predict_learn_many(hashes, bases, labels, weights)
-            return self._mix_many(bases, answers, labels, weights)
-
-    def _mix_many(self, bases: Array, answers: Array, labels: Array, weights: Array) -> Array:
-        """Return the mixtures of the models' answers, and weigh the models by their likelihood."""
-        weigher, out = self._weigher, bases
-        for i, (row, label, weight) in enumerate(
-            zip(answers.tolist(), labels.tolist(), weights.tolist(), strict=True)
-        ):
-            if weigher.n_samples:
-                out[i] = weigher._hedge.served_weights() @ row
-            if label == label:
-                weigher._learn_now(0.5, label, weight, row)
-        return out
+            delays = np.zeros(len(scores))
+            if self._weigher.mean_delay:
+                delays[known] = [self._weigher._count_immediate() for _ in checked[0]]
+            return self._terms.predict_learn_many(
+                self._weigher._hedge, hashes, bases, labels, weights, delays
+            )
 
     # ------------------------------------------------------------------------------ state
 

@@ -7,6 +7,7 @@ cdef enum:
     SPEEDS = 2  # models that forget at different speeds
     ANSWERS = 3  # the base calibrator's, then one for each speed
     MOST_TERMS = 1024  # of one sample
+    MOST_FIELDS = 64
 
 
 cdef struct Term:
@@ -45,7 +46,9 @@ cdef class SegmentTerms:
     cdef Py_ssize_t[::1] bounds  # where those of each crossing start
     cdef Sample sample
 
-    cpdef double mixture(self, Hedge hedge)
+    cdef int read_to(self, x, uint64_t *out) except -1
+    cpdef double mixture(self, Hedge hedge) noexcept nogil
+    cdef void weigh(self, Hedge hedge, double y, double w, double delay) noexcept nogil
     cdef const uint64_t *hashes_of(self, bytes read) except NULL
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil
     cdef void predict_sample(self, double base) noexcept nogil

@@ -45,6 +45,8 @@ from libc.string cimport memcpy
 
 from streamcal.kernels.hedge cimport Hedge
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from streamcal.kernels.expert import restored
@@ -221,6 +223,8 @@ cdef class SegmentTerms:
         self.n_groups = FIRST_FIELD + self.n_fields + len(self.crossings)
         if not len(prior_variances) == self.n_groups <= MOST_TERMS:
             raise ValueError("there must be a variance for each group of terms")
+        if self.n_fields > MOST_FIELDS:
+            raise ValueError("there are too many fields")
         # Two more are kept: the intercept and the slope.
         self.max_terms, self.half_life, self.rate = max_terms, half_life, 1.0 / half_life
         self.first_variances = np.array(prior_variances, dtype=np.float64)
@@ -243,10 +247,16 @@ cdef class SegmentTerms:
 
     def read(self, x):
         """Return the hashes of the fields' values in a mapping; a missing field is None."""
+        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, self.n_fields * sizeof(uint64_t))
+        self.read_to(x, <uint64_t *> PyBytes_AS_STRING(hashes))
+        return hashes
+
+    cdef int read_to(self, x, uint64_t *out) except -1:
+        """Write the hashes of the fields' values in a mapping."""
         cdef PyObject *found
         cdef Py_ssize_t i
-        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, self.n_fields * sizeof(uint64_t))
-        cdef uint64_t *out = <uint64_t *> PyBytes_AS_STRING(hashes)
+        if type(x) is not dict and not isinstance(x, Mapping):
+            raise TypeError(f"`x` must be a mapping from fields to values, got {x!r}")
         for i in range(self.n_fields):
             field = self.fields[i]
             if type(x) is dict:
@@ -255,7 +265,7 @@ cdef class SegmentTerms:
             else:
                 value = x.get(field)
             out[i] = hash_value(value, field)
-        return hashes
+        return 0
 
     def read_columns(self, columns, Py_ssize_t n_samples):
         """Return the hashes of lists of values, one list for each field, sample by sample."""
@@ -278,13 +288,20 @@ cdef class SegmentTerms:
         self.predict_sample(base)
         return [self.sample.answers[i] for i in range(ANSWERS)]
 
-    def predict(self, Hedge hedge, bytes hashes, double base):
-        """Return the mixture of `answers` by the weights of a hedge."""
-        self.find_terms(self.hashes_of(hashes))
+    def predict(self, Hedge hedge, x, double base):
+        """Return the mixture of the answers for a mapping by the weights of a hedge.
+
+        Before anything is learned it is the base's probability.
+        """
+        cdef uint64_t hashes[MOST_FIELDS]
+        self.read_to(x, hashes)  # this may run Python code, and calls of this object in it
+        if self.n_samples == 0:
+            return base
+        self.find_terms(hashes)
         self.predict_sample(base)
         return self.mixture(hedge)
 
-    cpdef double mixture(self, Hedge hedge):
+    cpdef double mixture(self, Hedge hedge) noexcept nogil:
         """Return the mixture of the answers for the sample that was predicted last."""
         cdef double mean = 0.0
         cdef int i
@@ -293,36 +310,68 @@ cdef class SegmentTerms:
         return mean
 
     def learn(self, bytes hashes, double base, double y, double w):
-        """Teach a sample that has been checked; return `answers` from before."""
+        """Learn a sample that has been checked; the weights of the answers stay."""
         self.learn_sample(self.hashes_of(hashes), base, y, w)
-        return [self.sample.answers[i] for i in range(ANSWERS)]
+
+    def learn_and_weigh(
+        self, Hedge hedge, bytes hashes, double base, double y, double w, double delay
+    ):
+        """Learn a sample that has been checked, and let a hedge weigh the answers from before."""
+        cdef const uint64_t *read = self.hashes_of(hashes)
+        hedge.acquire()
+        try:
+            if delay > 0.0 and hedge.variance_ratio is None:
+                hedge.expect_late_labels()
+            self.learn_sample(read, base, y, w)
+            self.weigh(hedge, y, w, delay)
+        finally:
+            hedge.release()
 
     def predict_learn_many(
         self,
+        Hedge hedge,
         const uint64_t[:, ::1] hashes,
         const double[::1] bases,
         const double[::1] y,
         const double[::1] w,
+        const double[::1] delays,
     ):
-        """Return `answers` of each sample before it was learned, shape ``(n_samples, 3)``.
+        """Return the mixture of the answers for each sample, and learn it after that.
 
         A sample whose label is NaN is not learned. If memory ends, the samples before it are.
         """
         cdef Py_ssize_t t, n = bases.shape[0]
-        cdef int i
-        if not hashes.shape[0] == y.shape[0] == w.shape[0] == n or hashes.shape[1] != self.n_fields:
+        cdef bint is_new
+        if not hashes.shape[0] == y.shape[0] == w.shape[0] == delays.shape[0] == n:
             raise ValueError("all arrays must have the same length")
-        answers = np.empty((n, ANSWERS))
-        cdef double[:, ::1] out = answers
-        for t in range(n):
-            if y[t] != y[t]:
-                self.find_terms(&hashes[t, 0])
-                self.predict_sample(bases[t])
-            else:
-                self.learn_sample(&hashes[t, 0], bases[t], y[t], w[t])
-            for i in range(ANSWERS):
-                out[t, i] = self.sample.answers[i]
-        return answers
+        if hashes.shape[1] != self.n_fields:
+            raise ValueError("there must be a hash for each field")
+        mixtures = np.empty(n)
+        cdef double[::1] out = mixtures
+        hedge.acquire()
+        try:
+            if hedge.variance_ratio is None and np.any(delays):
+                hedge.expect_late_labels()
+            with nogil:
+                for t in range(n):
+                    is_new = self.n_samples == 0
+                    if y[t] != y[t]:
+                        self.find_terms(&hashes[t, 0])
+                        self.predict_sample(bases[t])
+                    else:
+                        self.learn_sample(&hashes[t, 0], bases[t], y[t], w[t])
+                    out[t] = bases[t] if is_new else self.mixture(hedge)
+                    if y[t] == y[t]:
+                        self.weigh(hedge, y[t], w[t], delays[t])
+        finally:
+            hedge.release()
+        return mixtures
+
+    cdef void weigh(self, Hedge hedge, double y, double w, double delay) noexcept nogil:
+        """Let a hedge weigh the answers for the sample that was predicted last."""
+        cdef double answers[ANSWERS]
+        memcpy(answers, self.sample.answers, sizeof(answers))
+        hedge.weigh(answers, NULL, y, w, delay)
 
     def effects(self, bytes hashes):
         """Return mean and variance of each term of a sample, shape ``(n_groups, 2, n_speeds)``."""
