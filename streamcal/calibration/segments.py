@@ -444,7 +444,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             bases = predict_learn_known(self._base, scores, labels, weights)
             delays = np.zeros(len(scores))
             if self._weigher.mean_delay:
-                delays[known] = [self._weigher._count_immediate() for _ in checked[0]]
+                known = np.flatnonzero(~np.isnan(labels))
+                delays[known] = [self._weigher._count_immediate() for _ in known]
             return self._terms.predict_learn_many(
                 self._weigher._hedge, hashes, bases, labels, weights, delays
             )
