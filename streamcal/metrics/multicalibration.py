@@ -30,7 +30,8 @@ from streamcal.metrics._segment_errors import (
     measure,
 )
 
-_MIN_SAMPLES = 10
+MIN_SAMPLES = 10
+"""Segments of fewer samples are left out by default."""
 
 
 class SegmentError(NamedTuple):
@@ -154,7 +155,7 @@ def multicalibration_error(
     crosses: str | Sequence[tuple[str, ...]] = "auto",
     w: ArrayLike | None = None,
     pos_val: Any = True,
-    min_samples: int = _MIN_SAMPLES,
+    min_samples: int = MIN_SAMPLES,
 ) -> Multicalibration:
     """Return how wrong probabilities are in each segment of a batch.
 
@@ -277,7 +278,7 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
         fields: Sequence[str],
         crosses: str | Sequence[tuple[str, ...]] = "auto",
         window: int | None = 50_000,
-        min_samples: int = _MIN_SAMPLES,
+        min_samples: int = MIN_SAMPLES,
         pos_val: Any = True,
     ) -> None:
         self._names = check_fields(fields)
