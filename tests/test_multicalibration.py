@@ -214,7 +214,8 @@ def test_predictions_of_0_and_1() -> None:
     wrong = multicalibration_error([1, 1], [0.0, 1.0], {"a": [1, 2]}, min_samples=1)
     assert (wrong.worst.segment, wrong.sigmas, wrong.p_value) == ({}, math.inf, 0.0)
     one = multicalibration_error([1], [0.5], {"a": [1]})
-    assert (one.error, one.sigmas, one.p_value) == (0.5, 1.0, pytest.approx(0.9, abs=0.1))
+    assert (one.error, one.sigmas) == (0.5, 1.0)
+    assert one.p_value > 0.5
     ones = multicalibration_error(np.ones(50), np.full(50, 0.9), {"a": np.ones(50)})
     assert ones.worst.observed == 1.0
     assert ones.p_value < 0.2
@@ -232,8 +233,9 @@ def test_it_is_a_river_metric() -> None:
     assert metric.get() == 0.0
     with pytest.raises(ValueError, match="at least one sample"):
         metric.result()
+    nothing: Any
     for nothing in ({}, None):
-        metric.update(True, nothing, x={"a": 1})  # type: ignore[arg-type]
+        metric.update(True, nothing, x={"a": 1})
     assert metric.get() == 0.0
     metric.update(True, {False: 0.75, True: 0.25}, x={"a": 1})
     metric.update(np.bool_(False), 0.5, 2.0, x={"a": 1})
@@ -295,7 +297,7 @@ def test_bad_samples_change_nothing(arguments: Any, x: Any, error: Any, message:
     ("change", "error", "message"),
     [
         ({"columns": {"b": [1]}, "fields": ["a"]}, ValueError, "`fields` must be columns, got 'a'"),
-        ({"columns": {"a": [1, 2]}}, ValueError, "`a` must have one value per score"),
+        ({"columns": {"a": [1, 2]}}, ValueError, "`columns` must have one value per score"),
         ({"columns": {"a": [[1]]}}, TypeError, "the field 'a' must be text, numbers or None"),
         ({"columns": {"a": [b"x"]}}, TypeError, "the field 'a' must be text, a number or None"),
         ({"columns": 3}, TypeError, "`columns` must be a mapping or a data frame"),

@@ -221,7 +221,7 @@ def range_tail(x: Vector) -> Vector:
     odd = (np.pi * (np.arange(5.0) + 0.5) / np.clip(x, 1e-3, 1.0)[:, None]) ** 2
     square = np.clip(x, 1e-3, 1.0)[:, None] ** 2
     low = 1.0 - ((8.0 / square + 2.0 / (odd * square)) * np.exp(-2.0 * odd)).sum(axis=1)
-    return np.where(x > 1.0, high, low).clip(0.0, 1.0)
+    return np.asarray(np.where(x > 1.0, high, low).clip(0.0, 1.0))
 
 
 def adjust(p_values: Vector) -> Vector:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
-from streamcal._validation import as_weight, as_weights, check_count, check_same_length
+from streamcal._validation import as_weight, as_weights, check_count
 from streamcal.calibration.segments import check_crosses, check_fields
 from streamcal.metrics._base import (
     ProbabilityErrorMetric,
@@ -119,7 +119,7 @@ class Multicalibration(NamedTuple):
 
     @property
     def mean_deviation(self) -> float:
-        """The standard error of the mean, at most: segments overlap, so it is not smaller."""
+        """The standard error of the mean, at most: it is this if segments err together."""
         return self._mean("deviation")
 
     @property
@@ -128,7 +128,9 @@ class Multicalibration(NamedTuple):
         return MEAN_IF_CALIBRATED * self.mean_deviation
 
     def miscalibrated(self, level: float = 0.05) -> list[SegmentError]:
-        """Return the segments that are not calibrated; any of them is wrong with chance ``level``.
+        """Return the segments whose corrected p-value is at most ``level``.
+
+        If all segments are calibrated, there are none with a probability of 1 − ``level`` at least.
 
         Examples
         --------
@@ -376,8 +378,8 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
                 for column, name in zip(zip(*values, strict=True), self._names, strict=True)
             ]
             groups = group_samples(self._names, encoded, self._crossings, len(p))
-            arrays = (np.array(column, np.float64) for column in (y, p, w))
-            self._result = _summarize(groups, *arrays, self.min_samples)
+            labels, scores, weights = np.array([y, p, w], np.float64)
+            self._result = _summarize(groups, labels, scores, weights, self.min_samples)
         return self._result
 
 
@@ -422,7 +424,10 @@ def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
     except Exception:
         raise _no_columns(columns) from None
     values = column.tolist() if hasattr(column, "tolist") else list(column)
-    check_same_length(values, n_samples, name)
+    if len(values) != n_samples:
+        raise ValueError(
+            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
+        )
     return values
 
 
