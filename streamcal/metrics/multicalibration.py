@@ -58,6 +58,13 @@ class SegmentError(NamedTuple):
     adjusted_p_value : float
         The same, corrected for the number of segments (Holm 1979). If all segments are calibrated,
         any of these is below α with probability α at most.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import multicalibration_error
+    >>> each = multicalibration_error([0, 1] * 50, [0.3] * 100, {"device": ["tv"] * 100}).worst
+    >>> f"{each.error:.2f} = {each.sigmas:.2f} * {each.deviation:.4f}"
+    '0.20 = 4.36 * 0.0458'
     """
 
     segment: dict[str, Any]
@@ -87,6 +94,13 @@ class Multicalibration(NamedTuple):
         The segments, those with the clearest evidence first.
     deviation : float
         The deviation of the segment of all samples.
+
+    Examples
+    --------
+    >>> from streamcal.metrics import multicalibration_error
+    >>> found = multicalibration_error([0, 1] * 50, [0.3] * 100, {"device": ["tv"] * 100})
+    >>> f"{found.error:.2f}, on average {found.mean:.2f} instead of {found.mean_if_calibrated:.2f}"
+    '0.20, on average 0.20 instead of 0.07'
     """
 
     segments: list[SegmentError]
