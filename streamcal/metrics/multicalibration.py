@@ -208,8 +208,8 @@ def multicalibration_error(
 
     Notes
     -----
-    The error of a segment, and the multicalibration error of all, are those of Guy et al. [1]_ and
-    of Meta's MCGrad (``segments_ecce``, ``mce``, ``mce_sigma``), except that equal predictions
+    The error of a segment [2]_ and the multicalibration error of all are those of Guy et al. [1]_
+    and of Meta's MCGrad (``segments_ecce``, ``mce``, ``mce_sigma``), except that equal predictions
     count as one, so that the order of rows does not matter. P-values are MCGrad's for segments of
     many samples. For those with few expected events they are larger, by Bennett's inequality:
     MCGrad's are too small there (0 for one event where 0.01 were expected). They are corrected for
