@@ -15,6 +15,7 @@ Bennett's inequality they are about as likely as the value s · √(2 h(u)) / u 
 motion, where s is the error in deviations, u = s b / √V, h(u) = (1 + u) log(1 + u) − u, and b is
 the greatest possible jump in the direction of the error: w (1 − p) where labels are above the
 predictions, w p where they are below. This lower value is the *evidence* for p-values.
+It is no proven bound; in simulations, from 0.0002 expected events on, no p-value was too small.
 
 Samples with equal predictions are added as one, so their order does not matter.
 
