@@ -64,3 +64,27 @@ def argmax_of_motion(n_draws: Any, seed: int, step: float = 0.01, reach: float =
     )
     path = np.concatenate([left[:, ::-1], np.zeros((n_draws, 1)), right], axis=1)
     return np.concatenate([-t[::-1], [0.0], t])[np.argmax(path, axis=1)]
+
+
+def segment_error(y: Any, p: Any, w: Any) -> tuple[float, float]:
+    """Return the range of the cumulative differences, and its deviation under calibration.
+
+    Arrieta-Ibarra et al. (2022), section 2: the differences are cumulated in the order of scores,
+    start at 0, and are divided by the total weight. The deviation is equation 4 of Guy et al.
+    (2025). Equal scores are one step.
+    """
+    total, sums = math.fsum(w), [0.0]
+    for score in sorted(set(p)):
+        at = [i for i in range(len(p)) if p[i] == score]
+        sums.append(sums[-1] + math.fsum(w[i] * (y[i] - p[i]) for i in at) / total)
+    variance = math.fsum(w[i] ** 2 * p[i] * (1 - p[i]) for i in range(len(p)))
+    return max(sums) - min(sums), math.sqrt(variance) / total
+
+
+def segments_of(rows: Any, groups: Any) -> dict[Any, list[int]]:
+    """Return the places of the rows of each segment; ``groups`` are tuples of fields."""
+    found: dict[Any, list[int]] = {}
+    for i, row in enumerate(rows):
+        for fields in groups:
+            found.setdefault(tuple((name, row[name]) for name in fields), []).append(i)
+    return found

@@ -749,6 +749,18 @@ def _add_metrics() -> None:
         with contextlib.suppress(ValueError):  # it has left the window
             revert(draw, metric, held)
 
+    def update_segment(draw: Draw, metric: Any, held: list[Any]) -> None:
+        sample = (*binary(draw, metric), draw.weight())
+        x = {"a": draw.pick(["x", "y", None]), "b": draw.pick([1, 2.5, True])}
+        metric.update(*sample, x=x)
+        held.append((sample, x))
+
+    def revert_segment(draw: Draw, metric: Any, held: list[Any]) -> None:
+        if held:
+            sample, x = held.pop(draw.random.randrange(len(held)))
+            with contextlib.suppress(ValueError):  # it has left the window
+                metric.revert(*sample, x=x)
+
     def binary(draw: Draw, metric: Any) -> tuple[Any, Any]:
         p = draw.probability()
         return draw.chance(0.5), draw.pick([p, {False: 1.0 - min(p, 1.0), True: p}])
@@ -809,6 +821,14 @@ def _add_metrics() -> None:
         ),
         [update(binary), update(binary), revert_recent],
         corp,
+        cost=6.0,
+    )
+    CASES[package.MulticalibrationError] = Case(
+        lambda draw: package.MulticalibrationError(
+            ["a", "b"], window=draw.pick([None, 5, 50]), min_samples=draw.pick([1, 3])
+        ),
+        [update_segment, update_segment, revert_segment],
+        ask(0.0, math.inf),
         cost=6.0,
     )
     CASES[package.SpiegelhalterZ] = Case(lambda draw: package.SpiegelhalterZ(), acts, z)

@@ -36,12 +36,19 @@ from streamcal.durable.keys import name_of
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import Timeline
-from streamcal.metrics import CORP, ECE
+from streamcal.metrics import CORP, ECE, multicalibration_error
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import learner_sections, page, run_sections, watch
 from streamcal.report.content import Report, Section, Table, thin
 from streamcal.report.key_sections import Keys, of_keys
 from streamcal.report.prometheus import exposition
+from streamcal.report.segment_sections import (
+    Segments,
+    compare,
+    of_segments,
+    verdict_of_segments,
+    wilson,
+)
 from streamcal.report.store_sections import of_store
 from streamcal.report.table_sections import (
     Scored,
@@ -188,6 +195,82 @@ def test_of_many_keys_the_worst_are_shown() -> None:
     assert "1,000 keys, the worst first; the 7 worst are shown" in part.text
     saved = [row[5] for row in part.tables[0].rows]
     assert saved == sorted(saved)
+    assert all(len(row[0]) <= 100 for row in part.tables[0].rows)
+
+
+def in_segments(n: int = 3000) -> Any:
+    """Rows of two columns; the calibrated values are wrong for "b" on the second device."""
+    data, (rng, names) = scored(n), (np.random.default_rng(1), ["a", "b", "c", "unseen"])
+    places = [rng.integers(3, size=n), rng.integers(2, size=n)]
+    bad = (places[0] == 1) & (places[1] == 1)
+    calibrated = np.where(bad, np.sqrt(data.raw), data.calibrated)
+    columns = [Keys(names, places[0]), Keys(["tv", "phone"], places[1])]
+    return data._replace(calibrated=calibrated), Segments(("region", "device"), columns)
+
+
+def test_segments_are_those_of_the_metric_and_the_worst_first() -> None:
+    data, segments = in_segments()
+    worst, every = of_segments(compare(data, segments)).tables
+    assert every.sortable
+    assert worst.rows == every.rows[:10]
+    assert every.rows[0][0] == "region = b, device = phone"
+    columns = {
+        name: np.array(keys.names)[keys.places]
+        for name, keys in zip(segments.fields, segments.values, strict=True)
+    }
+    before, after = (
+        {
+            ", ".join(f"{k} = {v}" for k, v in each.segment.items()): each
+            for each in multicalibration_error(data.labels == 1.0, p, columns).segments
+            if each.segment
+        }
+        for p in (data.raw, data.calibrated)
+    )
+    assert {row[0] for row in every.rows} == set(after)
+    for name, n, predicted, observed, low, high, error_before, error, p in every.rows:
+        found = after[str(name)]
+        assert (n, predicted, observed) == (found.n_samples, found.predicted, found.observed)
+        assert float(low) < found.observed < float(high)
+        assert error_before == pytest.approx(before[str(name)].sigmas)
+        assert error == pytest.approx(found.sigmas)
+        # The metric counts all rows as a segment, too.
+        assert float(p) <= found.adjusted_p_value * (1.0 + 1e-9)
+
+
+def test_the_interval_holds_the_probability_as_often_as_it_says() -> None:
+    for p in (0.1, 0.5, 0.98):
+        low, high = wilson(np.random.default_rng(0).binomial(200, p, 4_000) / 200, np.array([200]))
+        assert ((low <= p) & (p <= high)).mean() == pytest.approx(0.9, abs=0.035)
+
+
+def test_the_verdict_on_segments() -> None:
+    data, segments = in_segments()
+    (wrong,) = verdict_of_segments(compare(data, segments), "raw", "new")
+    assert re.fullmatch(
+        r"By segment, new is wrong for \d of 11, most clearly region = b, device = phone"
+        r" \(0\.\d\d predicted, 0\.\d\d observed\); raw was wrong for 11\.",
+        wrong,
+    )
+    (right,) = verdict_of_segments(compare(scored(3000), segments), "raw", "new")
+    assert right == (
+        "By segment, new shows no clear miscalibration in any of 11; raw was wrong for 11."
+    )
+    far = data._replace(raw=5.0 * data.raw)
+    assert "raw" not in verdict_of_segments(compare(far, segments), "raw", "new")[0]
+    assert math.isnan(of_segments(compare(far, segments)).tables[0].rows[0][6])
+    tiny = Segments(("a",), [Keys([str(i) for i in range(3000)], np.arange(3000))])
+    assert verdict_of_segments(compare(data, tiny), "raw", "new") == ()
+    (table,) = of_segments(compare(data, tiny)).tables
+    assert table.rows == ()
+
+
+def test_of_many_segments_the_worst_are_shown() -> None:
+    data, names = scored(3000), [f"{'s' * 200} {i}" for i in range(100)]
+    many = Segments(("a",), [Keys(names, np.arange(3000) % 100)])
+    part = of_segments(compare(data, many, max_segments=7))
+    assert "100 segments of at least 10 rows" in part.text
+    assert "the 7 worst are shown" in part.text
+    assert len(part.tables[0].rows) == 7
     assert all(len(row[0]) <= 100 for row in part.tables[0].rows)
 
 
@@ -568,6 +651,31 @@ def test_a_report_of_a_table(table: Any, ending: str) -> None:
     assert len(html) < 3e6
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_has_its_segments(table: Any, ending: str) -> None:
+    lines = table.read_text().splitlines()
+    cells = [f"{line},{'' if i % 4 else i % 3},{i % 2}" for i, line in enumerate(lines[1:])]
+    table.write_text("\n".join(["p,y,key,rank,empty labels", *cells, ""]))
+    path = table.with_suffix(f".{ending}")
+    if ending == "parquet":
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv(table), path)
+    given = Given("p", "y", "p", segment=("key", "rank", "empty labels"))
+    report = open_subject(path, given).report()
+    (section,) = [part for part in report.sections if part.id == "segments"]
+    shown = {str(row[0]): row[1] for row in section.tables[1].rows}
+    assert shown["key = plain"] == 800
+    assert shown["rank = (empty)"] == 900
+    assert shown["rank = 2"] == 100
+    assert shown["rank = 2, empty labels = 0"] == 100
+    assert shown[f"key = {HOSTILE}"] == 400
+    assert [s.startswith("By segment, p ") for s in report.verdict].count(True) == 1
+    assert dict(report.facts)["Segments"] == "key, rank, empty labels"
+    assert HOSTILE not in page.render(report)
+
+
 def test_the_page_stands_alone_and_escapes(run_db: Any) -> None:
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)
@@ -642,6 +750,9 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
         (["empty.csv", "--score", "p", "--label", "y", "--prob", "p"], 1, "nothing to report"),
         (["bad.db"], 1, "bad.db is no store of states"),
         ([*OF_TABLE, "--out", "./scores.csv"], 2, "is a file of the report"),
+        ([*OF_TABLE, "--segment", "land"], 1, "has no column `land`"),
+        ([*OF_TABLE, *["--segment", "key"] * 2], 2, "--segment must name different columns"),
+        (["run.db", "--segment", "key"], 2, "--segment does not apply to a store"),
         ([*OF_TABLE, "--out", "folder"], 1, "Is a directory"),
         (["none.csv", *OF_TABLE[1:]], 1, "is empty"),
         (["nan.csv", *OF_TABLE[1:]], 1, "row 1: `p` must be a finite number, got 'nan'"),
@@ -911,6 +1022,16 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(
         assert tab.evaluate(CONTRAST) > 4.5
         pdf = tab.pdf(format="A4")
         assert pdf.startswith(b"%PDF")
+
+
+def test_segments_fit_a_phone(browser: Any, table: Any) -> None:
+    out = table.with_suffix(".html")
+    of_table = ["--score", "p", "--prob", "p", "--label", "y", "--out", out]
+    run("report", table, *of_table, "--segment", "key")
+    with opened(browser, out.as_uri(), viewport={"width": 390, "height": 800}) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") == 390
+        assert tab.evaluate(CUT) == []
+        assert "key = plain" in tab.inner_text("#worst-segments")
 
 
 FRAME = """() => Bokeh.index.roots.filter((view) => view.model.name === "square").map(

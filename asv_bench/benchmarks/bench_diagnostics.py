@@ -54,3 +54,43 @@ class Bands:
 
     def time_band(self, kind: str, method: str) -> None:
         self.metric.band(kind, method=method)
+
+
+class Segments:
+    """The errors of some 60 segments of 100,000 predictions, and Meta's MCGrad if it is there."""
+
+    params = (["streamcal", "mcgrad"],)
+    param_names = ("library",)
+    warmup_time = 0.0
+    repeat = (2, 5, 10.0)
+
+    def setup(self, library: str) -> None:
+        rng = np.random.default_rng(1)
+        self.p = rng.random(size(100_000))
+        self.y = (rng.random(len(self.p)) < self.p).astype(float)
+        self.columns = {
+            "country": rng.integers(10, size=len(self.p)),
+            "device": rng.integers(4, size=len(self.p)),
+        }
+        if library == "mcgrad":
+            try:
+                import mcgrad.metrics  # noqa: F401
+                import pandas  # noqa: F401
+            except ImportError:
+                raise NotImplementedError("mcgrad is not installed") from None
+
+    def time_errors(self, library: str) -> None:
+        if library == "streamcal":
+            from streamcal.metrics import multicalibration_error
+
+            multicalibration_error(self.y, self.p, self.columns, pos_val=1)
+        else:
+            import pandas
+            from mcgrad.metrics import MulticalibrationError
+
+            table = pandas.DataFrame({**self.columns, "p": self.p, "y": self.y})
+            names = list(self.columns)
+            found = MulticalibrationError(
+                table, "y", "p", None, names, max_depth=2, max_values_per_segment_feature=100
+            )
+            found.mce  # noqa: B018

@@ -177,8 +177,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         half_life: float = 16_000.0,
         max_terms: int = 1_000_000,
     ) -> None:
-        names = _check_fields(fields)
-        crossings = _check_crosses(crosses, names)
+        names = check_fields(fields)
+        crossings = check_crosses(crosses, names)
         # There must be room for all terms of one sample.
         check_count(max_terms, "max_terms", len(names) + len(crossings), _MOST_TERMS)
         if not 0.1 <= as_number(half_life, "half_life") <= _LONGEST_HALF_LIFE:
@@ -517,7 +517,8 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
 _MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)
 
 
-def _check_fields(fields: Any) -> tuple[str, ...]:
+def check_fields(fields: Any) -> tuple[str, ...]:
+    """Return the names of fields, or raise."""
     if isinstance(fields, str) or not isinstance(fields, Sequence):
         raise TypeError(f"`fields` must be a sequence of names, got {fields!r}")
     names = tuple(fields)
@@ -529,7 +530,7 @@ def _check_fields(fields: Any) -> tuple[str, ...]:
     return names
 
 
-def _check_crosses(crosses: Any, names: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+def check_crosses(crosses: Any, names: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """Return the indices of the fields of each crossing."""
     if isinstance(crosses, str):
         if crosses != "auto":

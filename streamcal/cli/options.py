@@ -158,3 +158,11 @@ KnownKeyOption = Annotated[
     str | None,
     column_option("Show scores for each value of this column. Not needed for a store.", "--key"),
 ]
+KnownSegmentOption = Annotated[
+    list[str] | None,
+    column_option(
+        "Show the errors for each value of this column, and for pairs of them if it is given more"
+        " than once. Not for a store.",
+        "--segment",
+    ),
+]

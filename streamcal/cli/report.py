@@ -12,6 +12,7 @@ from streamcal.cli.options import (
     KnownLabelOption,
     KnownProbOption,
     KnownScoreOption,
+    KnownSegmentOption,
     OnError,
     OnErrorOption,
     SourceArgument,
@@ -21,6 +22,7 @@ from streamcal.cli.subjects import Given, open_subject
 
 EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --out report.html",
+    "streamcal report calibrated.csv --score p --label y --segment country --segment device",
     "streamcal report run.db --out report.html",
 )
 
@@ -31,6 +33,7 @@ def report(
     label: KnownLabelOption = None,
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
+    segment: KnownSegmentOption = None,
     out: Annotated[Path, out_option("HTML", "The page.")] = Path("report.html"),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
@@ -46,7 +49,8 @@ def report(
     with usage_errors():
         check_folder(out)
         output = Output(out)
-        subject = open_subject(source, Given(score, label, prob, key, file_format, on_error))
+        given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
+        subject = open_subject(source, given)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())
         if any(is_same_file(written, read) for written, read in pairs):

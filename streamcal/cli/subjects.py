@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamcal.cli.console import progress
 from streamcal.cli.files import check_exists
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
     RowReader,
+    Rows,
     binary_label_column,
     group_rows,
     probability_column,
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from streamcal.durable.store import Store
     from streamcal.report.content import Report, Section
     from streamcal.report.key_sections import Keys
+    from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
     from streamcal.tables import Reader
 
 _DEFAULT_PROB = "calibrated"
+_MOST_FIELDS = 64
 
 
 class Given(NamedTuple):
@@ -36,13 +40,14 @@ class Given(NamedTuple):
     label: str | None = None
     prob: str | None = None
     key: str | None = None
+    segment: tuple[str, ...] = ()
     file_format: Format | None = None
     on_error: OnError = OnError.stop
 
     def check_none(self, store: Path) -> None:
         """Raise ``ValueError`` if an option is given, which a store has no use for."""
         for name, value in self._asdict().items():
-            if value not in (None, OnError.stop):
+            if value not in (None, (), OnError.stop):
                 option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
                 raise ValueError(
                     f"{option} does not apply to a store: {store} knows its columns and options"
@@ -60,53 +65,75 @@ def open_subject(source: Path, given: Given) -> "TableSubject | StoreSubject":
         return StoreSubject(source)
     if given.score is None or given.label is None:
         raise ValueError("a table needs --score and --label")
-    columns = _ScoredColumns(given.score, given.label, given.prob or _DEFAULT_PROB, given.key)
+    if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
+        raise ValueError(
+            f"--segment must name different columns, at most {_MOST_FIELDS}, got"
+            f" {', '.join(given.segment)}"
+        )
+    prob = given.prob or _DEFAULT_PROB
+    columns = _ScoredColumns(given.score, given.label, prob, given.key, given.segment)
     kind = format_of(source, given=given.file_format)
     return TableSubject(source, columns, kind, given.on_error)
 
 
 class _ScoredColumns(NamedTuple):
-    """The columns of a calibrated table: scores before, labels, probabilities after, keys."""
+    """The columns of a calibrated table: scores, labels, probabilities, key and segments."""
 
     score: str
     label: str
     prob: str
-    key: str | None
+    key: str | None = None
+    segment: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that must be in the table."""
+        key = [] if self.key is None else [self.key]
+        return [self.score, self.label, self.prob, *key, *self.segment]
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """The names as facts of a report."""
         named = {"Scores": self.score, "Calibrated": self.prob, "Labels": self.label}
         named |= {"Key": self.key} if self.key is not None else {}
+        named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
         return tuple(named.items())
 
 
 class _Rows(NamedTuple):
-    """The labelled rows of a table, and their keys if there is a column of keys."""
+    """The labelled rows of a table, and their keys and segments if there are columns of these."""
 
     scored: "Scored"
     keys: "Keys | None"
+    segments: "Segments | None"
 
-    def sections(self, columns: _ScoredColumns) -> list["Section"]:
-        """Return the sections of a report about these rows."""
+    def sections(self, columns: _ScoredColumns) -> tuple[list["Section"], tuple[str, ...]]:
+        """Return the sections of a report about these rows, and its verdict."""
         from streamcal.report.key_sections import of_keys
-        from streamcal.report.table_sections import of_table
+        from streamcal.report.segment_sections import compare, of_segments, verdict_of_segments
+        from streamcal.report.table_sections import of_table, verdict_of_table
 
         sections = of_table(self.scored, columns.score, columns.prob)
+        verdict = verdict_of_table(self.scored, columns.score, columns.prob)
+        if self.segments is not None:
+            compared = compare(self.scored, self.segments)
+            sections.append(of_segments(compared))
+            verdict += verdict_of_segments(compared, columns.score, columns.prob)
         if self.keys is not None:
             sections.append(of_keys(self.scored, self.keys))
-        return sections
+        return sections, verdict
 
     def add_to(self, report: "Report", columns: _ScoredColumns) -> "Report":
         """Return a report with verdict, sections and metrics of these rows before its own."""
         from dataclasses import replace
 
-        from streamcal.report.table_sections import metrics_of_table, verdict_of_table
+        from streamcal.report.table_sections import metrics_of_table
 
+        sections, verdict = self.sections(columns)
         return replace(
             report,
-            verdict=(*verdict_of_table(self.scored, columns.score, columns.prob), *report.verdict),
-            sections=(*self.sections(columns), *report.sections),
+            verdict=(*verdict, *report.verdict),
+            sections=(*sections, *report.sections),
             metrics=(*metrics_of_table(self.scored, columns.score, columns.prob), *report.metrics),
         )
 
@@ -241,6 +268,7 @@ def _read_scored(
 ) -> _Rows:
     """Return the labelled rows among the first ``limit`` rows of a table."""
     from streamcal.report.key_sections import Keys
+    from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
     from streamcal.tables import TableError
 
@@ -252,14 +280,13 @@ def _read_scored(
         ],
         on_error,
     )
-    places: dict[Any, int] = {}  # of the keys
-    parts, left = [np.empty((0, 5))], limit
+    grouped = [columns.key, *columns.segment]
+    places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
+    parts, left = [np.empty((0, 4 + len(grouped)))], limit
     with _open_table(table, kind, columns) as source, progress(source, "reading") as show:
         for rows in reader.iterate(source):
-            numbers = np.zeros(len(rows.numbers))
-            for name, at in group_rows(rows, columns.key).items():
-                numbers[at] = places.setdefault(name, len(places))
-            part = np.column_stack([*rows.values, rows.numbers, numbers])[:left]
+            codes = [_codes(rows, *each) for each in zip(grouped, places, strict=True)]
+            part = np.column_stack([*rows.values, rows.numbers, *codes])[:left]
             parts.append(part[~np.isnan(part[:, 2])])
             show()
             if left is not None:
@@ -270,19 +297,33 @@ def _read_scored(
         raise TableError("has no labelled rows: there is nothing to report")
     if limit is None:
         print_skipped(reader)
-    *numbers_of_rows, numbers = np.concatenate(parts).T
-    names = ["(empty)" if name is None else str(name) for name in places]
-    keys = None if columns.key is None else Keys(names, numbers.astype(np.int64))
-    return _Rows(Scored(*numbers_of_rows), keys)
+    numbers = np.concatenate(parts).T
+    keys, *segments = (
+        Keys([str(name or "(empty)") for name in each], codes.astype(np.int64))
+        for each, codes in zip(places, numbers[4:], strict=True)
+    )
+    return _Rows(
+        Scored(*numbers[:4]),
+        None if columns.key is None else keys,
+        Segments(columns.segment, segments) if segments else None,
+    )
+
+
+def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np.float64]:
+    """Return a number for the value of each row, and note new values in ``places``."""
+    codes = np.zeros(len(rows.numbers))
+    for name, at in group_rows(rows, column).items():
+        codes[at] = places.setdefault(name, len(places))
+    return codes
 
 
 def _open_table(table: Path, kind: str, columns: _ScoredColumns) -> "Reader":
     """Open a table; if it lacks the calibrated column, the error says how to make one."""
     from streamcal.tables import TableError, open_table
 
-    score, label, prob, _ = columns
+    score, label, prob, *_ = columns
     try:
-        return open_table(table, [name for name in columns if name is not None], format=kind)
+        return open_table(table, columns.names, format=kind)
     except TableError as error:
         if str(error).startswith(f"has no column `{_DEFAULT_PROB}`") and prob == _DEFAULT_PROB:
             raise TableError(

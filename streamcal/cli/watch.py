@@ -13,6 +13,7 @@ from streamcal.cli.options import (
     KnownLabelOption,
     KnownProbOption,
     KnownScoreOption,
+    KnownSegmentOption,
     OnError,
     OnErrorOption,
     SourceArgument,
@@ -31,6 +32,7 @@ def watch(
     label: KnownLabelOption = None,
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
+    segment: KnownSegmentOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -50,7 +52,8 @@ def watch(
     with usage_errors():
         if is_standard(source):
             raise ValueError("standard input can't be watched: it can be read only once")
-        subject = open_subject(source, Given(score, label, prob, key, file_format, on_error))
+        given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
+        subject = open_subject(source, given)
     with data_errors(source):
         from streamcal.report.watch import HOST, Server, Source
 

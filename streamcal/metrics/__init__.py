@@ -4,6 +4,12 @@ from streamcal.metrics.bands import Band
 from streamcal.metrics.brier import BrierScore
 from streamcal.metrics.corp import CORP
 from streamcal.metrics.ece import ECE
+from streamcal.metrics.multicalibration import (
+    Multicalibration,
+    MulticalibrationError,
+    SegmentError,
+    multicalibration_error,
+)
 from streamcal.metrics.ordinal import (
     MAE,
     MZE,
@@ -24,11 +30,15 @@ __all__ = [
     "Band",
     "BrierScore",
     "MacroMAE",
+    "Multicalibration",
+    "MulticalibrationError",
     "OneOffAccuracy",
     "QuadraticKappa",
     "RankedProbabilityScore",
     "RollingCORP",
+    "SegmentError",
     "SmoothECE",
     "SpiegelhalterZ",
+    "multicalibration_error",
     "smooth_ece",
 ]

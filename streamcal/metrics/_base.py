@@ -17,12 +17,8 @@ from streamcal._validation import (
 )
 
 
-class ProbabilityMetric(Cloned, ClassificationMetric):
-    """A river classification metric of probabilities; smaller is better.
-
-    A missing prediction (``{}`` or ``None``, which many river models return before they have
-    learned) is not scored, as in `river.evaluate.progressive_val_score`.
-    """
+class ProbabilityErrorMetric(Cloned, ClassificationMetric):
+    """A river classification metric of how wrong probabilities are; smaller is better."""
 
     _fmt = ",.6f"
 
@@ -40,6 +36,14 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
         """Whether the model is a classifier."""
         # MultiClassMetric's method accepts clusterers too, which have no probabilities.
         return bool(ClassificationMetric.works_with(self, model))
+
+
+class ProbabilityMetric(ProbabilityErrorMetric):
+    """A metric that needs no more than labels, probabilities and weights.
+
+    A missing prediction (``{}`` or ``None``, which many river models return before they have
+    learned) is not scored, as in `river.evaluate.progressive_val_score`.
+    """
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         """Add a prediction.
@@ -59,8 +63,8 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
             If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
             changes.
         """
-        _check_label(y_true)
-        if not _is_missing(y_pred):
+        check_known_label(y_true)
+        if not is_missing(y_pred):
             self._add(y_true, y_pred, as_weight(w))
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
@@ -71,8 +75,8 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
         ValueError
             As `update` does, and if the prediction has not been added.
         """
-        _check_label(y_true)
-        if not _is_missing(y_pred):
+        check_known_label(y_true)
+        if not is_missing(y_pred):
             self._remove(y_true, y_pred, as_weight(w))
 
     @abstractmethod
@@ -82,13 +86,14 @@ class ProbabilityMetric(Cloned, ClassificationMetric):
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None: ...
 
 
-def _check_label(y_true: Any) -> None:
-    """Raise if a label is missing: it would silently count as negative."""
+def check_known_label(y_true: Any) -> None:
+    """Raise if a label is None or NaN: it would silently count as negative."""
     if y_true is None or y_true != y_true:
         raise ValueError(f"`y_true` must be a label, got {y_true}")
 
 
-def _is_missing(y_pred: Any) -> bool:
+def is_missing(y_pred: Any) -> bool:
+    """Whether a prediction is None or empty."""
     return y_pred is None or (isinstance(y_pred, dict) and not y_pred)
 
 

@@ -59,7 +59,7 @@ def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
         p, y = scored.calibrated[rows_of(place)], scored.labels[rows_of(place)]
         means = (before[place] / len(y), after[place] / len(y), before[place] - after[place])
         errors = (miscalibration(p, y), expected_calibration_error(p, y))
-        name = _shorten(keys.names[place])
+        name = shorten(keys.names[place])
         rows.append((name, len(y), float(y.mean()), *map(float, means), *errors))
     table = Table("key-scores", "Scores by key", _HEADER, tuple(rows), sortable=True)
     text = f"{len(found):,} keys, the worst first"
@@ -94,5 +94,6 @@ def _rows_by_key(keys: Keys) -> Callable[[int], NDArray[np.int64]]:
     return lambda place: order[bounds[place] : bounds[place + 1]]
 
 
-def _shorten(name: str) -> str:
+def shorten(name: str) -> str:
+    """Return the text of a key as a table shows it."""
     return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
