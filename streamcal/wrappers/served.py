@@ -7,7 +7,8 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.joint_hedge import JointTicket
+from streamcal.calibration.joint_hedge import AnyTicket, JointTicket, OwnTicket
+from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._checks import as_probabilities_of_labels
 from streamcal.wrappers._json import as_count, as_items, as_pairs, as_share, from_pairs
@@ -27,9 +28,10 @@ class Served:
     raw : dict
         The model's own probability of each label.
     tickets : dict
-        For each label whose calibrator is a `streamcal.HedgedCalibrator`, the ticket that this
-        calibrator needs with the label. With more than two labels, a pair of tickets: that one, and
-        that of the maps of all labels.
+        For each label whose calibrator is a `streamcal.HedgedCalibrator` or a
+        `streamcal.SegmentCalibrator`, the ticket that this calibrator needs with the label. With
+        more than two labels the first has a pair of tickets: that one, and that of the maps of all
+        labels.
     n_alarms : int
         How many alarms the drift detector had raised by then.
 
@@ -46,7 +48,7 @@ class Served:
 
     calibrated: dict[ClfTarget, float]
     raw: dict[ClfTarget, float]
-    tickets: dict[ClfTarget, Ticket | JointTicket] = field(default_factory=dict)
+    tickets: dict[ClfTarget, AnyTicket] = field(default_factory=dict)
     n_alarms: int = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,18 +98,32 @@ class Served:
         )
 
 
-def _as_list(ticket: Ticket | JointTicket) -> list[Any]:
+def _as_list(ticket: AnyTicket) -> Any:
     if isinstance(ticket, JointTicket):
         return [_as_list(part) for part in ticket]
+    if isinstance(ticket, SegmentTicket):
+        base = None if ticket.base is None else _as_list(ticket.base)
+        return {"base": base, "models": _as_list(ticket.models)}
     n_samples, answers = ticket
     return [n_samples, list(answers)]
 
 
-def _as_ticket(kept: Any) -> Ticket | JointTicket:
+def _as_ticket(kept: Any) -> AnyTicket:
+    if isinstance(kept, dict):
+        return _as_own_ticket(kept)
     parts = as_items(kept, "a ticket, or two", 2)
-    if isinstance(parts[0], list | tuple):
-        return JointTicket(_as_plain_ticket(parts[0]), _as_plain_ticket(parts[1]))
+    if isinstance(parts[0], list | tuple | dict):
+        return JointTicket(_as_own_ticket(parts[0]), _as_plain_ticket(parts[1]))
     return _as_plain_ticket(kept)
+
+
+def _as_own_ticket(kept: Any) -> OwnTicket:
+    if not isinstance(kept, dict):
+        return _as_plain_ticket(kept)
+    if set(kept) != {"base", "models"}:
+        raise ValueError(f"`kept` must hold tickets of base and models, got {reprlib.repr(kept)}")
+    base = None if kept["base"] is None else _as_plain_ticket(kept["base"])
+    return SegmentTicket(base, _as_plain_ticket(kept["models"]))
 
 
 def _as_plain_ticket(kept: Any) -> Ticket:
