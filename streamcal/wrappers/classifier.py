@@ -26,6 +26,7 @@ from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
+from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import SegmentCalibrator
 from streamcal.wrappers._checks import (
     Features,
@@ -40,6 +41,16 @@ from streamcal.wrappers._checks import (
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
 from streamcal.wrappers._memory import PredictionMemory
+from streamcal.wrappers._sampling import (
+    SamplingRate,
+    answers_among_all,
+    answers_among_kept,
+    check_rate,
+    check_two_labels,
+    columns_among_all,
+    rate_of,
+    rates_of,
+)
 from streamcal.wrappers._strategies import (
     AnyCalibrator,
     FeatureColumns,
@@ -82,6 +93,12 @@ class CalibratedClassifier(
         For its other parameters pass a `SegmentCalibrator` as ``calibrator`` instead. A feature
         that a sample lacks is None there. The model gets all features as before, so a pipeline that
         cannot use them discards them.
+    sampling_rate : float or str, optional
+        If the stream has all positives and a random share of the negatives: this share, in (0, 1],
+        or the name of the feature that holds it. Model and calibrator learn the stream as it is;
+        each probability that is answered is right among all samples (see `undo_sampling`). Only for
+        the labels False and True, or 0 and 1; other labels raise an error when they are first met.
+        The feature is needed to predict, not to learn.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
@@ -100,8 +117,8 @@ class CalibratedClassifier(
         not names, or ``drift_detector`` is not a drift detector.
     ValueError
         If ``classifier`` has no probabilities, ``calibrator`` does not accept the labels 0 and 1,
-        there are ``segments`` and a `SegmentCalibrator` or a `JointCalibrator`, or ``on_drift`` is
-        none of the above.
+        there are ``segments`` and a `SegmentCalibrator` or a `JointCalibrator`, ``sampling_rate``
+        is not in (0, 1], or ``on_drift`` is none of the above.
 
     Notes
     -----
@@ -142,6 +159,7 @@ class CalibratedClassifier(
         calibrator: Calibrator | SegmentCalibrator | JointCalibrator | None = None,
         *,
         segments: Sequence[str] | None = None,
+        sampling_rate: SamplingRate | None = None,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
         on_drift: str = "shrink",
         remember: int = 10_000,
@@ -150,11 +168,13 @@ class CalibratedClassifier(
         if calibrator is None:
             calibrator = HedgedCalibrator()
         prototype = _prototype_of(calibrator, segments)
+        check_rate(sampling_rate)
         check_choice(on_drift, "on_drift", _ON_DRIFT)
         check_count(remember, "remember", 0)
         self.classifier = classifier
         self.calibrator = calibrator
         self.segments = segments
+        self.sampling_rate = sampling_rate
         self.drift_detector = drift_detector
         self.on_drift = on_drift
         self.remember = remember
@@ -255,15 +275,17 @@ class CalibratedClassifier(
         ------
         ValueError, TypeError
             If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` is not positive
-            and finite, a segment is not text, a number or None, or ``served`` is not from this
-            model or from a later state of it. Neither the model nor a calibrator has learned
-            anything then.
+            and finite, a segment is not text, a number or None, a label is not False or True and
+            there is a ``sampling_rate``, or ``served`` is not from this model or from a later state
+            of it. Neither the model nor a calibrator has learned anything then.
         """
         check_label(y)
         w = 1.0 if w == 1.0 else as_weight(w)
         raw, shown, tickets = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
         strategy.check_sample(raw, x)
+        if self.sampling_rate is not None:
+            check_two_labels((*raw, y))
 
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
@@ -337,6 +359,8 @@ class CalibratedClassifier(
             recalled.append(self._recall(x, each, kwargs))
             raw = recalled[-1][0]
             self._strategy.for_labels(raw).check_sample(raw, x)
+            if self.sampling_rate is not None:
+                check_two_labels((*raw, *y))
 
         for x, label in zip(X, y, strict=True):
             self._call("learn_one", x, label, **kwargs, w=w)
@@ -389,7 +413,11 @@ class CalibratedClassifier(
         """
         raw = self._predict_raw(x, kwargs)
         calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw, x)
-        return Served(calibrated, dict(raw), tickets, self.n_alarms)
+        rate = 1.0
+        if self.sampling_rate is not None:
+            rate = rate_of(self.sampling_rate, x)
+            calibrated = answers_among_all(calibrated, rate)
+        return Served(calibrated, dict(raw), tickets, self.n_alarms, rate)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label of the model.
@@ -422,9 +450,11 @@ class CalibratedClassifier(
         self, x: Features, kwargs: dict[str, Any], asked: str
     ) -> dict[ClfTarget, float]:
         raw = self._predict_raw(x, kwargs)
-        calibrated = self._strategy.for_labels(raw).predict_one(raw, x)
+        calibrated = among_kept = self._strategy.for_labels(raw).predict_one(raw, x)
+        if self.sampling_rate is not None:
+            calibrated = answers_among_all(calibrated, rate_of(self.sampling_rate, x))
         if self.remember:
-            shown = dict(calibrated) if self._monitor else None
+            shown = dict(among_kept) if self._monitor else None
             n_alarms = self.n_alarms if self._monitor else 0
             self._memory.add(x, (dict(raw), shown, n_alarms), self._make_tickets, asked)
         return calibrated
@@ -439,7 +469,7 @@ class CalibratedClassifier(
         raw : mapping from label to probability
             A result of the model's own ``predict_proba_one``.
         x : dict, optional
-            The features; only segments need them.
+            The features; only segments, and a ``sampling_rate`` that names one, need them.
 
         Returns
         -------
@@ -459,7 +489,10 @@ class CalibratedClassifier(
             raise TypeError(
                 "`x` must be the features of the sample, as there are segments, got None"
             )
-        return self._strategy.for_labels(raw).predict_one(raw, x or {})
+        calibrated = self._strategy.for_labels(raw).predict_one(raw, x or {})
+        if self.sampling_rate is None:
+            return calibrated
+        return answers_among_all(calibrated, rate_of(self.sampling_rate, x or {}))
 
     def snapshot(self) -> ClassifierSnapshot:
         """Return an immutable copy of wrapper and model that predicts; see `ClassifierSnapshot`."""
@@ -490,12 +523,15 @@ class CalibratedClassifier(
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.
 
-        Tickets of calibrators that were replaced after an alarm are left out.
+        The calibrated ones are those before the sampling was undone, as the labels are of the kept
+        samples. Tickets of calibrators that were replaced after an alarm are left out.
         """
         if not isinstance(served, Served):
             return as_probabilities_of_labels(served), None, None
         raw = as_probabilities_of_labels(served.raw)
         shown = as_probabilities_of_labels(served.calibrated)
+        if served.sampling_rate != 1.0:
+            shown = answers_among_kept(shown, as_sampling_rate(served.sampling_rate))
         if not self._is_current(served.n_alarms):
             return raw, shown, None
         self._strategy.check_tickets(served.tickets)
@@ -518,8 +554,10 @@ class CalibratedClassifier(
         """
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
-        served = [(p or self.calibrate_one(raw, x), y) for (raw, x, y, _), p in pairs]
-        alarm = monitor.update(served)
+        now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
+        alarm = monitor.update(
+            [(p or self._strategy.for_labels(raw).predict_one(raw, x), y) for raw, x, y, p in now]
+        )
         replace = alarm and self.on_drift != "none"
         if replace:
             self._strategy.reset()
@@ -573,6 +611,8 @@ class CalibratedClassifier(
         raw = as_probability_columns(columns, len(labels))
         values = self._segment_columns(X)
         self._strategy.check_columns(values, len(labels))
+        if self.sampling_rate is not None:
+            check_two_labels((*raw, *set(labels)))
 
         self._memory.store_latest(self._make_tickets)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
@@ -617,7 +657,10 @@ class CalibratedClassifier(
         self, raw: Mapping[ClfTarget, NDArray[np.float64]], X: IntoDataFrame
     ) -> NDArray[np.float64]:
         """Return calibrated probabilities of shape ``(n_labels, n_samples)``."""
-        return self._strategy.for_labels(raw).predict_many(raw, self._segment_columns(X))
+        values = self._strategy.for_labels(raw).predict_many(raw, self._segment_columns(X))
+        if self.sampling_rate is None:
+            return values
+        return columns_among_all(raw, values, rates_of(self.sampling_rate, X))
 
     def _segment_columns(self, X: IntoDataFrame) -> FeatureColumns:
         """Return the columns that segments are made of; those that ``X`` lacks are left out."""

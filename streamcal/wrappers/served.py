@@ -8,6 +8,7 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.joint_hedge import AnyTicket, JointTicket, OwnTicket
+from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._checks import as_probabilities_of_labels
@@ -34,6 +35,8 @@ class Served:
         labels.
     n_alarms : int
         How many alarms the drift detector had raised by then.
+    sampling_rate : float
+        The share of negatives that the stream keeps; ``calibrated`` is right among all samples.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Served:
     raw: dict[ClfTarget, float]
     tickets: dict[ClfTarget, AnyTicket] = field(default_factory=dict)
     n_alarms: int = 0
+    sampling_rate: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content as a dict that JSON keeps exactly, for `from_dict`.
@@ -72,6 +76,7 @@ class Served:
                 {label: _as_list(ticket) for label, ticket in self.tickets.items()}
             ),
             "n_alarms": self.n_alarms,
+            "sampling_rate": as_sampling_rate(self.sampling_rate),
         }
 
     @classmethod
@@ -87,7 +92,7 @@ class Served:
         """
         if not isinstance(kept, Mapping):
             raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms"}:
+        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms", "sampling_rate"}:
             raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
         calibrated, raw, tickets = (from_pairs(kept[at]) for at in ("calibrated", "raw", "tickets"))
         return cls(
@@ -95,6 +100,7 @@ class Served:
             {label: as_share(p) for label, p in raw.items()},
             {label: _as_ticket(ticket) for label, ticket in tickets.items()},
             as_count(kept["n_alarms"]),
+            as_sampling_rate(kept["sampling_rate"]),
         )
 
 
