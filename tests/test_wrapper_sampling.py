@@ -39,7 +39,7 @@ def test_answers_are_right_among_all_samples() -> None:
         errors.append(answered.predict_proba_one(x)[True] - x["s"])
         answered.learn_one(x, y)
         kept.append(y - x["s"])
-    assert np.mean(kept) > 0.3
+    assert np.mean(kept) > 0.2
     assert abs(np.mean(errors[300:])) < 0.05
 
 

@@ -13,7 +13,7 @@ SAMPLES = size(2_000)
 class Wrapper:
     """Costs of ``SAMPLES`` samples of Bananas, the calibrator already holding ``N`` scores."""
 
-    params = ("raw", "wrapped, Platt", "wrapped, isotonic")
+    params = ("raw", "wrapped, Platt", "wrapped, hedge", "wrapped, segments")
     param_names = ("model",)
     number = 1
     warmup_time = 0.0
@@ -29,7 +29,8 @@ class Wrapper:
             "wrapped, Platt": streamcal.CalibratedClassifier(
                 raw.clone(), streamcal.PlattCalibrator()
             ),
-            "wrapped, isotonic": streamcal.CalibratedClassifier(raw.clone()),
+            "wrapped, hedge": streamcal.CalibratedClassifier(raw.clone()),
+            "wrapped, segments": streamcal.CalibratedClassifier(raw.clone(), segments=("quarter",)),
         }
         for model in models.values():
             for x, y in islice(cycle(datasets.Bananas()), N):
