@@ -60,7 +60,7 @@ from streamcal.wrappers._strategies import (
     make_strategy,
 )
 from streamcal.wrappers.served import Served
-from streamcal.wrappers.snapshot import ClassifierSnapshot
+from streamcal._snapshot import ClassifierSnapshot
 
 _ON_DRIFT = ("shrink", "reset", "none")
 

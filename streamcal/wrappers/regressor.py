@@ -23,7 +23,7 @@ from streamcal.wrappers._checks import (
     check_calibrator,
     check_n_rows,
 )
-from streamcal.wrappers.snapshot import RegressorSnapshot
+from streamcal._snapshot import RegressorSnapshot
 
 
 class CalibratedRegressor(
