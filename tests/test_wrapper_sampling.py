@@ -164,7 +164,8 @@ class Named(Scores):
 
 
 def test_other_labels_are_refused() -> None:
-    model, x = CalibratedClassifier(Named(), sampling_rate=0.5), {"s": 0.5}
+    model: Any = CalibratedClassifier(Named(), sampling_rate=0.5)
+    x = {"s": 0.5}
     message = "`sampling_rate` must be None unless the labels are False and True"
     for attempt in (
         lambda: model.predict_proba_one(x),

@@ -159,11 +159,12 @@ def test_bad_segments_are_refused(arguments: Any, error: Any, message: str) -> N
 
 
 def test_a_segment_that_cannot_be_read_is_refused_before_the_model_learns() -> None:
-    model = CalibratedClassifier(Scores(), segments=FIELDS)
+    model: Any = CalibratedClassifier(Scores(), segments=FIELDS)
     for country in ("de", "fr"):
         model.learn_one({"s": 0.5, "country": country}, True)
     before = model.to_bytes()
-    x, bad = ({"s": 0.5, "country": country} for country in ("de", [1]))
+    x: dict[Any, Any] = {"s": 0.5, "country": "de"}
+    bad = {**x, "country": [1]}
     message = "the value of the field 'country' must be text"
     with pytest.raises(TypeError, match=message):
         model.learn_one(bad, True)

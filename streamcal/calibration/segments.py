@@ -439,7 +439,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         vector, labels, _ = _checks._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
-        tickets = as_tickets(served, n_rows)
+        tickets: Sequence[Any] = as_tickets(served, n_rows)
         if len(xs) != n_rows:
             raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
         if n_rows < 2:  # learned as any other sample
@@ -452,7 +452,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             for ticket in tickets:
                 self._check_ticket(ticket)
             rows = list(zip(xs, vector.tolist(), tickets, strict=True))
-            both = [self.serve_one(x, p)[1] if each is None else each for x, p, each in rows]
+            both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
             bases = [self._base.predict_one(p) for p in vector.tolist()]
             if isinstance(self._base, HedgedCalibrator):
                 base_tickets = [ticket for ticket, _ in both]

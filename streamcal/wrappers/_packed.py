@@ -56,7 +56,7 @@ class PackedPrediction:
         self.shown = shown is not None
         numbers = [*raw.values(), *(shown or {}).values()]
         lengths, self.joint_n_samples = [], 0
-        for own, joint in cast("Iterable[JointTicket]", (tickets or {}).values()):
+        for own, joint in cast("Iterable[tuple[Ticket, Ticket]]", (tickets or {}).values()):
             numbers.append(own.n_samples)
             numbers += own.answers
             numbers += joint.answers

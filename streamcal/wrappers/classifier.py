@@ -19,6 +19,7 @@ from river.utils.dataframe import (
 )
 
 from streamcal._routing import BatchRouting
+from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_count, check_label
 from streamcal.calibration.base import Calibrator
@@ -60,7 +61,6 @@ from streamcal.wrappers._strategies import (
     make_strategy,
 )
 from streamcal.wrappers.served import Served
-from streamcal._snapshot import ClassifierSnapshot
 
 _ON_DRIFT = ("shrink", "reset", "none")
 
@@ -494,11 +494,11 @@ class CalibratedClassifier(
             return calibrated
         return answers_among_all(calibrated, rate_of(self.sampling_rate, x or {}))
 
-    def snapshot(self) -> ClassifierSnapshot:
-        """Return an immutable copy of wrapper and model that predicts; see `ClassifierSnapshot`."""
+    def snapshot(self) -> MiniBatchClassifierSnapshot:
+        """Return an immutable copy of wrapper and model that predicts, for other threads."""
         twin = copy.deepcopy(self)
         twin.remember = 0  # no label will come
-        return ClassifierSnapshot(twin)
+        return MiniBatchClassifierSnapshot(twin)
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
