@@ -11,7 +11,7 @@ N = size(10_000)  # distinct scores learned before the clock starts
 SAMPLES = size(2_000)
 
 
-def samples() -> Iterator[tuple[dict[str, Any], bool]]:
+def samples() -> Iterator[tuple[dict[Any, Any], bool]]:
     """Yield the samples of Bananas; each also has the quarter of the plane that it is in."""
     from river import datasets
 
