@@ -33,10 +33,23 @@ class Cloned(base.Base):
             If there are ``new_params`` together with ``include_attributes``.
         """
         if not include_attributes:
-            return super().clone(new_params)
+            params = {**self._get_params(), **(new_params or {})}
+            empty = {
+                name: _EmptyTuple()
+                for name, value in params.items()
+                if isinstance(value, tuple) and not value
+            }
+            return super().clone({**(new_params or {}), **empty})
         if new_params:
             raise ValueError(
                 "`new_params` must be empty where `include_attributes` is true,"
                 f" got {sorted(new_params)}"
             )
         return copy.deepcopy(self)
+
+
+class _EmptyTuple:
+    """A tuple without items, once copied; river looks at the first item of each tuple."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[()]:
+        return ()

@@ -103,24 +103,28 @@ def group_mixtures(
     prior: tuple[float, ...],
     raw: int,
     clip: float = 1e-6,
+    odds: tuple[float, ...] = (0.0,),
 ) -> list[np.ndarray]:
     """Return the mixtures for the rows of each group, served with all earlier groups learned.
 
     A group is the answers, a row per label and a column per calibrator, and the labels; ``raw`` is
-    the column of the raw scores.
+    the column of the raw scores; ``odds`` are the log odds of the shares at the start.
     """
     start = np.array(prior) / math.fsum(prior)
-    weights, odds, odds_of_raw = np.tile(start, (len(shares), 1)), np.zeros(len(shares)), 0.0
+    weights, odds_of_raw = np.tile(start, (len(shares), 1)), 0.0
+    log_odds = np.resize(odds, len(shares))
     served: list[np.ndarray] = []
     sizes: list[int] = []
     for given, y in groups:
         answers = np.clip(given, clip, 1.0 - clip)
         others = 1.0 / math.sqrt(np.mean(sizes or [1]))  # the prior of all but the raw score
-        u = np.append(np.exp(odds) * others / len(shares), math.exp(odds_of_raw) * (1.0 - others))
+        u = np.append(
+            np.exp(log_odds) * others / len(shares), math.exp(odds_of_raw) * (1.0 - others)
+        )
         by_share = answers @ weights.T
         served.append(np.column_stack([by_share, answers[:, raw]]) @ u / u.sum())
         logs = np.where(y[:, None] == 1.0, np.log(answers), np.log1p(-answers)).mean(axis=0)
-        odds += np.where(y[:, None] == 1.0, np.log(by_share), np.log1p(-by_share)).mean(axis=0)
+        log_odds += np.where(y[:, None] == 1.0, np.log(by_share), np.log1p(-by_share)).mean(axis=0)
         odds_of_raw += logs[raw]
         weights = weights * np.exp(logs)
         weights /= weights.sum(axis=1, keepdims=True)

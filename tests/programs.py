@@ -587,6 +587,17 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
             x, p, ticket = held.pop(0)
             calibrator.learn_one(x, p, draw.share(), draw.weight(), served=ticket)
 
+    def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        rows = draw.batch(lambda: segment(draw), n)
+        p, y = draw.batch(draw.probability, n), draw.batch(draw.share, n)
+        w = min(max(float(draw.weight()), 1e-50), 1e50)  # each row has a part of it
+        served = [
+            calibrator.serve_one(x, score)[1] if draw.chance(0.5) else None
+            for x, score in zip(rows, p, strict=True)
+        ]
+        calibrator.learn_group(rows, p, y, w, served=served)
+
     def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         n = draw.random.randint(0, 5)
         rows = draw.batch(lambda: segment(draw), n)
@@ -606,7 +617,8 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
         assert all(math.isfinite(each.log_odds) and each.deviation >= 0.0 for each in effects)
         return answers, weights
 
-    CASES[SegmentCalibrator] = Case(make, [learn, learn, serve, learn_many], ask, cost=12.0)
+    actions = [learn, learn, serve, learn_group, learn_many]
+    CASES[SegmentCalibrator] = Case(make, actions, ask, cost=12.0)
 
 
 def _add_joint() -> None:
@@ -1217,9 +1229,12 @@ def _add_wrappers() -> None:
         calibrator: Any = calibration.IsotonicCalibrator(
             window=draw.window(), half_life=draw.half_life(), prior=draw.prior()
         )
+        segments = draw.pick([None, None, ("p", "missing")])
         if draw.chance(0.7):
             calibrator = CASES[draw.pick(kinds)].make(draw)
-        return CalibratedClassifier(Oracle(draw.labels()), calibrator)
+        if isinstance(calibrator, calibration.JointCalibrator):
+            segments = None
+        return CalibratedClassifier(Oracle(draw.labels()), calibrator, segments=segments)
 
     def learn(draw: Draw, model: Any, held: list[Any]) -> None:
         x, y, w = _sample(draw), draw.pick(model.classifier.labels), draw.weight()

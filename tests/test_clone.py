@@ -19,6 +19,7 @@ from streamcal import (
     HedgedCalibrator,
     IsotonicCalibrator,
     PlattCalibrator,
+    SegmentCalibrator,
     TemperatureCalibrator,
     ThresholdClassifier,
     VoteClassifier,
@@ -134,3 +135,12 @@ def test_new_parameters_do_not_go_with_old_knowledge() -> None:
     assert model.clone({"on_drift": "reset"}).on_drift == "reset"
     with pytest.raises(ValueError, match=r"`new_params` must be empty .* got \['on_drift'\]"):
         model.clone({"on_drift": "reset"}, include_attributes=True)
+
+
+def test_a_parameter_may_be_an_empty_tuple() -> None:
+    calibrator = SegmentCalibrator(("a", "b"), crosses=())
+    assert calibrator.clone().crosses == ()
+    assert calibrator.clone({"crosses": (), "max_terms": 9}).max_terms == 9
+    model = CalibratedClassifier(linear_model.LogisticRegression(), calibrator)
+    assert model.clone().calibrator.crosses == ()
+    assert calibrator.clone({"crosses": "auto"}).crosses == "auto"

@@ -93,6 +93,12 @@ RIVER_MODELS = [
     CalibratedClassifier(tree.HoeffdingTreeClassifier(), PlattCalibrator()),
     CalibratedClassifier(naive_bayes.GaussianNB(), TemperatureCalibrator()),
     CalibratedClassifier(naive_bayes.GaussianNB(), VennAbersCalibrator()),
+    # Features of river's data sets for checks, and one that no sample has.
+    CalibratedClassifier(
+        scaled(linear_model.LogisticRegression()),
+        segments=("https", "ip_in_url", "short-line-density-5", "missing"),
+    ),
+    CalibratedClassifier(naive_bayes.GaussianNB(), segments=("https", "short-line-density-5")),
     CalibratedClassifier(
         multiclass.OneVsRestClassifier(scaled(linear_model.LogisticRegression())),
         IsotonicCalibrator(window=100),

@@ -290,11 +290,11 @@ def test_batches_learn_and_predict_like_single_samples() -> None:
     samples = stream(60)
     columns = {label: np.array([x["p"][label] for x, _ in samples]) for label in "abcd"}
     strategy = model._strategy
-    strategy.learn_many(columns, [y for _, y in samples], np.ones(60))
+    strategy.learn_many(columns, {}, [y for _, y in samples], np.ones(60))
     for x, y in samples:
         twin.learn_one(x, y)
     assert strategy.freeze()[0] == twin._strategy.freeze()[0]
-    answers = strategy.predict_many(columns)
+    answers = strategy.predict_many(columns, {})
     for i, (x, _) in enumerate(samples):
         expected = list(twin.predict_proba_one(x).values())
         assert answers[:, i].tolist() == pytest.approx(expected, rel=1e-9)
@@ -416,8 +416,8 @@ def test_a_true_label_without_a_hash_finds_its_ticket() -> None:
         played(each, stream(20))
     late = [(x, y, model.serve_one(x)) for x, y in stream(5, seed=2)]
     for x, y, served in late:
-        model._strategy.learn_one(x["p"], Unhashable(y), 1.0, served.tickets)
-        twin._strategy.learn_one(x["p"], y, 1.0, served.tickets)
+        model._strategy.learn_one(x["p"], x, Unhashable(y), 1.0, served.tickets)
+        twin._strategy.learn_one(x["p"], x, y, 1.0, served.tickets)
     assert model.to_bytes() == twin.to_bytes()
 
 

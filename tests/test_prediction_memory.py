@@ -35,7 +35,7 @@ def bayes(**parameters: Any) -> CalibratedClassifier:
     return CalibratedClassifier(naive_bayes.GaussianNB(), **parameters)
 
 
-def no_tickets(raw: Any) -> dict[Any, Any]:
+def no_tickets(raw: Any, features: Any) -> dict[Any, Any]:
     return {}
 
 
@@ -485,8 +485,8 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
     raw = dict.fromkeys(tickets, 0.01)
     tracemalloc.start()
     for i in range(20):
-        memory.add({"x": i}, (dict(raw), None, 0), lambda raw: tickets)
-    memory.store_latest(lambda raw: tickets)
+        memory.add({"x": i}, (dict(raw), None, 0), lambda raw, features: tickets)
+    memory.store_latest(lambda raw, features: tickets)
     size = tracemalloc.get_traced_memory()[0] / 20
     tracemalloc.stop()
     assert len(memory) == 20

@@ -24,7 +24,8 @@ from streamcal import (
     SegmentCalibrator,
     SegmentTicket,
 )
-from tests.oracles_segments import Segments, log_odds, sigmoid
+from tests.oracles_hedged import group_mixtures
+from tests.oracles_segments import PRIOR, SHARES, Segments, log_odds, sigmoid
 
 Sample = tuple[dict[str, Any], float, float, float]
 
@@ -499,3 +500,103 @@ def test_threads_may_share_it() -> None:
         thread.join()
     assert not failures
     assert calibrator.n_samples == 1_200
+
+
+# Groups ------------------------------------------------------------------------------------------
+
+
+def groups(sizes: list[int], seed: int = 0) -> list[tuple[list[dict[str, Any]], Any, Any]]:
+    """Rows with segments, and an outcome that they share."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for m in sizes:
+        xs = [{"a": int(rng.integers(3)), "b": f"b{rng.integers(2)}"} for _ in range(m)]
+        found.append((xs, rng.uniform(0.2, 0.8, m), np.full(m, float(rng.random() < 0.6))))
+    return found
+
+
+def test_groups_are_learned_as_the_slow_version_learns_them() -> None:
+    """Each row with its part of the weight; the models' weights by the mean log likelihood."""
+    crosses = (("a", "b"),)
+    fast = SegmentCalibrator(["a", "b"], crosses=crosses, base=PlattCalibrator(), half_life=30.0)
+    slow, base = Segments(["a", "b"], crosses, 30.0), PlattCalibrator()
+    odds = np.log(list(SHARES.values())) - np.log(max(SHARES.values()))
+    labelled: list[Any] = []
+    for xs, scores, y in groups([3, 20, 2, 17, 5, 8, 2, 12]):
+        bases = [base.predict_one(p) for p in scores.tolist()]
+        answers = np.array([slow.answers(x, p) for x, p in zip(xs, bases, strict=True)])
+        served = [fast.serve_one(x, p)[0] for x, p in zip(xs, scores.tolist(), strict=True)]
+        labelled.append((answers, y))
+        if slow.n_samples:
+            mixtures = group_mixtures(
+                labelled, tuple(SHARES), tuple(PRIOR), raw=0, odds=tuple(odds)
+            )
+            assert served == pytest.approx(mixtures[-1].tolist(), rel=1e-7)
+        fast.learn_group(xs, scores, y)
+        for x, p, label in zip(xs, bases, y.tolist(), strict=True):
+            slow.learn(x, p, label, 1.0 / len(y))
+        base.learn_many(scores, y, np.full(len(y), 1.0 / len(y)))
+    assert fast.n_samples == len(labelled)
+
+
+@pytest.mark.parametrize("base", [None, PlattCalibrator()], ids=["hedge", "platt"])
+def test_tickets_of_a_group_that_is_learned_at_once_change_nothing(base: Any) -> None:
+    with_tickets, without = (SegmentCalibrator(["a", "b"], base=base) for _ in range(2))
+    for xs, scores, y in groups([4, 7, 2, 9]):
+        rows = zip(xs, scores.tolist(), strict=True)
+        tickets: list[Any] = [with_tickets.serve_one(x, p)[1] for x, p in rows]
+        with_tickets.learn_group(xs, scores, y, 3.0, served=[None, *tickets[1:]])
+        without.learn_group(xs, scores, y, 3.0)
+    assert with_tickets.to_bytes() == without.to_bytes()
+
+
+def test_late_tickets_of_a_group_say_what_was_served() -> None:
+    one, other = (SegmentCalibrator(["a", "b"]) for _ in range(2))
+    first, *others = groups([5, 6, 7])
+    xs, scores, y = first
+    tickets = [one.serve_one(x, p)[1] for x, p in zip(xs, scores.tolist(), strict=True)]
+    for each in (one, other):
+        for group in others:
+            each.learn_group(*group)
+    one.learn_group(xs, scores, y, served=tickets)
+    other.learn_group(xs, scores, y)
+    assert one._weigher.mean_delay > 0.0 == other._weigher.mean_delay
+    assert one.weights != other.weights
+
+
+@pytest.mark.parametrize("ticketed", [False, True])
+def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
+    one, other = SegmentCalibrator(["a"]), SegmentCalibrator(["a"])
+    for x, p, y, w in stream(3, 30):
+        ticket = one.serve_one(x, p)[1] if ticketed else None
+        one.learn_one(x, p, y, w, served=ticket)
+        other.learn_group([x], [p], [y], w, served=[ticket] if ticketed else None)
+    other.learn_group([], [], [])
+    assert other.to_bytes() == one.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"xs": [{}]}, ValueError, r"`xs` must have one row per score \(2\), got 1"),
+        ({"xs": [{}, 3]}, TypeError, "`x` must be a mapping"),
+        ({"xs": [{}, {"a": []}]}, TypeError, "the value of the field 'a'"),
+        ({"scores": [0.5, 2.0]}, ValueError, "scores"),
+        ({"y": [1, 2]}, ValueError, "y"),
+        ({"y": [1]}, ValueError, "y"),
+        ({"w": 0.0}, ValueError, "`w` must"),
+        ({"w": 1e-60}, ValueError, "`w` must"),
+        ({"served": [None]}, ValueError, "`served` must have one ticket"),
+        ({"served": [None, (None, (99, [0.5] * 5))]}, ValueError, "`served` must"),
+        ({"served": 5}, TypeError, "`served` must"),
+    ],
+    ids=str,
+)
+def test_bad_groups_change_nothing(changes: Any, error: Any, message: str) -> None:
+    calibrator = SegmentCalibrator(["a"])
+    calibrator.learn_one(*GOOD)
+    before = calibrator.to_bytes()
+    group = {"xs": [{"a": 1}, {"a": 2}], "scores": [0.5, 0.5], "y": [1, 1]}
+    with pytest.raises(error, match=message):
+        calibrator.learn_group(**{**group, **changes})
+    assert calibrator.to_bytes() == before

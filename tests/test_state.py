@@ -178,6 +178,13 @@ MODELS: dict[str, tuple[Callable[[], Any], str, Teach]] = {
             for i in range(start, stop)
         ],
     ),
+    "segments": (
+        lambda: CalibratedClassifier(
+            linear_model.LogisticRegression(), PlattCalibrator(), segments=("a",)
+        ),
+        "classifier",
+        teach_truths,
+    ),
     "regressor": (
         lambda: CalibratedRegressor(linear_model.LinearRegression()),
         "regressor",

@@ -6,9 +6,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from river import datasets, linear_model, preprocessing
+from river import datasets, linear_model, preprocessing, tree
 
-from streamcal import CalibratedClassifier, CalibratedRegressor, TemperatureCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    CalibratedRegressor,
+    DecisionClassifier,
+    TemperatureCalibrator,
+    ThresholdClassifier,
+    VoteClassifier,
+)
 
 PHISHING = list(datasets.Phishing().take(300))
 SEGMENTS = list(datasets.ImageSegments().take(300))
@@ -51,6 +58,52 @@ def test_one_sample(make: Any, stream: Any, method: str) -> None:
         with ThreadPoolExecutor(4) as threads:
             assert list(threads.map(getattr(each, method), grid)) == before
         assert [getattr(each, method)(x) for x in grid] == before
+
+
+def threshold_classifier() -> Any:
+    scaler = preprocessing.StandardScaler()
+    return ThresholdClassifier(scaler | linear_model.LinearRegression(), window=100, every=60)
+
+
+def decision_classifier() -> Any:
+    return DecisionClassifier(classifier(), "f1")
+
+
+@pytest.mark.parametrize("method", ["predict_one", "predict_proba_one"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        threshold_classifier,
+        decision_classifier,
+        lambda: VoteClassifier(tree.HoeffdingTreeClassifier(grace_period=20)),
+    ],
+    ids=["thresholds", "decisions", "votes"],
+)
+def test_other_classifiers_have_snapshots(make: Any, method: str) -> None:
+    model = make()
+    for x, y in PHISHING[:100]:
+        model.learn_one(x, int(y) if isinstance(model, ThresholdClassifier) else y)
+    snapshot = model.snapshot()
+    grid = [x for x, _ in PHISHING[100:150]]
+    before = [getattr(model, method)(x) for x in grid]
+    for x, y in PHISHING[150:]:  # the opposite
+        model.learn_one(x, int(not y) if isinstance(model, ThresholdClassifier) else not y)
+    assert [getattr(model, method)(x) for x in grid] != before
+    for each in (snapshot, pickle.loads(pickle.dumps(snapshot))):
+        assert [getattr(each, method)(x) for x in grid] == before
+    assert not hasattr(snapshot, "learn_one")
+    assert hasattr(snapshot, "predict_many") == isinstance(model, DecisionClassifier)
+
+
+def test_a_snapshot_of_decisions_remembers_no_predictions() -> None:
+    model = decision_classifier()
+    model.learn_one(*PHISHING[0])
+    snapshot = model.snapshot()
+    size = len(pickle.dumps(snapshot))
+    for x, _ in PHISHING[:20]:
+        snapshot.predict_one(x)
+    assert len(snapshot._model.classifier._memory) == 0
+    assert len(pickle.dumps(snapshot)) == size
 
 
 def test_mini_batches() -> None:

@@ -6,8 +6,11 @@ A model may be calibrated on average and wrong in each country, device or custom
 notebook finds that, and gives each segment a calibrator of its own.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from river import base
 
 import streamcal
 from streamcal.plot import ReliabilityDisplay
@@ -62,6 +65,26 @@ for name, p in (("raw", scores), ("one calibrator", p_common), ("one per segment
 segments = streamcal.SegmentCalibrator(["key"])
 p_segments = segments.predict_learn_many({"key": keys}, scores, labels)
 print(f"{'segments':>15}: {log_loss(p_segments):.3f}")
+
+# %%
+# Around a river model it is one argument. The model here only returns the score; the key is a
+# feature that it does not use.
+
+
+class ScoreOfSample(base.Classifier):
+    def learn_one(self, x: dict[str, Any], y: bool) -> None: ...
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[bool, float]:
+        return {False: 1.0 - x["score"], True: x["score"]}
+
+
+model = streamcal.CalibratedClassifier(ScoreOfSample(), segments=["key"])
+p_model = np.empty(n)
+for i in range(n):
+    x = {"score": float(scores[i]), "key": str(keys[i])}
+    p_model[i] = model.predict_proba_one(x)[True]
+    model.learn_one(x, bool(labels[i]))
+print(f"{'wrapper':>15}: {log_loss(p_model):.3f}")
 
 # %%
 # The diagram of one segment, before and after:

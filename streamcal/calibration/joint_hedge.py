@@ -39,6 +39,7 @@ from streamcal._state import (
 from streamcal._validation import MOST_COUNT, decay_per_sample
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
+from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.joint import SLOPE_PRIOR, JointMaps, Matrix
@@ -56,14 +57,18 @@ _PRIORS = (10.0, 30.0, 100.0)  # curvatures before the first sample, of the last
 _MOST_LABELS = 256  # in the matrices, whose cost is quadratic
 
 
+OwnTicket = Ticket | SegmentTicket
+"""Of the calibrator of a single label."""
+
+
 class JointTicket(NamedTuple):
     """The predictions for one label: of its own calibrator, and of the maps of all labels."""
 
-    one_vs_rest: Ticket
+    one_vs_rest: OwnTicket
     joint: Ticket
 
 
-AnyTicket = Ticket | JointTicket
+AnyTicket = OwnTicket | JointTicket
 
 
 class JointHedge(Locked):

@@ -43,7 +43,7 @@ from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.tickets import Ticket, as_tickets
 from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
@@ -211,8 +211,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     @property
     def n_samples(self) -> int:
-        """How many samples have been learned."""
-        return self._terms.n_samples
+        """How many samples have been learned; a group counts as one."""
+        return self._weigher.n_samples
 
     @property
     def n_terms(self) -> int:
@@ -339,6 +339,23 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             self._base.check_ticket(base)
         return base, models
 
+    def check_ticket(self, served: Any) -> None:
+        """Raise unless this calibrator made the ticket, now or in an earlier state.
+
+        Raises
+        ------
+        TypeError
+            If ``served`` is not a ticket.
+        ValueError
+            If another calibrator made it, or a later state of this one.
+        """
+        with self._mutex:
+            self._check_ticket(served)
+
+    def check_features(self, x: Mapping[str, Any]) -> None:
+        """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
+        self._terms.read(x)
+
     def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
 
@@ -373,6 +390,76 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         return sorted(effects, key=lambda effect: -abs(effect.log_odds))
 
     # ------------------------------------------------------------------------------ many samples
+
+    def learn_group(
+        self,
+        xs: Sequence[Mapping[str, Any]],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float = 1.0,
+        *,
+        served: Sequence[SegmentTicket | None] | None = None,
+    ) -> None:
+        """Learn rows that share an outcome, or nearly so, as one sample.
+
+        Examples are the rows of a game, of a session or of a customer, whose labels come together.
+        Each of m rows has the weight ``w`` / m. The weights of the models follow from the mean log
+        loss of the rows. For ``half_life`` each row is a sample.
+
+        Parameters
+        ----------
+        xs : sequence of Mapping, of length n_rows
+            The values of the fields of each row, as for `predict_one`.
+        scores, y : array_like of shape (n_rows,)
+            Probabilities and labels, in [0, 1].
+        w : float
+            The weight of the group, from 1e-60 to 1e60.
+        served : sequence of SegmentTicket or None, optional
+            The ticket of each row. Without a ticket, the current prediction for the row counts.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ; nothing is learned.
+
+        Examples
+        --------
+        >>> calibrator = SegmentCalibrator(["team"])
+        >>> for won in (1, 0, 1):
+        ...     calibrator.learn_group([{"team": "a"}] * 90, [0.6] * 90, [won] * 90)
+        >>> calibrator.n_samples
+        3
+        """
+        vector, labels, _ = _checks._check_samples(scores, y, None)
+        n_rows, weight = len(vector), as_weight(w)
+        tickets: Sequence[Any] = as_tickets(served, n_rows)
+        if len(xs) != n_rows:
+            raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
+        if n_rows < 2:  # learned as any other sample
+            for x, p, label, ticket in zip(xs, vector, labels, tickets, strict=True):
+                self.learn_one(x, float(p), float(label), weight, served=ticket)
+            return
+        part = as_weight(weight / n_rows)
+        hashes = [self._terms.read(x) for x in xs]
+        with self._mutex:
+            for ticket in tickets:
+                self._check_ticket(ticket)
+            rows = list(zip(xs, vector.tolist(), tickets, strict=True))
+            both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
+            bases = [self._base.predict_one(p) for p in vector.tolist()]
+            if isinstance(self._base, HedgedCalibrator):
+                base_tickets = [ticket for ticket, _ in both]
+                self._base.learn_group(vector, labels, weight, served=base_tickets)
+            else:
+                self._base.learn_many(vector, labels, np.full(n_rows, part))
+            for row in zip(hashes, bases, labels.tolist(), strict=True):
+                self._terms.learn(*row, part)
+            models = [ticket for _, ticket in both]
+            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=models)
+
+    def check_columns(self, columns: Any, n_samples: int) -> None:
+        """Raise unless `predict_many` and `learn_many` accept these columns."""
+        self._read_columns(columns, n_samples)
 
     def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.

@@ -6,6 +6,7 @@ single samples the rule is then a threshold that depends on the metric reached s
 tends to half of it: online F-measure optimisation); the samples of a frame are decided jointly.
 """
 
+import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,8 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import BatchRouting, name_of
+from streamcal._routing import BatchRouting, last_step, name_of
+from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import (
     MOST_COUNT,
@@ -154,6 +156,17 @@ class DecisionClassifier(
             return 0.0
         claimed = self._metric(*self._claimed)
         return float(claimed - self._metric(*self._realised))
+
+    def snapshot(self) -> MiniBatchClassifierSnapshot:
+        """Return an immutable copy of wrapper and model that predicts, for other threads.
+
+        It decides from the counts so far.
+        """
+        twin = copy.deepcopy(self)
+        inside: Any = last_step(twin.classifier)
+        if hasattr(inside, "remember"):
+            inside.remember = 0  # no label will come
+        return MiniBatchClassifierSnapshot(twin)
 
     def decide(self, probabilities: ArrayLike) -> Decision:
         """Return the best labels for probabilities of the positive label and the counts so far."""

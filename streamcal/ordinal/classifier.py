@@ -7,6 +7,7 @@ again, in this process or in another one, and hands thresholds for the new score
 model, which uses them if they are better.
 """
 
+import copy
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -18,6 +19,7 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal._routing import Routing, last_step, name_of
+from streamcal._snapshot import ClassifierSnapshot
 from streamcal._state import (
     Arrays,
     Fields,
@@ -263,6 +265,10 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
             return {self._samples[-1][1]: 1.0} if self._samples else {}
         probabilities = self._score_model.predict_proba_one(self._score(x, kwargs))
         return dict(zip(self._order.labels, probabilities, strict=True))
+
+    def snapshot(self) -> ClassifierSnapshot:
+        """Return an immutable copy of wrapper and model that predicts, for other threads."""
+        return ClassifierSnapshot(copy.deepcopy(self))
 
     def _score(self, x: Features, kwargs: dict[str, Any]) -> float:
         routed = self._route("predict_one", kwargs) if kwargs else kwargs

@@ -166,7 +166,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if raw.shape[1] < 2 or not len(raw):
             return raw
         columns: Columns = dict(enumerate(raw.T))
-        return self._strategy.for_labels(columns).predict_many(columns).T
+        return self._strategy.for_labels(columns).predict_many(columns, {}).T
 
     def predict_proba_frame(self, X: IntoDataFrame) -> IntoDataFrame:
         """Return `predict_proba` in a data frame of the same library as ``X``, with its index.
@@ -241,7 +241,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         kept = weights > 0.0
         columns: Columns = dict(enumerate(raw[kept].T))
         if len(columns) > 1 and kept.any():
-            strategy.for_labels(columns).learn_many(columns, indices[kept].tolist(), weights[kept])
+            labels = indices[kept].tolist()
+            strategy.for_labels(columns).learn_many(columns, {}, labels, weights[kept])
 
 
 def _as_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ trees of an ensemble, or of all rules that cover the sample, are summed. The sum
 values, so isotonic regression on it is small and exact.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal._routing import Routing, name_of
+from streamcal._snapshot import ClassifierSnapshot
 from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -183,6 +185,10 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         if total <= 0.0:
             return dict.fromkeys(values, 1.0 / max(len(values), 1))
         return {label: value / total for label, value in values.items()}
+
+    def snapshot(self) -> ClassifierSnapshot:
+        """Return an immutable copy of wrapper and model that predicts, for other threads."""
+        return ClassifierSnapshot(copy.deepcopy(self))
 
     def _update_votes(self, cover: Any, y: ClfTarget, w: float) -> None:
         """Compute the votes of a leaf or rule again after it has learned a sample."""

@@ -2,14 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from river import base
 from river.base.typing import ClfTarget
 
 from streamcal._routing import name_of
 
-Sample = tuple[Mapping[ClfTarget, float], ClfTarget, float]
-"""The model's probabilities, the label and the weight."""
+Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
+"""The model's probabilities, the features of segments, the label and the weight."""
 
 _KEPT_AFTER_DRIFT = 200  # recent samples that new calibrators learn after an alarm
 

@@ -16,6 +16,11 @@ def snapshot(x: Any) -> Any:
     return key_of(x)
 
 
+def features_of(kept: Any) -> Any:
+    """Return the features of a snapshot that is not None."""
+    return dict(kept) if isinstance(kept, frozenset) else kept
+
+
 def is_same(kept: Any, x: Any) -> bool:
     """Return whether features are those of a snapshot; what cannot be compared is not."""
     try:

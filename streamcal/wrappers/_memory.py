@@ -11,8 +11,11 @@ from streamcal.wrappers._late_labels import LateLabels
 from streamcal.wrappers._packed import Parts, Prediction
 from streamcal.wrappers._waiting import WaitingPredictions
 
-MakeTickets = Callable[[Mapping[ClfTarget, float]], Mapping[ClfTarget, AnyTicket]]
-"""Returns the tickets of hedged calibrators by label, for the model's probabilities."""
+MakeTickets = Callable[[Mapping[ClfTarget, float], Any], Mapping[ClfTarget, AnyTicket]]
+"""Returns the tickets of calibrators by label, for the model's probabilities and the features.
+
+The features are what `streamcal.wrappers._features.snapshot` returned.
+"""
 
 
 class PredictionMemory:
@@ -35,7 +38,7 @@ class PredictionMemory:
 
     Examples
     --------
-    >>> memory, no_tickets = PredictionMemory(2), lambda raw: {}
+    >>> memory, no_tickets = PredictionMemory(2), lambda raw, features: {}
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
     ...     memory.add(x, ({True: x["a"] / 10}, None, 0), no_tickets)
     >>> memory.take({"a": 1}, no_tickets) is None, memory.take({"a": 3}, no_tickets).raw
@@ -107,7 +110,7 @@ class PredictionMemory:
             return
         kept, parts = latest
         try:
-            self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0])))
+            self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0], kept)))
         except Exception:
             return
 

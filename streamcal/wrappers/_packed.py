@@ -10,6 +10,7 @@ import numpy as np
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
+from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 
 Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
@@ -55,7 +56,7 @@ class PackedPrediction:
         self.shown = shown is not None
         numbers = [*raw.values(), *(shown or {}).values()]
         lengths, self.joint_n_samples = [], 0
-        for own, joint in cast("Iterable[JointTicket]", (tickets or {}).values()):
+        for own, joint in cast("Iterable[tuple[Ticket, Ticket]]", (tickets or {}).values()):
             numbers.append(own.n_samples)
             numbers += own.answers
             numbers += joint.answers
@@ -79,6 +80,10 @@ class PackedPrediction:
         return Prediction(raw, shown, self.n_alarms, dict(zip(labels, tickets, strict=False)))
 
 
+def _is_packable(ticket: AnyTicket) -> bool:
+    return isinstance(ticket, JointTicket) and not isinstance(ticket.one_vs_rest, SegmentTicket)
+
+
 class Packer:
     """Packs predictions; those with the same labels share them."""
 
@@ -94,7 +99,7 @@ class Packer:
             return prediction
         if shown is not None and list(shown) != list(raw):
             return prediction
-        if tickets and not all(isinstance(ticket, JointTicket) for ticket in tickets.values()):
+        if tickets and not all(map(_is_packable, tickets.values())):
             return prediction
         # Labels that are equal may still be different, as True and 1 are.
         if len(self._labels) != len(raw) or not all(map(operator.is_, self._labels, raw)):

@@ -4,14 +4,15 @@
 model's labels may change with each sample, so the wrapper calls ``for_labels`` each time. For the
 labels False and True, `OneVsRest` returns a `Binary` strategy.
 
-Throughout, ``raw`` are the model's probabilities of one sample by label. ``columns`` are those of a
-batch: an array of shape ``(n_samples,)`` for each label.
+Throughout, ``raw`` are the model's probabilities of one sample by label, and ``x`` its features,
+which segments are made of. ``columns`` are the probabilities of a batch: an array of shape
+``(n_samples,)`` for each label; ``X`` holds the same of each field of segments.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,70 +27,85 @@ from streamcal._state import (
     nest,
     pack,
     require,
+    restore,
     state_of,
 )
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
+from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket, OwnTicket
+from streamcal.calibration.segments import SegmentCalibrator
 from streamcal.calibration.tickets import Ticket
 
+AnyCalibrator = Calibrator | SegmentCalibrator
+Features = Mapping[Any, Any]
+FeatureColumns = Mapping[str, NDArray[Any]]
 Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
 Labels = Sequence[ClfTarget]
 Weights = NDArray[np.float64]
 Tickets = Mapping[ClfTarget, AnyTicket] | None
-Rows = Sequence[tuple[Raw, ClfTarget, Tickets]]
-"""Of a group: the model's probabilities, the label, and the tickets of what was served, if any."""
+Rows = Sequence[tuple[Raw, Features, ClfTarget, Tickets]]
+"""Of a group: the model's probabilities, the features, the label, and the tickets of what was
+served, if any."""
 
 
 class Strategy(ABC):
     """A way to predict with calibrators and to teach them."""
 
     @abstractmethod
-    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+    def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         """Return calibrated probabilities under the same labels in the same order."""
 
-    def check_probabilities(self, raw: Raw) -> None:
-        """Raise unless `learn_one` accepts these probabilities."""
+    def check_sample(self, raw: Raw, x: Features) -> None:
+        """Raise unless `learn_one` accepts these probabilities and features."""
         check_probability_range(raw)
 
     @abstractmethod
-    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+    def learn_one(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
 
     def learn_group(self, rows: Rows, w: float) -> None:
         """Teach the calibrators rows that share an outcome, as one sample of weight ``w``."""
-        for raw, y, tickets in rows:
-            self.learn_one(raw, y, w / len(rows), tickets)
+        for raw, x, y, tickets in rows:
+            self.learn_one(raw, x, y, w / len(rows), tickets)
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        """Return `predict_one`, and the tickets that hedged calibrators need with the label."""
-        return self.predict_one(raw), {}
+    def serve_one(
+        self, raw: Raw, x: Features
+    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+        """Return `predict_one`, and the tickets that calibrators need with a late label."""
+        return self.predict_one(raw, x), {}
 
-    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+    def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         """Return calibrated probabilities of shape ``(n_labels, n_samples)``, n_labels > 0."""
-        return _predict_rows(self.predict_one, columns)
+        return _predict_rows(self.predict_one, columns, X)
 
-    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+    def learn_many(
+        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+    ) -> None:
         """Teach the calibrators a batch."""
-        for raw, y, w in zip(as_rows(columns, len(labels)), labels, weights.tolist(), strict=True):
-            self.learn_one(raw, y, w)
+        n_samples = len(labels)
+        rows = as_rows(columns, n_samples), as_rows(X, n_samples)
+        for raw, x, y, w in zip(*rows, labels, weights.tolist(), strict=True):
+            self.learn_one(raw, x, y, w)
 
 
 class OwningStrategy(Strategy):
     """A strategy that owns its calibrators: what a wrapper holds, saves and restores."""
 
     makes_tickets = False  # whether late labels need what `serve_one` returns
+    fields: tuple[str, ...] = ()  # of segments: the features that are used
 
     @property
-    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
+    def calibrators(self) -> Mapping[ClfTarget, AnyCalibrator]:
         """The calibrators of single labels."""
         return {}
 
     @property
-    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
+    def parts(self) -> Mapping[ClfTarget, AnyCalibrator | JointCalibrator]:
         """What a notebook shows: the calibrators, by label."""
         return self.calibrators
 
@@ -105,6 +121,9 @@ class OwningStrategy(Strategy):
     def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
         """Raise unless these calibrators have made the tickets, now or in an earlier state."""
 
+    def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
+        """Raise unless `learn_many` accepts the features of a batch."""
+
     @abstractmethod
     def reset(self) -> None:
         """Start again with calibrators that have learned nothing."""
@@ -119,38 +138,49 @@ class OwningStrategy(Strategy):
 
 
 def make_strategy(
-    calibrator: Calibrator | JointCalibrator, label_of_column: dict[str, ClfTarget]
+    calibrator: AnyCalibrator | JointCalibrator, label_of_column: dict[str, ClfTarget]
 ) -> OwningStrategy:
     """Return the strategy for a prototype that accepts the labels 0 and 1."""
     if isinstance(calibrator, JointCalibrator):
         return Joint(calibrator)
-    if isinstance(calibrator, HedgedCalibrator):
-        return HedgedJointly(calibrator, label_of_column)
-    return OneVsRest(calibrator, label_of_column)
+    strategy = OneVsRest if _hedge_of(calibrator) is None else HedgedJointly
+    return strategy(calibrator, label_of_column)
+
+
+def _hedge_of(prototype: AnyCalibrator) -> HedgedCalibrator | None:
+    """Return the hedge of a single label, if there is one: the prototype, or its base."""
+    hedge = prototype._base if isinstance(prototype, SegmentCalibrator) else prototype
+    return hedge if isinstance(hedge, HedgedCalibrator) else None
 
 
 class LabelCalibrators:
     """Calibrators of single labels, cloned from a prototype when a label is first learned.
 
-    ``label_of_column`` maps column names of data frames to labels; the wrapper owns it.
+    ``label_of_column`` maps column names of data frames to labels; the wrapper owns it. If the
+    prototype is a `SegmentCalibrator`, ``segments`` is this prototype, otherwise None.
     """
 
-    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
+    def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
         self.prototype = prototype
-        self.by_label: dict[ClfTarget, Calibrator] = {}
+        self.segments = prototype if isinstance(prototype, SegmentCalibrator) else None
+        self.by_label: dict[ClfTarget, Any] = {}  # of the prototype's class
         self._label_of_column = label_of_column
         # Makes the tickets for labels that have no calibrator yet.
-        self.unlearned = prototype.clone() if isinstance(prototype, HedgedCalibrator) else None
+        self.unlearned: Any = None
+        if isinstance(prototype, HedgedCalibrator | SegmentCalibrator):
+            self.unlearned = prototype.clone()
 
     def learn_one(
-        self, label: ClfTarget, raw: Raw, y: ClfTarget, w: float, tickets: Tickets
+        self, label: ClfTarget, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets
     ) -> None:
         """Teach the calibrator of a label whether ``y`` is this label."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
             calibrator = self._add(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
-        if tickets and isinstance(calibrator, HedgedCalibrator):
+        if self.segments is not None:
+            calibrator.learn_one(x, raw[label], hit, w, served=_own_ticket(tickets, label))
+        elif tickets and self.unlearned is not None:
             calibrator.learn_one(raw[label], hit, w, served=_own_ticket(tickets, label))
         else:
             calibrator.learn_one(raw[label], hit, w)
@@ -160,40 +190,69 @@ class LabelCalibrators:
         calibrator = self.by_label.get(label)
         if calibrator is None:
             calibrator = self._add(label, rows[0][0])
-        scores = [raw[label] for raw, _, _ in rows]
-        hits = [1.0 if y == label else 0.0 for _, y, _ in rows]
-        if isinstance(calibrator, HedgedCalibrator):
-            served = [_own_ticket(tickets, label) for _, _, tickets in rows]
+        scores = [raw[label] for raw, *_ in rows]
+        hits = [1.0 if y == label else 0.0 for _, _, y, _ in rows]
+        served = [_own_ticket(tickets, label) for *_, tickets in rows]
+        if self.segments is not None:
+            calibrator.learn_group([x for _, x, _, _ in rows], scores, hits, w, served=served)
+        elif self.unlearned is not None:
             calibrator.learn_group(scores, hits, w, served=served)
         else:
             calibrator.learn_many(scores, hits, np.full(len(rows), w / len(rows)))
 
     def learn_many(
-        self, label: ClfTarget, columns: Columns, labels: Labels, weights: Weights
+        self,
+        label: ClfTarget,
+        columns: Columns,
+        X: FeatureColumns,
+        labels: Labels,
+        weights: Weights,
     ) -> None:
         """Teach the calibrator of a label which of the batch's labels are this label."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
             calibrator = self._add(label, columns)
         hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
-        calibrator.learn_many(columns[label], hits, weights)
+        if self.segments is not None:
+            calibrator.learn_many(X, columns[label], hits, weights)
+        else:
+            calibrator.learn_many(columns[label], hits, weights)
 
-    def _add(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Calibrator:
+    def _add(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Any:
         """Return a new calibrator for a label; ``known`` are all labels of the model."""
         self._label_of_column.update((str(each), each) for each in known)
         calibrator = self.by_label[label] = self.prototype.clone()
         return calibrator
 
-    def serve_one(self, label: ClfTarget, p: float) -> tuple[float, Ticket | None]:
-        """Return the calibrated probability of a label, and the ticket of a hedged calibrator.
+    def predict_in_segments(self, label: ClfTarget, p: float, x: Features) -> float:
+        """Return the calibrated probability of a label, if calibrators are of segments."""
+        calibrator = self.by_label.get(label)
+        return float(p) if calibrator is None else calibrator.predict_one(x, p)
+
+    def predict_many(
+        self, label: ClfTarget, p: NDArray[np.float64], X: FeatureColumns
+    ) -> NDArray[np.float64]:
+        """Return the calibrated probabilities of a label for a batch."""
+        calibrator = self.by_label.get(label)
+        if calibrator is None:
+            return p
+        given = (p,) if self.segments is None else (X, p)
+        values: NDArray[np.float64] = calibrator.predict_many(*given)
+        return values
+
+    def serve_one(self, label: ClfTarget, p: float, x: Features) -> tuple[float, OwnTicket | None]:
+        """Return the calibrated probability of a label, and the ticket of its calibrator, if any.
 
         A label that has no calibrator yet keeps the model's probability.
         """
         calibrator = self.by_label.get(label)
-        if self.unlearned is not None:
-            hedged = self.unlearned if calibrator is None else calibrator
-            return cast(HedgedCalibrator, hedged).serve_one(p)
-        return (float(p) if calibrator is None else calibrator.predict_one(p)), None
+        if self.unlearned is None:
+            return (float(p) if calibrator is None else calibrator.predict_one(p)), None
+        given = (p,) if self.segments is None else (x, p)
+        if calibrator is None:
+            return float(p), self.unlearned.serve_one(*given)[1]
+        answer: tuple[float, OwnTicket] = calibrator.serve_one(*given)
+        return answer
 
 
 class Binary(Strategy):
@@ -204,44 +263,54 @@ class Binary(Strategy):
 
     def __init__(self, calibrators: LabelCalibrators) -> None:
         self._calibrators = calibrators
+        self._segments = calibrators.segments
 
-    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+    def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         calibrated = {**raw}
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is not None:
-            calibrated[True] = p = calibrator.predict_one(raw[True])
-            calibrated[False] = 1.0 - p
+            if self._segments is None:
+                p = calibrator.predict_one(raw[True])
+            else:
+                p = calibrator.predict_one(x, raw[True])
+            calibrated[True], calibrated[False] = p, 1.0 - p
         return calibrated
 
-    def check_probabilities(self, raw: Raw) -> None:
+    def check_sample(self, raw: Raw, x: Features) -> None:
         # The probability of False is not learned.
         if not LEAST_PROBABILITY <= raw[True] <= MOST_PROBABILITY:
             check_probability_range(raw)
+        if self._segments is not None:
+            self._segments.check_features(x)
 
-    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+    def learn_one(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> None:
         calibrator = self._calibrators.by_label.get(True)
-        if calibrator is None or tickets:
-            self._calibrators.learn_one(True, raw, y, w, tickets)
+        if calibrator is None or tickets or self._segments is not None:
+            self._calibrators.learn_one(True, raw, x, y, w, tickets)
         else:  # the usual case, without another call
             calibrator.learn_one(raw[True], 1.0 if y == 1 else 0.0, w)  # True is 1
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        p, ticket = self._calibrators.serve_one(True, raw[True])
-        if True not in self._calibrators.by_label:
-            return {**raw}, {} if ticket is None else {True: ticket}
+    def serve_one(
+        self, raw: Raw, x: Features
+    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+        p, ticket = self._calibrators.serve_one(True, raw[True], x)
         calibrated = {**raw}
-        calibrated[True], calibrated[False] = p, 1.0 - p
+        if True in self._calibrators.by_label:
+            calibrated[True], calibrated[False] = p, 1.0 - p
         return calibrated, {} if ticket is None else {True: ticket}
 
-    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
-        calibrator = self._calibrators.by_label.get(True)
-        if calibrator is None:
+    def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
+        if True not in self._calibrators.by_label:
             return np.array(list(columns.values()))
-        p = calibrator.predict_many(columns[True])
+        p = self._calibrators.predict_many(True, columns[True], X)
         return np.array([p if label else 1.0 - p for label in columns])
 
-    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
-        self._calibrators.learn_many(True, columns, labels, weights)
+    def learn_many(
+        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+    ) -> None:
+        self._calibrators.learn_many(True, columns, X, labels, weights)
 
 
 class OneVsRest(OwningStrategy):
@@ -251,42 +320,60 @@ class OneVsRest(OwningStrategy):
     and True go to a `Binary` that shares the calibrators, since a third label may come later.
     """
 
-    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
+    def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
         self._calibrators = LabelCalibrators(prototype, label_of_column)
         self._binary = Binary(self._calibrators)
         self.makes_tickets = self._calibrators.unlearned is not None
+        if self._calibrators.segments is not None:
+            self.fields = tuple(self._calibrators.segments.fields)
 
     @property
-    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
+    def calibrators(self) -> Mapping[ClfTarget, AnyCalibrator]:
         return self._calibrators.by_label
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         return self._binary if len(raw) == 2 and True in raw and False in raw else self
 
-    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+    def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
+        if self.fields:
+            predict = self._calibrators.predict_in_segments
+            return _normalised({label: predict(label, p, x) for label, p in raw.items()}, raw)
         calibrated = {}
         for label, p in raw.items():
             calibrator = self._calibrators.by_label.get(label)
             calibrated[label] = float(p) if calibrator is None else calibrator.predict_one(p)
         return _normalised(calibrated, raw)
 
-    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+    def check_sample(self, raw: Raw, x: Features) -> None:
+        super().check_sample(raw, x)
+        if self._calibrators.segments is not None:
+            self._calibrators.segments.check_features(x)
+
+    def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
+        if self._calibrators.segments is not None:
+            self._calibrators.segments.check_columns(X, n_samples)
+
+    def learn_one(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> None:
         for label in raw:
-            self._calibrators.learn_one(label, raw, y, w, tickets)
+            self._calibrators.learn_one(label, raw, x, y, w, tickets)
 
     def learn_group(self, rows: Rows, w: float) -> None:
-        labels = dict.fromkeys(label for raw, _, _ in rows for label in raw)
+        labels = dict.fromkeys(label for raw, *_ in rows for label in raw)
         if self.for_labels(labels) is self._binary:
             labels = {True: None}
         for label in labels:
             known = [row for row in rows if label in row[0]]
             self._calibrators.learn_group(label, known, w)
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+    def serve_one(
+        self, raw: Raw, x: Features
+    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
         calibrated: dict[ClfTarget, float] = {}
         tickets: dict[ClfTarget, AnyTicket] = {}
         for label, p in raw.items():
-            calibrated[label], ticket = self._calibrators.serve_one(label, p)
+            calibrated[label], ticket = self._calibrators.serve_one(label, p, x)
             if ticket is not None:
                 tickets[label] = ticket
         return _normalised(calibrated, raw), tickets
@@ -295,15 +382,13 @@ class OneVsRest(OwningStrategy):
         _check_mapping(tickets)
         for label, ticket in tickets.items():
             calibrator = self.calibrators.get(label, self._calibrators.unlearned)
-            if isinstance(calibrator, HedgedCalibrator):
+            if isinstance(calibrator, HedgedCalibrator | SegmentCalibrator):
                 calibrator.check_ticket(ticket)
 
-    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
+    def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         raw = np.array(list(columns.values()))
-        values = raw.copy()
-        for i, label in enumerate(columns):
-            if (calibrator := self.calibrators.get(label)) is not None:
-                values[i] = calibrator.predict_many(raw[i])
+        many = self._calibrators.predict_many
+        values = np.array([many(label, raw[i], X) for i, label in enumerate(columns)])
         total = values.sum(axis=0)
         if (zero := total <= 0.0).any():
             values[:, zero] = raw[:, zero]
@@ -311,9 +396,11 @@ class OneVsRest(OwningStrategy):
             total = values.sum(axis=0)
         return np.asarray(values / total)
 
-    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+    def learn_many(
+        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+    ) -> None:
         for label in columns:
-            self._calibrators.learn_many(label, columns, labels, weights)
+            self._calibrators.learn_many(label, columns, X, labels, weights)
 
     def reset(self) -> None:
         self._calibrators.by_label.clear()
@@ -325,7 +412,7 @@ class OneVsRest(OwningStrategy):
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         labels = as_names(fields["calibrated"], "calibrated", none=True)
-        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
+        restored = [restore(state_of(arrays, str(i))) for i in range(len(labels))]
         check_alike(restored, [self._calibrators.prototype] * len(labels))
         self._calibrators.by_label = dict(zip(labels, restored, strict=True))
 
@@ -337,20 +424,22 @@ class HedgedJointly(OneVsRest):
     third label comes: the mixture starts from what one-vs-rest answers.
     """
 
-    def __init__(self, prototype: HedgedCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
+    def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
         super().__init__(prototype, label_of_column)
-        self._joint = JointHedge(prototype)
+        self._joint = self._make_joint()
 
     @property
     def weights(self) -> dict[str, float]:
         return self._joint.weights if self._joint.n_samples else {}
 
-    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
-        calibrated = super().predict_one(raw)
+    def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
+        calibrated = super().predict_one(raw, x)
         return self._joint.predict_one(raw, calibrated) if len(raw) > 2 else calibrated
 
-    def serve_one(self, raw: Raw) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        calibrated, tickets = super().serve_one(raw)
+    def serve_one(
+        self, raw: Raw, x: Features
+    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+        calibrated, tickets = super().serve_one(raw, x)
         if len(raw) < 3:
             return calibrated, tickets
         mixture, joint = self._joint.serve_one(raw, calibrated)
@@ -358,23 +447,25 @@ class HedgedJointly(OneVsRest):
         both = map(tuple.__new__, repeat(JointTicket), pairs)
         return mixture, dict(zip(raw, both, strict=True))
 
-    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+    def learn_one(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> None:
         if len(raw) > 2:
-            one_vs_rest, ticket = self._read_joint(raw, y, tickets)
+            one_vs_rest, ticket = self._read_joint(raw, x, y, tickets)
             self._joint.learn_one(raw, one_vs_rest, y, w, ticket)
-        super().learn_one(raw, y, w, tickets)
+        super().learn_one(raw, x, y, w, tickets)
 
     def learn_group(self, rows: Rows, w: float) -> None:
-        many = [(raw, y, tickets) for raw, y, tickets in rows if len(raw) > 2]
+        many = [row for row in rows if len(row[0]) > 2]
         if many:
             read = [self._read_joint(*row) for row in many]
             both = zip(many, read, strict=True)
-            joint = [(raw, own, y, ticket) for (raw, y, _), (own, ticket) in both]
+            joint = [(raw, own, y, ticket) for (raw, _, y, _), (own, ticket) in both]
             self._joint.learn_group(joint, w)
         super().learn_group(rows, w)
 
     def _read_joint(
-        self, raw: Raw, y: ClfTarget, tickets: Tickets
+        self, raw: Raw, x: Features, y: ClfTarget, tickets: Tickets
     ) -> tuple[dict[ClfTarget, float], Ticket | None]:
         """Return what one-vs-rest answered, and the mixture's ticket for the true label, if any."""
         tickets = tickets or {}
@@ -382,7 +473,7 @@ class HedgedJointly(OneVsRest):
         # Like `JointHedge`, this accepts a ``y`` without a hash that equals a label.
         given = next((tickets.get(label) for label in raw if label == y), None)
         ticket = given.joint if isinstance(given, JointTicket) else None
-        return served or super().predict_one(raw), ticket
+        return served or super().predict_one(raw, x), ticket
 
     def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
         _check_mapping(tickets)
@@ -393,23 +484,25 @@ class HedgedJointly(OneVsRest):
             plain[label] = ticket.one_vs_rest if isinstance(ticket, JointTicket) else ticket
         super().check_tickets(plain)
 
-    def predict_many(self, columns: Columns) -> NDArray[np.float64]:
-        calibrated = super().predict_many(columns)
+    def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
+        calibrated = super().predict_many(columns, X)
         if len(columns) < 3:
             return calibrated
         one_vs_rest = dict(zip(columns, calibrated, strict=True))
         return _predict_rows(self._joint.predict_one, columns, one_vs_rest)
 
-    def learn_many(self, columns: Columns, labels: Labels, weights: Weights) -> None:
+    def learn_many(
+        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+    ) -> None:
         strategy = OneVsRest if len(columns) < 3 else Strategy  # a mixture learns row by row
-        strategy.learn_many(self, columns, labels, weights)
+        strategy.learn_many(self, columns, X, labels, weights)
 
     def reset(self) -> None:
         super().reset()
         self._joint = self._make_joint()
 
     def _make_joint(self) -> JointHedge:
-        return JointHedge(cast(HedgedCalibrator, self._calibrators.prototype))
+        return JointHedge(cast(HedgedCalibrator, _hedge_of(self._calibrators.prototype)))
 
     def freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = super().freeze()
@@ -435,13 +528,15 @@ class Joint(OwningStrategy):
         self.reset()
 
     @property
-    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
+    def parts(self) -> Mapping[ClfTarget, AnyCalibrator | JointCalibrator]:
         return {"all labels": self._calibrator}
 
-    def predict_one(self, raw: Raw) -> dict[ClfTarget, float]:
+    def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         return self._calibrator.predict_one(raw)
 
-    def learn_one(self, raw: Raw, y: ClfTarget, w: float, tickets: Tickets = None) -> None:
+    def learn_one(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> None:
         self._calibrator.learn_one(raw, y, w)
 
     def reset(self) -> None:
@@ -458,7 +553,7 @@ class Joint(OwningStrategy):
         self._calibrator = restored
 
 
-def _own_ticket(tickets: Tickets, label: ClfTarget) -> Ticket | None:
+def _own_ticket(tickets: Tickets, label: ClfTarget) -> OwnTicket | None:
     """Return the ticket of a label's own calibrator, None if there is none."""
     given = tickets.get(label) if tickets else None
     return given.one_vs_rest if isinstance(given, JointTicket) else given
@@ -479,17 +574,18 @@ def _normalised(calibrated: dict[ClfTarget, float], raw: Raw) -> dict[ClfTarget,
 
 
 def _predict_rows(
-    predict_one: Callable[..., Mapping[ClfTarget, float]], *columns: Columns
+    predict_one: Callable[..., Mapping[ClfTarget, float]],
+    columns: Columns,
+    *others: Mapping[Any, NDArray[Any]],
 ) -> NDArray[np.float64]:
-    """Return the probabilities for each row, from ``predict_one`` of the row in all ``columns``."""
-    first = columns[0]
-    n_samples = len(next(iter(first.values())))
-    answers = list(map(predict_one, *(as_rows(each, n_samples) for each in columns)))
-    return np.array([[answer[label] for answer in answers] for label in first])
+    """Return the probabilities for each row, from ``predict_one`` of the row in all arguments."""
+    n_samples = len(next(iter(columns.values())))
+    answers = list(map(predict_one, *(as_rows(each, n_samples) for each in (columns, *others))))
+    return np.array([[answer[label] for answer in answers] for label in columns])
 
 
-def as_rows(columns: Columns, n_samples: int) -> list[dict[ClfTarget, float]]:
-    """Return the probabilities of a batch sample by sample.
+def as_rows(columns: Mapping[Any, NDArray[Any]], n_samples: int) -> list[dict[Any, Any]]:
+    """Return the probabilities, or the features, of a batch sample by sample.
 
     Examples
     --------

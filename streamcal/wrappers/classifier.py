@@ -19,6 +19,7 @@ from river.utils.dataframe import (
 )
 
 from streamcal._routing import BatchRouting
+from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_count, check_label
 from streamcal.calibration.base import Calibrator
@@ -26,6 +27,8 @@ from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
+from streamcal.calibration.sampling import as_sampling_rate
+from streamcal.calibration.segments import SegmentCalibrator
 from streamcal.wrappers._checks import (
     Features,
     add_batch_weights,
@@ -37,10 +40,27 @@ from streamcal.wrappers._checks import (
     check_n_rows,
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
+from streamcal.wrappers._features import features_of
 from streamcal.wrappers._memory import PredictionMemory
-from streamcal.wrappers._strategies import Raw, Tickets, as_rows, make_strategy
+from streamcal.wrappers._sampling import (
+    SamplingRate,
+    answers_among_all,
+    answers_among_kept,
+    check_rate,
+    check_two_labels,
+    columns_among_all,
+    rate_of,
+    rates_of,
+)
+from streamcal.wrappers._strategies import (
+    AnyCalibrator,
+    FeatureColumns,
+    Raw,
+    Tickets,
+    as_rows,
+    make_strategy,
+)
 from streamcal.wrappers.served import Served
-from streamcal.wrappers.snapshot import ClassifierSnapshot
 
 _ON_DRIFT = ("shrink", "reset", "none")
 
@@ -62,11 +82,23 @@ class CalibratedClassifier(
     classifier : river classifier or pipeline
         The model; it must have probabilities. It is used as it is, not copied, and may have been
         trained before.
-    calibrator : Calibrator, JointCalibrator or None
+    calibrator : Calibrator, SegmentCalibrator, JointCalibrator or None
         The prototype that is cloned for each label; it must accept the labels 0 and 1. A
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
-        a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`
-        adds the maps of all labels.
+        a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`,
+        also as the base of a `SegmentCalibrator`, adds the maps of all labels.
+    segments : sequence of str, optional
+        Names of features. The probabilities are then right for each value of these features, and
+        each pair of values, too: each label has a ``SegmentCalibrator(segments, base=calibrator)``.
+        For its other parameters pass a `SegmentCalibrator` as ``calibrator`` instead. A feature
+        that a sample lacks is None there. The model gets all features as before, so a pipeline that
+        cannot use them discards them.
+    sampling_rate : float or str, optional
+        If the stream has all positives and a random share of the negatives: this share, in (0, 1],
+        or the name of the feature that holds it. Model and calibrator learn the stream as it is;
+        each probability that is answered is right among all samples (see `undo_sampling`). Only for
+        the labels False and True, or 0 and 1; other labels raise an error when they are first met.
+        The feature is needed to predict, not to learn.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
@@ -81,11 +113,12 @@ class CalibratedClassifier(
     Raises
     ------
     TypeError
-        If ``classifier`` is not a classifier, ``calibrator`` is not a calibrator, or
-        ``drift_detector`` is not a drift detector.
+        If ``classifier`` is not a classifier, ``calibrator`` is not a calibrator, ``segments`` are
+        not names, or ``drift_detector`` is not a drift detector.
     ValueError
         If ``classifier`` has no probabilities, ``calibrator`` does not accept the labels 0 and 1,
-        or ``on_drift`` is none of the above.
+        there are ``segments`` and a `SegmentCalibrator` or a `JointCalibrator`, ``sampling_rate``
+        is not in (0, 1], or ``on_drift`` is none of the above.
 
     Notes
     -----
@@ -123,8 +156,10 @@ class CalibratedClassifier(
     def __init__(
         self,
         classifier: base.Classifier,
-        calibrator: Calibrator | JointCalibrator | None = None,
+        calibrator: Calibrator | SegmentCalibrator | JointCalibrator | None = None,
         *,
+        segments: Sequence[str] | None = None,
+        sampling_rate: SamplingRate | None = None,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
         on_drift: str = "shrink",
         remember: int = 10_000,
@@ -132,19 +167,21 @@ class CalibratedClassifier(
         check_classifier(classifier)
         if calibrator is None:
             calibrator = HedgedCalibrator()
-        if not isinstance(calibrator, JointCalibrator):
-            check_binary_calibrator(calibrator)
+        prototype = _prototype_of(calibrator, segments)
+        check_rate(sampling_rate)
         check_choice(on_drift, "on_drift", _ON_DRIFT)
         check_count(remember, "remember", 0)
         self.classifier = classifier
         self.calibrator = calibrator
+        self.segments = segments
+        self.sampling_rate = sampling_rate
         self.drift_detector = drift_detector
         self.on_drift = on_drift
         self.remember = remember
 
         # Most libraries of data frames only have strings as column names; this maps them to labels.
         self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
-        self._strategy = make_strategy(calibrator, self._label_of_column)
+        self._strategy = make_strategy(prototype, self._label_of_column)
         self._monitor = None
         if drift_detector is not None:
             self._monitor = DriftMonitor(drift_detector, on_drift)
@@ -174,7 +211,7 @@ class CalibratedClassifier(
         self._y_name = y_name
 
     @property
-    def calibrators(self) -> dict[ClfTarget, Calibrator]:
+    def calibrators(self) -> dict[ClfTarget, AnyCalibrator]:
         """The calibrators by label; with the labels False and True there is only that of True."""
         return dict(self._strategy.calibrators)
 
@@ -238,23 +275,28 @@ class CalibratedClassifier(
         ------
         ValueError, TypeError
             If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` is not positive
-            and finite, or ``served`` is not from this model or from a later state of it. Neither
-            the model nor a calibrator has learned anything then.
+            and finite, a segment is not text, a number or None, a label is not False or True and
+            there is a ``sampling_rate``, or ``served`` is not from this model or from a later state
+            of it. Neither the model nor a calibrator has learned anything then.
         """
         check_label(y)
         w = 1.0 if w == 1.0 else as_weight(w)
         raw, shown, tickets = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
-        strategy.check_probabilities(raw)
+        strategy.check_sample(raw, x)
+        if self.sampling_rate is not None:
+            check_two_labels((*raw, y))
 
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
             self._call("learn_one", x, y, **kwargs, w=w)
 
-        if self._monitor and self._replace_after_drift(self._monitor, [(raw, y, w)], [shown]):
-            tickets = None  # the calibrators that made them were replaced
-        strategy.learn_one(raw, y, w, tickets)
+        if self._monitor:
+            sample = raw, self._segments_of(x), y, w
+            if self._replace_after_drift(self._monitor, [sample], [shown]):
+                tickets = None  # the calibrators that made them were replaced
+        strategy.learn_one(raw, x, y, w, tickets)
 
     def learn_group(
         self,
@@ -316,16 +358,21 @@ class CalibratedClassifier(
         for x, each in zip(X, given, strict=True):
             recalled.append(self._recall(x, each, kwargs))
             raw = recalled[-1][0]
-            self._strategy.for_labels(raw).check_probabilities(raw)
+            self._strategy.for_labels(raw).check_sample(raw, x)
+            if self.sampling_rate is not None:
+                check_two_labels((*raw, *y))
 
         for x, label in zip(X, y, strict=True):
             self._call("learn_one", x, label, **kwargs, w=w)
 
-        rows = [(raw, label, each) for (raw, _, each), label in zip(recalled, y, strict=True)]
-        samples = [(raw, label, w / len(X)) for raw, label, _ in rows]
-        shown = [shown for _, shown, _ in recalled]
-        if self._monitor and self._replace_after_drift(self._monitor, samples, shown):
-            rows = [(raw, label, None) for raw, label, _ in rows]
+        both = zip(recalled, X, y, strict=True)
+        rows = [(raw, x, label, tickets) for (raw, _, tickets), x, label in both]
+        if self._monitor:
+            part = w / max(len(X), 1)
+            samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
+            shown = [shown for _, shown, _ in recalled]
+            if self._replace_after_drift(self._monitor, samples, shown):
+                rows = [(raw, x, label, None) for raw, x, label, _ in rows]
         self._strategy.learn_group(rows, w)
 
     def _recall(
@@ -365,8 +412,12 @@ class CalibratedClassifier(
         19
         """
         raw = self._predict_raw(x, kwargs)
-        calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw)
-        return Served(calibrated, dict(raw), tickets, self.n_alarms)
+        calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw, x)
+        rate = 1.0
+        if self.sampling_rate is not None:
+            rate = rate_of(self.sampling_rate, x)
+            calibrated = answers_among_all(calibrated, rate)
+        return Served(calibrated, dict(raw), tickets, self.n_alarms, rate)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label of the model.
@@ -399,20 +450,26 @@ class CalibratedClassifier(
         self, x: Features, kwargs: dict[str, Any], asked: str
     ) -> dict[ClfTarget, float]:
         raw = self._predict_raw(x, kwargs)
-        calibrated = self._strategy.for_labels(raw).predict_one(raw)
+        calibrated = among_kept = self._strategy.for_labels(raw).predict_one(raw, x)
+        if self.sampling_rate is not None:
+            calibrated = answers_among_all(calibrated, rate_of(self.sampling_rate, x))
         if self.remember:
-            shown = dict(calibrated) if self._monitor else None
+            shown = dict(among_kept) if self._monitor else None
             n_alarms = self.n_alarms if self._monitor else 0
             self._memory.add(x, (dict(raw), shown, n_alarms), self._make_tickets, asked)
         return calibrated
 
-    def calibrate_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
+    def calibrate_one(
+        self, raw: Mapping[ClfTarget, float], x: Features | None = None
+    ) -> dict[ClfTarget, float]:
         """Return calibrated probabilities for those of the model.
 
         Parameters
         ----------
         raw : mapping from label to probability
             A result of the model's own ``predict_proba_one``.
+        x : dict, optional
+            The features; only segments, and a ``sampling_rate`` that names one, need them.
 
         Returns
         -------
@@ -428,13 +485,20 @@ class CalibratedClassifier(
         >>> model.calibrate_one({"yes": 0.5, "no": 0.5})
         {'yes': 0.69, 'no': 0.31}
         """
-        return self._strategy.for_labels(raw).predict_one(raw)
+        if x is None and self._strategy.fields:
+            raise TypeError(
+                "`x` must be the features of the sample, as there are segments, got None"
+            )
+        calibrated = self._strategy.for_labels(raw).predict_one(raw, x or {})
+        if self.sampling_rate is None:
+            return calibrated
+        return answers_among_all(calibrated, rate_of(self.sampling_rate, x or {}))
 
-    def snapshot(self) -> ClassifierSnapshot:
-        """Return an immutable copy of wrapper and model that predicts; see `ClassifierSnapshot`."""
+    def snapshot(self) -> MiniBatchClassifierSnapshot:
+        """Return an immutable copy of wrapper and model that predicts, for other threads."""
         twin = copy.deepcopy(self)
         twin.remember = 0  # no label will come
-        return ClassifierSnapshot(twin)
+        return MiniBatchClassifierSnapshot(twin)
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
@@ -443,21 +507,31 @@ class CalibratedClassifier(
         raw: Raw = self._call("predict_proba_one", x, **kwargs)
         return raw
 
-    def _make_tickets(self, raw: Raw) -> Mapping[ClfTarget, AnyTicket]:
-        """Return the tickets of the calibrators as they are for the model's probabilities."""
+    def _make_tickets(self, raw: Raw, kept: Any) -> Mapping[ClfTarget, AnyTicket]:
+        """Return the tickets of the calibrators as they are for the model's probabilities.
+
+        ``kept`` are the features as they are remembered.
+        """
         if not self._strategy.makes_tickets:
             return {}
-        return self._strategy.for_labels(raw).serve_one(raw)[1]
+        return self._strategy.for_labels(raw).serve_one(raw, features_of(kept))[1]
+
+    def _segments_of(self, x: Features) -> Features:
+        """Return the features that segments are made of."""
+        return {name: x.get(name) for name in self._strategy.fields}
 
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.
 
-        Tickets of calibrators that were replaced after an alarm are left out.
+        The calibrated ones are those before the sampling was undone, as the labels are of the kept
+        samples. Tickets of calibrators that were replaced after an alarm are left out.
         """
         if not isinstance(served, Served):
             return as_probabilities_of_labels(served), None, None
         raw = as_probabilities_of_labels(served.raw)
         shown = as_probabilities_of_labels(served.calibrated)
+        if served.sampling_rate != 1.0:
+            shown = answers_among_kept(shown, as_sampling_rate(served.sampling_rate))
         if not self._is_current(served.n_alarms):
             return raw, shown, None
         self._strategy.check_tickets(served.tickets)
@@ -480,12 +554,15 @@ class CalibratedClassifier(
         """
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
-        alarm = monitor.update([(p or self.calibrate_one(raw), y) for (raw, y, _), p in pairs])
+        now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
+        alarm = monitor.update(
+            [(p or self._strategy.for_labels(raw).predict_one(raw, x), y) for raw, x, y, p in now]
+        )
         replace = alarm and self.on_drift != "none"
         if replace:
             self._strategy.reset()
-            for raw, y, w in monitor.recent:
-                self._strategy.for_labels(raw).learn_one(raw, y, w)
+            for raw, x, y, w in monitor.recent:
+                self._strategy.for_labels(raw).learn_one(raw, x, y, w)
         monitor.recent.extend(samples)
         return replace
 
@@ -532,6 +609,10 @@ class CalibratedClassifier(
             served = self._predict_raw_many(X, kwargs)
         columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
         raw = as_probability_columns(columns, len(labels))
+        values = self._segment_columns(X)
+        self._strategy.check_columns(values, len(labels))
+        if self.sampling_rate is not None:
+            check_two_labels((*raw, *set(labels)))
 
         self._memory.store_latest(self._make_tickets)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
@@ -539,10 +620,10 @@ class CalibratedClassifier(
         self._y_name = series.name
         self._label_of_column.update((str(label), label) for label in set(labels))
         if self._monitor:
-            rows = as_rows(raw, len(labels))
-            samples = zip(rows, labels, weights.tolist(), strict=True)
+            rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
+            samples = zip(*rows, labels, weights.tolist(), strict=True)
             self._replace_after_drift(self._monitor, samples)
-        self._strategy.for_labels(raw).learn_many(raw, labels, weights)
+        self._strategy.for_labels(raw).learn_many(raw, values, labels, weights)
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
@@ -554,7 +635,7 @@ class CalibratedClassifier(
         raw = self._columns_by_label(answer)
         if not raw:
             return answer
-        frame, values = into_frame(answer), self._strategy.for_labels(raw).predict_many(raw)
+        frame, values = into_frame(answer), self._calibrate_many(raw, X)
         return to_native_frame(dict(zip(frame.columns, values, strict=True)), like=frame)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
@@ -563,7 +644,7 @@ class CalibratedClassifier(
         raw = self._columns_by_label(self._predict_raw_many(X, kwargs))
         winners: list[ClfTarget | None] = [None] * len(frame)
         if raw:
-            labels, values = list(raw), self._strategy.for_labels(raw).predict_many(raw)
+            labels, values = list(raw), self._calibrate_many(raw, X)
             winners = [labels[at] for at in values.argmax(axis=0)]
         return to_native_series(winners, name=self._y_name, like=frame)
 
@@ -571,6 +652,26 @@ class CalibratedClassifier(
         """Return the model's own probabilities, one column for each label."""
         frame: IntoDataFrame = self._call("predict_proba_many", X, **kwargs)
         return frame
+
+    def _calibrate_many(
+        self, raw: Mapping[ClfTarget, NDArray[np.float64]], X: IntoDataFrame
+    ) -> NDArray[np.float64]:
+        """Return calibrated probabilities of shape ``(n_labels, n_samples)``."""
+        values = self._strategy.for_labels(raw).predict_many(raw, self._segment_columns(X))
+        if self.sampling_rate is None:
+            return values
+        return columns_among_all(raw, values, rates_of(self.sampling_rate, X))
+
+    def _segment_columns(self, X: IntoDataFrame) -> FeatureColumns:
+        """Return the columns that segments are made of; those that ``X`` lacks are left out."""
+        if not self._strategy.fields:
+            return {}
+        frame = into_frame(X)
+        return {
+            name: np.fromiter(frame.get_column(name).to_list(), object, len(frame))
+            for name in self._strategy.fields
+            if name in frame.columns
+        }
 
     def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
         """Return the columns of a frame of probabilities by their labels."""
@@ -580,3 +681,20 @@ class CalibratedClassifier(
         matrix = to_numpy(narwhal)
         labels = [self._label_of_column.get(str(name), name) for name in narwhal.columns]
         return {label: matrix[:, i] for i, label in enumerate(labels)}
+
+
+def _prototype_of(
+    calibrator: Calibrator | SegmentCalibrator | JointCalibrator, segments: Sequence[str] | None
+) -> AnyCalibrator | JointCalibrator:
+    """Return what is cloned for each label, or raise."""
+    if segments is None and isinstance(calibrator, SegmentCalibrator | JointCalibrator):
+        return calibrator
+    if isinstance(calibrator, SegmentCalibrator):
+        raise ValueError(
+            "`segments` must be None with a SegmentCalibrator, which has `fields`,"
+            f" got {segments!r}"
+        )
+    if isinstance(calibrator, JointCalibrator):
+        raise ValueError(f"`segments` must be None with a JointCalibrator, got {segments!r}")
+    check_binary_calibrator(calibrator)
+    return calibrator if segments is None else SegmentCalibrator(segments, base=calibrator)

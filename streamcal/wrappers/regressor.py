@@ -11,6 +11,7 @@ from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
 from streamcal._routing import BatchRouting, last_step, name_of
+from streamcal._snapshot import RegressorSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
@@ -23,7 +24,6 @@ from streamcal.wrappers._checks import (
     check_calibrator,
     check_n_rows,
 )
-from streamcal.wrappers.snapshot import RegressorSnapshot
 
 
 class CalibratedRegressor(
@@ -172,7 +172,7 @@ class CalibratedRegressor(
         return self._calibrator.predict_one(raw)
 
     def snapshot(self) -> RegressorSnapshot:
-        """Return an immutable copy of wrapper and model that predicts; see `RegressorSnapshot`."""
+        """Return an immutable copy of wrapper and model that predicts, for other threads."""
         return RegressorSnapshot(copy.deepcopy(self))
 
     def learn_many(

@@ -7,7 +7,9 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.joint_hedge import JointTicket
+from streamcal.calibration.joint_hedge import AnyTicket, JointTicket, OwnTicket
+from streamcal.calibration.sampling import as_sampling_rate
+from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._checks import as_probabilities_of_labels
 from streamcal.wrappers._json import as_count, as_items, as_pairs, as_share, from_pairs
@@ -27,11 +29,14 @@ class Served:
     raw : dict
         The model's own probability of each label.
     tickets : dict
-        For each label whose calibrator is a `streamcal.HedgedCalibrator`, the ticket that this
-        calibrator needs with the label. With more than two labels, a pair of tickets: that one, and
-        that of the maps of all labels.
+        For each label whose calibrator is a `streamcal.HedgedCalibrator` or a
+        `streamcal.SegmentCalibrator`, the ticket that this calibrator needs with the label. With
+        more than two labels the first has a pair of tickets: that one, and that of the maps of all
+        labels.
     n_alarms : int
         How many alarms the drift detector had raised by then.
+    sampling_rate : float
+        The share of negatives that the stream keeps; ``calibrated`` is right among all samples.
 
     Examples
     --------
@@ -46,8 +51,9 @@ class Served:
 
     calibrated: dict[ClfTarget, float]
     raw: dict[ClfTarget, float]
-    tickets: dict[ClfTarget, Ticket | JointTicket] = field(default_factory=dict)
+    tickets: dict[ClfTarget, AnyTicket] = field(default_factory=dict)
     n_alarms: int = 0
+    sampling_rate: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content as a dict that JSON keeps exactly, for `from_dict`.
@@ -70,6 +76,7 @@ class Served:
                 {label: _as_list(ticket) for label, ticket in self.tickets.items()}
             ),
             "n_alarms": self.n_alarms,
+            "sampling_rate": as_sampling_rate(self.sampling_rate),
         }
 
     @classmethod
@@ -85,7 +92,7 @@ class Served:
         """
         if not isinstance(kept, Mapping):
             raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms"}:
+        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms", "sampling_rate"}:
             raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
         calibrated, raw, tickets = (from_pairs(kept[at]) for at in ("calibrated", "raw", "tickets"))
         return cls(
@@ -93,21 +100,36 @@ class Served:
             {label: as_share(p) for label, p in raw.items()},
             {label: _as_ticket(ticket) for label, ticket in tickets.items()},
             as_count(kept["n_alarms"]),
+            as_sampling_rate(kept["sampling_rate"]),
         )
 
 
-def _as_list(ticket: Ticket | JointTicket) -> list[Any]:
+def _as_list(ticket: AnyTicket) -> Any:
     if isinstance(ticket, JointTicket):
         return [_as_list(part) for part in ticket]
+    if isinstance(ticket, SegmentTicket):
+        base = None if ticket.base is None else _as_list(ticket.base)
+        return {"base": base, "models": _as_list(ticket.models)}
     n_samples, answers = ticket
     return [n_samples, list(answers)]
 
 
-def _as_ticket(kept: Any) -> Ticket | JointTicket:
+def _as_ticket(kept: Any) -> AnyTicket:
+    if isinstance(kept, dict):
+        return _as_own_ticket(kept)
     parts = as_items(kept, "a ticket, or two", 2)
-    if isinstance(parts[0], list | tuple):
-        return JointTicket(_as_plain_ticket(parts[0]), _as_plain_ticket(parts[1]))
+    if isinstance(parts[0], list | tuple | dict):
+        return JointTicket(_as_own_ticket(parts[0]), _as_plain_ticket(parts[1]))
     return _as_plain_ticket(kept)
+
+
+def _as_own_ticket(kept: Any) -> OwnTicket:
+    if not isinstance(kept, dict):
+        return _as_plain_ticket(kept)
+    if set(kept) != {"base", "models"}:
+        raise ValueError(f"`kept` must hold tickets of base and models, got {reprlib.repr(kept)}")
+    base = None if kept["base"] is None else _as_plain_ticket(kept["base"])
+    return SegmentTicket(base, _as_plain_ticket(kept["models"]))
 
 
 def _as_plain_ticket(kept: Any) -> Ticket:

@@ -1,15 +1,15 @@
-"""Immutable copies of wrappers, for other threads and processes to predict with."""
+"""Immutable copies of models and wrappers, for other threads and processes to predict with."""
 
 import threading
 from typing import Any, NoReturn, Self
 
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
-from river.base.typing import ClfTarget
+from river.base.typing import ClfTarget, FeatureName
 
-from streamcal.wrappers._checks import Features
+Features = dict[FeatureName, Any]
 
 
-class RegressorSnapshot:
+class ModelSnapshot:
     """A copy of a wrapper and its model that only predicts; any number of threads may use it.
 
     It is made by ``snapshot()`` of the wrapper, in the thread that learns. Assign it to a variable
@@ -42,12 +42,6 @@ class RegressorSnapshot:
         with self._mutex:
             return self._model.predict_one(x, **kwargs)
 
-    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
-        """Return the predictions of the rows of a frame, in a series of the same library."""
-        with self._mutex:
-            predictions: IntoSeries = self._model.predict_many(X, **kwargs)
-            return predictions
-
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
 
@@ -55,19 +49,37 @@ class RegressorSnapshot:
         return type(self), (self._model,)
 
 
-class ClassifierSnapshot(RegressorSnapshot):
-    """The same for a classifier, with calibrated probabilities."""
+class RegressorSnapshot(ModelSnapshot):
+    """The same for a model that also predicts frames."""
+
+    __slots__ = ()
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """Return the predictions of the rows of a frame, in a series of the same library."""
+        with self._mutex:
+            predictions: IntoSeries = self._model.predict_many(X, **kwargs)
+            return predictions
+
+
+class ClassifierSnapshot(ModelSnapshot):
+    """The same for a classifier, with probabilities."""
 
     __slots__ = ()
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
-        """Return the calibrated probability of each label at that moment; it is not remembered."""
+        """Return the probability of each label at that moment; it is not remembered."""
         with self._mutex:
             probabilities: dict[ClfTarget, float] = self._model.predict_proba_one(x, **kwargs)
             return probabilities
 
+
+class MiniBatchClassifierSnapshot(RegressorSnapshot, ClassifierSnapshot):
+    """The same for a classifier that also predicts frames."""
+
+    __slots__ = ()
+
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
-        """Return the calibrated probabilities of the rows, in a frame of the same library."""
+        """Return the probabilities of the rows, in a frame of the same library."""
         with self._mutex:
             probabilities: IntoDataFrame = self._model.predict_proba_many(X, **kwargs)
             return probabilities
