@@ -43,7 +43,8 @@ for x, y in datasets.Phishing():
     labels.append(y)
     for name, classifier in models.items():
         predicted = classifier.predict_proba_one(x)
-        losses[name].update(y, predicted)
+        if predicted:  # empty while the model knows no label
+            losses[name].update(y, predicted)
         served[name].append(predicted.get(True, 0.5))
         classifier.learn_one(x, y)
 for name, loss in losses.items():
