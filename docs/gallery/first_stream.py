@@ -33,7 +33,7 @@ model = streamcal.CalibratedClassifier(raw.clone())
 # Each sample is predicted before its label is learned, as in a live system. The log loss of a
 # probability :math:`p` for the label :math:`y` is
 #
-# .. math:: -y \log p - (1 - y) \log (1 - p)
+# .. math:: -y\,\log\,p - (1 - y)\,\log(1 - p)
 
 models: dict[str, Any] = {"raw": raw, "calibrated": model}
 losses = {name: metrics.LogLoss() for name in models}
