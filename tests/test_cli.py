@@ -914,6 +914,26 @@ def test_a_bad_row_in_the_middle(tmp_path: Path, row: str, message: Any, reason:
     assert "4 rows calibrated\n1 row skipped\n  1 where " + reason in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("row", "calibrator", "advice"),
+    [
+        ("'55,1';1", "isotonic", "decimals need a point"),
+        ("'55,1';1", "hedge", "decimals need a point"),
+        ("'55.1%';1", "isotonic", "divide percentages by 100"),
+        ("'55.1';1", "hedge", "divide percentages by 100"),
+        ("'0.5';yes", "hedge", "replace words by 1 and 0"),
+    ],
+)
+def test_a_cell_of_another_program_is_explained(
+    tmp_path: Path, row: str, calibrator: str, advice: str
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("p;y\n" + row.replace("'", '"') + "\n")
+    assert f"; {advice}" in calibrate(path, calibrator=calibrator, status=1).stderr
+    path.write_text("p;y\n-x;1\n")
+    assert advice not in calibrate(path, calibrator=calibrator, status=1).stderr
+
+
 @pytest.mark.parametrize(("loss", "label"), [("squared", "-1e61"), ("linex", "-200")])
 def test_a_label_too_large_to_be_summed(tmp_path: Path, loss: str, label: str) -> None:
     path = tmp_path / "in.csv"

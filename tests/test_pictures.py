@@ -202,6 +202,17 @@ def test_colours_contrast_with_the_background(kind: str, style: Any) -> None:
         assert contrast(np.array(to_rgb(color)), behind) >= 3.0
 
 
+@pytest.mark.parametrize("kind", ["one", "thresholds"])
+def test_areas_are_more_opaque_on_black(kind: str) -> None:
+    opaque = {}
+    for style in ("default", "dark_background"):
+        with plt.style.context(style):
+            ax = KINDS[kind](None).ax_
+            area = ax.collections[0] if kind == "one" else ax.patches[0]
+            opaque[style] = area.get_alpha()
+    assert opaque["dark_background"] >= 1.5 * opaque["default"] > 0.0
+
+
 def test_the_axes_have_the_background_that_is_seen() -> None:
     figure, ax = plt.subplots(facecolor="black")
     assert background(ax).tolist() == [1.0, 1.0, 1.0]

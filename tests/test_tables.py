@@ -236,7 +236,7 @@ def test_csv_wanted_columns_may_come_in_any_order_and_twice(tmp_path: Path) -> N
         ("p,y\n".encode("utf-16"), "has no line of column names in UTF-8"),
         (
             gzip.compress(b"p,y\n", mtime=0),
-            "has no line of column names in UTF-8 .is it compressed?",
+            "has no line of column names in UTF-8 .is it compressed, or Latin-1",
         ),
         (b"p" * (1 << 23), "the line of column names is longer than 1,048,576 bytes"),
     ],

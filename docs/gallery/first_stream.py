@@ -33,7 +33,7 @@ model = streamcal.CalibratedClassifier(raw.clone())
 # Each sample is predicted before its label is learned, as in a live system. The log loss of a
 # probability :math:`p` for the label :math:`y` is
 #
-# .. math:: -y \log p - (1 - y) \log (1 - p)
+# .. math:: -y\,\log\,p - (1 - y)\,\log(1 - p)
 
 models: dict[str, Any] = {"raw": raw, "calibrated": model}
 losses = {name: metrics.LogLoss() for name in models}
@@ -43,7 +43,8 @@ for x, y in datasets.Phishing():
     labels.append(y)
     for name, classifier in models.items():
         predicted = classifier.predict_proba_one(x)
-        losses[name].update(y, predicted)
+        if predicted:  # empty while the model knows no label
+            losses[name].update(y, predicted)
         served[name].append(predicted.get(True, 0.5))
         classifier.learn_one(x, y)
 for name, loss in losses.items():

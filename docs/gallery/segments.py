@@ -97,5 +97,8 @@ segment = ReliabilityDisplay.from_models(models)
 # A new segment starts with a new calibrator, which returns the score nearly unchanged, or with the
 # common calibrator:
 
-print(keyed.predict_one("a", 0.5), keyed.predict_one("new", 0.5))
-print(segments.predict_one({"key": "a"}, 0.5), segments.predict_one({"key": "new"}, 0.5))
+for name, of_a, of_new in (
+    ("one per segment", keyed.predict_one("a", 0.5), keyed.predict_one("new", 0.5)),
+    ("segments", *(segments.predict_one({"key": key}, 0.5) for key in ("a", "new"))),
+):
+    print(f"{name:>15}: a {of_a:.3f}, new {of_new:.3f}")

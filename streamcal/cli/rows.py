@@ -6,6 +6,7 @@ counted.
 """
 
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -273,9 +274,29 @@ def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask) -> list["Fault"]:
     faults = list(chunk.faults)
     for i in np.flatnonzero(~keep).tolist():
         name, text, _ = next(check for check in checks if not check.good[i])
-        message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {chunk.show(name, i)}"
+        got = chunk.show(name, i)
+        message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{_advice(text, got)}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
     return sorted(faults, key=lambda fault: fault.row)
+
+
+def _advice(text: str, got: str) -> str:
+    """Return what to do about a cell that other programs write so; usually nothing.
+
+    Examples
+    --------
+    >>> _advice("a finite number", "'55,1'")
+    '; decimals need a point'
+    """
+    cell = got.strip("'\"").lower()
+    if re.fullmatch(r"-?\d+,\d+%?", cell):
+        return "; decimals need a point"
+    percent = text.startswith("a probability") and re.fullmatch(r"\d{1,2}(\.\d*)?|100(\.0*)?", cell)
+    if percent or re.fullmatch(r"\d+(\.\d*)?%", cell):
+        return "; divide percentages by 100"
+    if cell in ("yes", "no", "y", "n", "t", "f"):
+        return "; replace words by 1 and 0"
+    return ""
 
 
 def group_rows(rows: Rows, key: str | None) -> "Groups":

@@ -73,6 +73,11 @@ def muted(ax: Axes, share: float = 0.35) -> tuple[float, ...]:
     return tuple(mixed.tolist())
 
 
+def opacity(ax: Axes, share: float) -> float:
+    """Return the opacity of an area: that on white, twice as much on a dark background."""
+    return share if foreground(ax) == (0.0, 0.0, 0.0) else 2.0 * share
+
+
 def figure_of(ax: _AxesBase) -> Any:
     """Return the whole figure of axes, also of those in a subfigure."""
     return ax.get_figure(root=True)

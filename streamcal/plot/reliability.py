@@ -21,7 +21,7 @@ from streamcal.calibration.shape import Shape, shapes_of
 from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS
 from streamcal.metrics.corp import SCORES
-from streamcal.plot._axes import line_style, muted, new_axes
+from streamcal.plot._axes import line_style, muted, new_axes, opacity
 from streamcal.plot._predictions import predictions_of
 from streamcal.plot.reliability_curve import (
     Array,
@@ -421,7 +421,7 @@ class ReliabilityDisplay:
         if self.level is None:
             return self.band, self.band
         percent = f"{100 * self.level:g}%"
-        return f"{percent} {self.band} band", percent
+        return f"{percent} {self.band} band", f"{percent} band"
 
     def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[float, float]:
         """Draw the diagonal if the diagram is a square, and return its range of values."""
@@ -448,7 +448,12 @@ class ReliabilityDisplay:
             if len(x) == 1:  # without a width it would be invisible
                 x = x + float(np.ptp(curve.edges)) * np.array([-0.005, 0.005])
                 low, high = np.repeat(low, 2), np.repeat(high, 2)
-            style: Any = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0, "zorder": 1}
+            style: Any = {
+                "color": line.get_color(),
+                "alpha": opacity(ax, 0.2),
+                "linewidth": 0,
+                "zorder": 1,
+            }
             self.bands_.append(ax.fill_between(x, low, high, **style))
             ends += [(x, low), (x, high)]
         return ends

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._validation import as_vector, as_weights, check_same_length
 from streamcal.ordinal._samples import as_ranks
 from streamcal.ordinal.thresholds import Thresholds
-from streamcal.plot._axes import COLORS, foreground, muted, new_axes, visible
+from streamcal.plot._axes import COLORS, foreground, muted, new_axes, opacity, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,7 +161,9 @@ class ThresholdDisplay:
         color, ends = visible(ax, COLORS[0]), self.edges[[0, -1]]
         for k, density in enumerate(self.densities):
             height = 0.9 * density / max(float(density.max()), 1e-300)
-            ax.stairs(k + height, self.edges, baseline=k, fill=True, color=color, alpha=0.3)
+            ax.stairs(
+                k + height, self.edges, baseline=k, fill=True, color=color, alpha=opacity(ax, 0.3)
+            )
             ax.stairs(k + height, self.edges, baseline=k, color=color, linewidth=1.0)
         ax.hlines(np.arange(len(shares)), *ends, color=muted(ax, 0.7), linewidth=0.6, zorder=0.5)
         finite = self.thresholds[np.isfinite(self.thresholds)]

@@ -215,5 +215,5 @@ def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | 
             raise TableError(f"has no column `{name}`; its columns are {listed}")
     if new_column in names:
         raise TableError(
-            f"already has a column `{new_column}`: choose another name for the new one"
+            f"already has a column `{new_column}`: choose another name with --new-column"
         )

@@ -41,7 +41,7 @@ class CsvReader(Reader):
             self._names = next(filter(None, rows), [])
         except (csv.Error, UnicodeDecodeError) as error:
             raise TableError(
-                f"has no line of column names in UTF-8 (is it compressed?): {error}"
+                f"has no line of column names in UTF-8 (is it compressed, or Latin-1?): {error}"
             ) from None
         if not self._names:
             raise TableError("is empty: a CSV file begins with a line of column names")

@@ -36,7 +36,7 @@ class NdjsonReader(Reader):
                     elif self._new_column in record:
                         raise TableError(
                             f"row {row} already has a field `{self._new_column}`:"
-                            " choose another name for the new one"
+                            " choose another name with --new-column"
                         )
                     else:
                         missing.difference_update(record)
