@@ -480,6 +480,7 @@ def test_the_document_does_what_it_says(
         {
             "time": pa.array(np.arange(300).astype("datetime64[s]"), pa.timestamp("us", "UTC")),
             "campaign": ["a", "b", "c"] * 100,
+            "device": ["phone", "tv"] * 150,
             "p": random.random(300),
             "clicked": random.random(300) < 0.5,
         }
@@ -494,7 +495,7 @@ def test_the_document_does_what_it_says(
         exec(re.sub(r'"(events|checkpoint|calibrated)"\)', rf'"{tmp_path}/\1")', code), names)
     assert "a 100 0." in capfd.readouterr().out
     out = pq.read_table(tmp_path / "calibrated")
-    assert out.column_names == ["time", "campaign", "p", "clicked", "calibrated"]
+    assert out.column_names == ["time", "campaign", "device", "p", "clicked", "calibrated"]
     assert len(out) == 300
     wanted = streamcal.isotonic_fit(rows["p"].to_numpy(), rows["clicked"].to_numpy(), loss="log")
     same(names["stairs"], wanted, exactly=True)
@@ -504,6 +505,6 @@ def test_the_document_does_what_it_says(
 def test_a_missing_package_is_named(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import streamcal.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ImportError: streamcal.spark needs PySpark 4" in done.stderr
+    assert "ImportError: streamcal.spark needs PySpark 4.1" in done.stderr
     assert "pip install '.[spark]'" in done.stderr
     assert missing in done.stderr.splitlines()[-1]
