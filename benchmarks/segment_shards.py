@@ -1,6 +1,6 @@
 """What it costs to divide a stream among several `SegmentCalibrator`s, each with its own terms.
 
-    python -m benchmarks.segment_shards [--samples 400000]
+    python -m benchmarks.segment_shards [--samples 100000]
 
 On Spark each key has a calibrator of its own. The stream has 100,000 campaigns (Zipf) whose effects
 on the log odds drift, 50 countries, four devices, and an effect of each pair of a country and a
@@ -67,7 +67,7 @@ def keyed(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=400_000)
+    parser.add_argument("--samples", type=int, default=100_000)
     columns, p, y = make_stream(parser.parse_args(arguments).samples)
     campaign, country = columns["campaign"], columns["country"]
     segments, hedge = SegmentCalibrator(list(columns)), HedgedCalibrator()
