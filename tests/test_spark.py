@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,13 @@ from pyspark.sql import DataFrame
 
 import streamcal
 import streamcal.spark
-from streamcal import AnytimeCalibrator, IsotonicCalibrator, PlattCalibrator, losses
+from streamcal import (
+    AnytimeCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+    losses,
+)
 from tests.spark_cluster import cluster_session, session, states, wait_for
 
 
@@ -104,18 +110,25 @@ def run(
 
 
 def one_process(
-    table: pa.Table, make: Callable[..., Any], *, weighted: bool = True
+    table: pa.Table,
+    make: Callable[..., Any],
+    *,
+    weighted: bool = True,
+    key: str | None = "key",
+    fields: Sequence[str] = (),
 ) -> tuple[Any, Any]:
     """Return the values by id and the calibrators by key that one process comes to, row by row."""
     calibrators, values = {}, {}
     for row in table.to_pylist():
-        if row["key"] not in calibrators:
-            calibrators[row["key"]] = make()
-        calibrator = calibrators[row["key"]]
+        group = None if key is None else row[key]
+        if group not in calibrators:
+            calibrators[group] = make()
+        calibrator = calibrators[group]
         score, label, weight = row["score"], row["label"], row["weight"] if weighted else 1.0
-        values[row["id"]] = None if score is None else calibrator.predict_one(score)
+        x = [{name: row[name] for name in fields}] if fields else []
+        values[row["id"]] = None if score is None else calibrator.predict_one(*x, score)
         if score is not None and label is not None and weight is not None and label == label:
-            calibrator.learn_one(score, label, weight)
+            calibrator.learn_one(*x, score, label, weight)
     return values, {key: calibrator.to_bytes() for key, calibrator in calibrators.items()}
 
 
@@ -174,6 +187,40 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path
     values, calibrators = one_process(
         rows, lambda: IsotonicCalibrator(half_life=500), weighted=False
     )
+    assert by_id(out) == values
+    assert states(spark, tmp_path / "checkpoint") == calibrators
+
+
+@needs_java
+@pytest.mark.parametrize("key", ["key", None])
+def test_segments_are_columns(spark: Any, tmp_path: Path, key: str | None) -> None:
+    n = 1_200
+    random = np.random.default_rng(2)
+    fields = {
+        "word": pa.array([["tv", "ä", ""][i] for i in random.integers(0, 3, n)]),
+        "whole": pa.array(random.integers(0, 3, n) - 2**60, mask=random.random(n) < 0.2),
+        "float": pa.array(np.where(random.random(n) < 0.2, np.nan, random.integers(0, 3, n))),
+        "flag": pa.array(random.random(n) < 0.5, mask=random.random(n) < 0.2),
+    }
+    rows = make_rows(n, n_keys=2)
+    for name, column in fields.items():
+        rows = rows.append_column(name, column)
+    calibrated = streamcal.spark.calibrate(
+        stream(
+            spark,
+            write(tmp_path / "in", [rows.slice(0, 700), rows.slice(700)]),
+            f"{SCHEMA}, word string, whole long, float double, flag boolean",
+        ),
+        key=key,
+        score="score",
+        label="label",
+        weight="weight",
+        order="id",
+        calibrator=SegmentCalibrator(list(fields), base=PlattCalibrator(), max_terms=60),
+    )
+    out = run(calibrated, tmp_path)
+    make = SegmentCalibrator(list(fields), base=PlattCalibrator(), max_terms=60).clone
+    values, calibrators = one_process(rows, make, key=key, fields=list(fields))
     assert by_id(out) == values
     assert states(spark, tmp_path / "checkpoint") == calibrators
 
@@ -296,7 +343,7 @@ def arguments(spark: Any) -> dict[Any, Any]:
     ("changes", "error", "message"),
     [
         ({"df": 3}, TypeError, "`df` must be a pyspark.sql.DataFrame, got int"),
-        ({"key": None}, TypeError, "`key` must be the name of a column, got None"),
+        ({"key": 3}, TypeError, "`key` must be the name of a column, got 3"),
         ({"key": "user"}, ValueError, r"`key` must be one of the columns \['key', .*, got 'user'"),
         ({"key": "f"}, TypeError, "`key` must be a column of strings, .* got 'f' of type double"),
         ({"score": "p"}, ValueError, "`score` must be one of the columns .*, got 'p'"),
@@ -315,6 +362,16 @@ def arguments(spark: Any) -> dict[Any, Any]:
             {"calibrator": dict},
             TypeError,
             "`calibrator` must be a Calibrator or make one, got dict",
+        ),
+        (
+            {"calibrator": SegmentCalibrator(["key", "user"])},
+            ValueError,
+            r"`calibrator.fields` must be one of the columns \['key', .*, got 'user'",
+        ),
+        (
+            {"calibrator": SegmentCalibrator(["list"])},
+            TypeError,
+            "`calibrator.fields` must be columns of strings, .* got 'list' of type array<bigint>",
         ),
     ],
 )
@@ -423,6 +480,7 @@ def test_the_document_does_what_it_says(
         {
             "time": pa.array(np.arange(300).astype("datetime64[s]"), pa.timestamp("us", "UTC")),
             "campaign": ["a", "b", "c"] * 100,
+            "device": ["phone", "tv"] * 150,
             "p": random.random(300),
             "clicked": random.random(300) < 0.5,
         }
@@ -437,7 +495,7 @@ def test_the_document_does_what_it_says(
         exec(re.sub(r'"(events|checkpoint|calibrated)"\)', rf'"{tmp_path}/\1")', code), names)
     assert "a 100 0." in capfd.readouterr().out
     out = pq.read_table(tmp_path / "calibrated")
-    assert out.column_names == ["time", "campaign", "p", "clicked", "calibrated"]
+    assert out.column_names == ["time", "campaign", "device", "p", "clicked", "calibrated"]
     assert len(out) == 300
     wanted = streamcal.isotonic_fit(rows["p"].to_numpy(), rows["clicked"].to_numpy(), loss="log")
     same(names["stairs"], wanted, exactly=True)
@@ -447,6 +505,6 @@ def test_the_document_does_what_it_says(
 def test_a_missing_package_is_named(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import streamcal.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ImportError: streamcal.spark needs PySpark 4" in done.stderr
+    assert "ImportError: streamcal.spark needs PySpark 4.1" in done.stderr
     assert "pip install '.[spark]'" in done.stderr
     assert missing in done.stderr.splitlines()[-1]

@@ -1,7 +1,7 @@
 """Calibration on Spark: streams with one calibrator per key, and isotonic fits of large frames.
 
 Spark handles sources, sinks, checkpoints and recovery; this package has the step between them. It
-needs PySpark 4 and Java 17 or newer: ``pip install '.[spark]'`` in the checkout.
+needs PySpark 4.1 and Java 17 or newer: ``pip install '.[spark]'`` in the checkout.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +13,11 @@ try:
     import google.protobuf  # noqa: F401  (pyspark imports it when a stream starts)
     import pandas  # noqa: F401
     import pyarrow  # noqa: F401
-    import pyspark.sql.streaming.stateful_processor  # noqa: F401  (new in PySpark 4)
-except ImportError as error:
-    needs = f"PySpark 4, pandas, pyarrow and protobuf ({error})"
+    from pyspark.sql import GroupedData
+
+    GroupedData.transformWithState  # noqa: B018  (new in PySpark 4.1)
+except (AttributeError, ImportError) as error:
+    needs = f"PySpark 4.1, pandas, pyarrow and protobuf ({error})"
     raise missing("streamcal.spark", needs, "spark") from error
 
 if TYPE_CHECKING:

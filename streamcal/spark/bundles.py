@@ -26,9 +26,9 @@ SCHEMA = StructType(
 
 
 class Bundler:
-    """Makes bundles of rows, each of one value of the column ``key``."""
+    """Makes bundles of rows, each of one value of the column ``key``; of all rows without it."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str | None) -> None:
         self.key = key
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -36,22 +36,25 @@ class Bundler:
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
         for number, table in enumerate(_tables(batches)):
-            codes = table[self.key].combine_chunks().dictionary_encode(null_encoding="encode")
-            counts = np.bincount(codes.indices.to_numpy(), minlength=len(codes.dictionary))
-            by_key = table.take(np.argsort(codes.indices.to_numpy(), kind="stable"))
-            stops = np.cumsum(counts).tolist()
-            bundles = [
-                pack(by_key.slice(stop - count, count))
-                for stop, count in zip(stops, counts.tolist(), strict=True)
-            ]
+            keys, tables = (pa.nulls(1), [table]) if self.key is None else _split(table, self.key)
             yield pa.RecordBatch.from_pydict(
                 {
-                    "key": _as_bytes(codes.dictionary),
-                    "partition": np.full(len(bundles), context.partitionId(), np.int32),
-                    "number": np.full(len(bundles), number, np.int32),
-                    "rows": pa.array(bundles, pa.binary()),
+                    "key": _as_bytes(keys),
+                    "partition": np.full(len(tables), context.partitionId(), np.int32),
+                    "number": np.full(len(tables), number, np.int32),
+                    "rows": pa.array([pack(rows) for rows in tables], pa.binary()),
                 }
             )
+
+
+def _split(table: pa.Table, key: str) -> tuple[pa.Array, list[pa.Table]]:
+    """Return the keys of a table, and the rows of each."""
+    codes = table[key].combine_chunks().dictionary_encode(null_encoding="encode")
+    counts = np.bincount(codes.indices.to_numpy(), minlength=len(codes.dictionary))
+    by_key = table.take(np.argsort(codes.indices.to_numpy(), kind="stable"))
+    starts = (np.cumsum(counts) - counts).tolist()
+    tables = [by_key.slice(*rows) for rows in zip(starts, counts.tolist(), strict=True)]
+    return codes.dictionary, tables
 
 
 def unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,12 +1,22 @@
 """Checks of the names and types of columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BooleanType, DataType, NumericType, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    NumericType,
+    StringType,
+    StructType,
+)
 
 NUMBERS = "must be a column of numbers"
+FIELDS = "must be columns of strings, whole numbers, floats or booleans"
 
 
 def check_frame(df: Any, argument: str) -> None:
@@ -25,6 +35,12 @@ def check_samples(schema: StructType, score: Any, label: Any, weight: Any) -> No
     check_column(schema, "label", label, _is_label, f"{NUMBERS} or booleans")
     if weight is not None:
         check_column(schema, "weight", weight, is_number, NUMBERS)
+
+
+def check_fields(schema: StructType, fields: Iterable[str]) -> None:
+    """Raise unless the fields of a `SegmentCalibrator` are columns of values that it accepts."""
+    for name in fields:
+        check_column(schema, "calibrator.fields", name, _is_field, FIELDS)
 
 
 def check_column(
@@ -47,3 +63,9 @@ def is_number(kind: DataType) -> bool:
 
 def _is_label(kind: DataType) -> bool:
     return isinstance(kind, NumericType | BooleanType)
+
+
+def _is_field(kind: DataType) -> bool:
+    """Return whether values are a segment's; equal ones of collated strings can differ."""
+    plain = IntegralType, FloatType, DoubleType, BooleanType
+    return isinstance(kind, plain) or kind == StringType()

@@ -1,6 +1,6 @@
 """One calibrator per key on a stream of Spark Structured Streaming.
 
-Spark's `transformWithStateInPandas` stores a value per key, here a calibrator as bytes, and commits
+Spark's `transformWithState` stores a value per key, here a calibrator as bytes, and commits
 it with the offsets of the micro-batch. So each row is learned exactly once if processes die. A
 micro-batch takes three steps:
 
@@ -10,15 +10,14 @@ micro-batch takes three steps:
 3. The bundles, which now have calibrated values, are split into rows again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     BinaryType,
@@ -35,15 +34,24 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streamcal.calibration import Calibrator
+from streamcal._state import Stateful
+from streamcal.calibration import Calibrator, SegmentCalibrator
 from streamcal.calibration.base import predict_learn_known
 from streamcal.spark import bundles
-from streamcal.spark.columns import check_column, check_frame, check_samples, is_number
+from streamcal.spark.columns import (
+    check_column,
+    check_fields,
+    check_frame,
+    check_samples,
+    is_number,
+)
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
 _ORDERS = "must be a column of numbers, strings, dates or times"
+
+AnyCalibrator = Calibrator | SegmentCalibrator
 
 _STATE = StructType([StructField("calibrator", BinaryType())])
 
@@ -51,10 +59,10 @@ _STATE = StructType([StructField("calibrator", BinaryType())])
 def calibrate(
     df: DataFrame,
     *,
-    key: str,
+    key: str | None = None,
     score: str,
     label: str,
-    calibrator: Calibrator | Callable[[], Calibrator],
+    calibrator: AnyCalibrator | Callable[[], AnyCalibrator],
     weight: str | None = None,
     order: str | None = None,
     new_column: str = "calibrated",
@@ -68,17 +76,19 @@ def calibrate(
     ----------
     df : pyspark.sql.DataFrame
         A streaming frame. Its session must keep state in RocksDB, see Notes.
-    key : str
+    key : str, optional
         The column of keys: strings, integers, decimals, booleans, dates or binary. Null is a key
-        too.
+        too. Without it, one calibrator learns all rows, in one task.
     score : str
         The column of scores, numbers.
     label : str
         The column of labels, numbers in the range of the calibrator's loss, or booleans.
-    calibrator : Calibrator or callable
+    calibrator : Calibrator, SegmentCalibrator or callable
         A calibrator, of which each key gets a clone without state, or a function without arguments
         that returns a new one. Calibrators must have ``to_bytes``, which excludes losses of the
         user. A function is sent to the workers by value, a class of an installed module by name.
+        The ``fields`` of a `SegmentCalibrator` are columns of strings, integers, floats or
+        booleans; nulls are a segment too.
     weight : str, optional
         The column of weights, numbers from 1e-60 to 1e60; all 1 by default.
     order : str, optional
@@ -121,14 +131,17 @@ def calibrate(
     """
     _check_stream(df)
     schema = df.schema
-    check_column(schema, "key", key, _is_key, _KEYS)
+    if key is not None:
+        check_column(schema, "key", key, _is_key, _KEYS)
     check_samples(schema, score, label, weight)
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
     _check_new_column(schema, new_column)
+    make = _maker(calibrator)
+    check_fields(schema, _fields_of(make()))
     bundled = df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
-    learned = bundled.groupBy("key").transformWithStateInPandas(
-        _Learner(_maker(calibrator), score, label, weight, order, new_column),
+    learned = bundled.groupBy("key").transformWithState(
+        _Learner(make, score, label, weight, order, new_column),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
         outputMode="Append",
         timeMode="None",
@@ -172,23 +185,36 @@ def _is_order(kind: DataType) -> bool:
     return is_number(kind) or isinstance(kind, times) or kind == StringType()
 
 
-def _maker(calibrator: Any) -> Callable[[], Calibrator]:
+def _maker(calibrator: Any) -> Callable[[], AnyCalibrator]:
     """Return a function that makes calibrators; raise unless they can be stored as bytes."""
-    maker = calibrator.clone().clone if isinstance(calibrator, Calibrator) else calibrator
+    maker = calibrator.clone().clone if isinstance(calibrator, AnyCalibrator) else calibrator
     if not callable(maker):
         raise TypeError(
             f"`calibrator` must be a Calibrator or a function that makes one, got {calibrator!r}"
         )
     first = maker()
-    if not isinstance(first, Calibrator):
+    if not isinstance(first, AnyCalibrator):
         raise TypeError(
             f"`calibrator` must be a Calibrator or make one, got {type(first).__name__}"
         )
     try:
-        Calibrator.from_bytes(first.to_bytes())
+        _read(first.to_bytes())
     except (TypeError, ValueError) as error:  # such as a loss of the user
         raise TypeError(f"`calibrator` must make calibrators with `to_bytes`: {error}") from error
     return maker
+
+
+def _read(state: bytes) -> AnyCalibrator:
+    """Return the calibrator that was stored."""
+    calibrator = Stateful.from_bytes(state)
+    if not isinstance(calibrator, AnyCalibrator):
+        raise ValueError(f"the state must be of a calibrator, got a {type(calibrator).__name__}")
+    return calibrator
+
+
+def _fields_of(calibrator: AnyCalibrator) -> Sequence[str]:
+    """Return the names of the fields that make segments."""
+    return calibrator.fields if isinstance(calibrator, SegmentCalibrator) else ()
 
 
 class _Learner(StatefulProcessor):
@@ -196,7 +222,7 @@ class _Learner(StatefulProcessor):
 
     def __init__(
         self,
-        make: Callable[[], Calibrator],
+        make: Callable[[], AnyCalibrator],
         score: str,
         label: str,
         weight: str | None,
@@ -214,13 +240,11 @@ class _Learner(StatefulProcessor):
         """Name the state."""
         self.state = handle.getValueState("calibrator", _STATE)
 
-    def handleInputRows(
-        self, key: Any, rows: Iterator[Any], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         """Predict and learn the rows of one key in a micro-batch."""
-        table = self._join(list(rows))
+        table = self._join(rows)
         stored = self.state.get()
-        calibrator = Calibrator.from_bytes(bytes(stored[0])) if stored else self.make()
+        calibrator = _read(bytes(stored[0])) if stored else self.make()
         try:
             values, learned = self._predict_learn(calibrator, table)
         except ValueError as error:
@@ -230,22 +254,19 @@ class _Learner(StatefulProcessor):
             self.state.update((calibrator.to_bytes(),))
         column = pa.array(values, from_pandas=True)  # NaN is null
         table = table.append_column(self.new_column, column)
-        yield pd.DataFrame({"rows": [bundles.pack(part) for part in bundles.parts(table)]})
+        for part in bundles.parts(table):
+            yield Row(rows=bundles.pack(part))
 
-    def _join(self, frames: list[pd.DataFrame]) -> pa.Table:
+    def _join(self, found: Iterator[Row]) -> pa.Table:
         """Return the rows of all bundles, in order, as one table."""
-        partition, number, rows = (
-            np.concatenate([frame[name].to_numpy() for frame in frames])
-            for name in ("partition", "number", "rows")
-        )
-        in_order = rows[np.lexsort((number, partition))]
-        table = pa.concat_tables([bundles.unpack(bundle) for bundle in in_order])
+        in_order = sorted(found, key=lambda bundle: (bundle.partition, bundle.number))
+        table = pa.concat_tables([bundles.unpack(bundle.rows) for bundle in in_order])
         if self.order is not None:
             table = table.take(pc.sort_indices(table, [(self.order, "ascending")]))
         return table.combine_chunks()
 
     def _predict_learn(
-        self, calibrator: Calibrator, table: pa.Table
+        self, calibrator: AnyCalibrator, table: pa.Table
     ) -> tuple[NDArray[np.float64], bool]:
         """Return the calibrated values, NaN where there is no score, and whether it learned."""
         scores, labels = as_floats(table, self.score), as_floats(table, self.label)
@@ -256,10 +277,14 @@ class _Learner(StatefulProcessor):
             weights[np.isnan(weights)] = 1.0
         there = ~np.isnan(scores)
         values = np.full(len(table), np.nan)
-        if there.any():
-            values[there] = predict_learn_known(
-                calibrator, scores[there], labels[there], weights[there]
-            )
+        samples = scores[there], labels[there], weights[there]
+        if not there.any():
+            return values, False
+        if isinstance(calibrator, SegmentCalibrator):
+            columns = _field_columns(table.filter(pa.array(there)), calibrator.fields)
+            values[there] = calibrator.predict_learn_many(columns, *samples)
+        else:
+            values[there] = predict_learn_known(calibrator, *samples)
         return values, bool((there & ~np.isnan(labels)).any())
 
     def close(self) -> None:
@@ -270,3 +295,16 @@ def as_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
     """Return a column of numbers or booleans as new float64s, NaN where it is null."""
     column = table[name].cast(pa.float64(), safe=False)
     return np.array(column.to_numpy(), np.float64)
+
+
+def _field_columns(table: pa.Table, fields: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values of the fields; a key that was stored may have others than new keys."""
+    columns = {}
+    for name in fields:
+        if name not in table.column_names:
+            raise ValueError(f"its calibrator's field {name!r} must be a column")
+        try:
+            columns[name] = table[name].to_pylist()
+        except UnicodeDecodeError as error:  # Spark accepts any bytes as a string
+            raise ValueError(f"the field {name!r} must be UTF-8: {error}") from error
+    return columns
