@@ -443,7 +443,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         hashes = [self._terms.read(x) for x in xs]
         with self._mutex:
             for ticket in tickets:
-                self._check_ticket(ticket)
+                if ticket is not None:
+                    self._check_ticket(ticket)
             rows = list(zip(xs, vector.tolist(), tickets, strict=True))
             both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
             bases = [self._base.predict_one(p) for p in vector.tolist()]
