@@ -50,16 +50,15 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
 
     Notes
     -----
-    The defaults of ``gamma``, ``prior`` and ``limit`` are the constants of the paper's Algorithm 1;
-    other values made little difference there.
+    The defaults of ``gamma``, ``prior`` and ``limit`` are the constants of the paper's Algorithm 1.
 
     Calibeating ("tracking" in the paper's Section 3, after Foster & Hart) predicts the mean of the
     earlier labels in each bin of Platt's predictions. On any stream of n labels, the mean Brier
     score with m bins is at most that of the best constant for each bin in hindsight, plus about
     m (1 + ln n) / n. This does not say that the predictions are calibrated: after 1,000 zeros and
     then 1,000 ones in a bin, they were running means, .155 on average, while half of the labels
-    were ones. Each bin starts with Platt's prediction as one sample; in the paper it starts empty.
-    A map with bins need not increase with the score. Some tens of bins are usual.
+    were ones. Each bin starts with Platt's prediction as one sample. A map with bins need not increase
+    with the score. Some tens of bins are usual.
 
     A sample of weight w takes one step with w times its gradient and curvature. Learning it w times
     takes w steps; the result is close, but not the same.
