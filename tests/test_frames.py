@@ -70,7 +70,7 @@ def test_calibrators(kind: Any, series: Any) -> None:
 
 
 @pytest.mark.parametrize("series", [pandas_series, polars_series])
-def test_centred_interpolation_keyed_calibrators_and_thresholds(series: Any) -> None:
+def test_centred_interpolation_keys_segments_and_thresholds(series: Any) -> None:
     given, labels = series(SCORES), series(LABELS)
     one, other = (IsotonicCalibrator(interpolation="centered") for _ in range(2))
     check_like(
@@ -81,6 +81,12 @@ def test_centred_interpolation_keyed_calibrators_and_thresholds(series: Any) -> 
     keyed, same = (streamcal.KeyedCalibrator(IsotonicCalibrator()) for _ in range(2))
     served = keyed.predict_learn_many(keys, given, labels)
     check_like(served, given, same.predict_learn_many(keys, SCORES, LABELS))
+
+    columns = {"a": [1, 2, 1, 2]}
+    segments, alike = (streamcal.SegmentCalibrator(["a"]) for _ in range(2))
+    served = segments.predict_learn_many(columns, given, labels)
+    check_like(served, given, alike.predict_learn_many(columns, SCORES, LABELS))
+    check_like(segments.predict_many(columns, given), given, alike.predict_many(columns, SCORES))
 
     thresholds = StreamingThresholds(2)
     thresholds.learn_many(given, labels + 1)

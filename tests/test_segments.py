@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.optimize import minimize
 
@@ -185,7 +186,8 @@ def test_columns_are_mappings_or_data_frames() -> None:
     columns, p, y, w = columns_of(samples)
     frame = pd.DataFrame(columns)  # a missing value is NaN
     expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(columns, p, y, w)
-    for given in (frame, frame.astype("category"), {k: np.array(v) for k, v in columns.items()}):
+    frames = frame, frame.astype("category"), frame.astype("string"), pl.DataFrame(columns)
+    for given in (*frames, {k: np.array(v) for k, v in columns.items()}):
         served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(given, p, y, w)
         assert served.tolist() == expected.tolist()
 
@@ -201,7 +203,7 @@ def test_a_batch_may_be_empty() -> None:
 SAME = [
     (1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True)),
     (0, False, -0.0, 0.0),
-    (None, math.nan, np.nan, np.float64("nan")),
+    (None, math.nan, np.nan, np.float64("nan"), pd.NA),
     ("é", np.str_("é")),
     (2**70, 2.0**70),
     (-(2**63), -(2.0**63)),

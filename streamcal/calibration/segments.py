@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import column_of, like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -137,10 +138,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     *Cost of being wrong.* The mixture starts with the weight ½ for the base. So its total log loss
     is at most that of the base plus ln 2 = 0.69, over the whole stream, if labels come at once.
 
-    *Values* of fields are text, numbers, booleans or None; a missing field and NaN are None. Values
-    that are equal in Python are one segment. Terms are found by 64-bit hashes of the values: of a
-    million terms, two share one with a probability of 3e-8. Whoever can choose values could make
-    two terms collide on purpose; they would share their correction.
+    *Values* of fields are text, numbers, booleans or None; a missing field, NaN and ``pandas.NA``
+    are None. Values that are equal in Python are one segment. Terms are found by 64-bit hashes of
+    the values: of a million terms, two share one with a probability of 3e-8. Whoever can choose
+    values could make two terms collide on purpose; they would share their correction.
 
     *Memory.* 60 to 80 bytes for each term. Threads may share it: each call is atomic.
 
@@ -468,7 +469,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         ``columns`` are as for `predict_learn_many`.
         """
         vector = as_vector(scores, "scores")
-        return self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        return like_given(values, scores)
 
     def learn_many(
         self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -501,7 +503,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         vector = as_vector(scores, "scores")
         labels = as_vector(y, "y", finite=False)
-        return self._run(columns, vector, labels, as_weights(w, len(vector)))
+        return like_given(self._run(columns, vector, labels, as_weights(w, len(vector))), scores)
 
     def _run(self, columns: Any, scores: Array, labels: Array, weights: Array) -> Array:
         scores = self._check_known(scores, labels, weights)
@@ -521,8 +523,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     def _read_columns(self, columns: Any, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
-        values = [_column(columns, name, n_samples) for name in self._terms.fields]
-        return self._terms.read_columns(values, n_samples)
+        missing = [None] * n_samples
+        values = (column_of(columns, name, n_samples) for name in self._terms.fields)
+        return self._terms.read_columns([each or missing for each in values], n_samples)
 
     def _predict_learn_read(
         self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
@@ -658,21 +661,3 @@ def _make_weigher() -> HedgedCalibrator:
     log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
     weigher._hedge.restore(n_samples, n_labels, log_odds, *others)
     return weigher
-
-
-def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
-    """Return the values of a field as a list."""
-    try:
-        column = columns[name]
-    except KeyError:
-        return [None] * n_samples
-    except Exception:
-        raise TypeError(
-            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
-        ) from None
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
-    if len(values) != n_samples:
-        raise ValueError(
-            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
-        )
-    return values
