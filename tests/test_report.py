@@ -676,6 +676,18 @@ def test_a_table_has_its_segments(table: Any, ending: str) -> None:
     assert HOSTILE not in page.render(report)
 
 
+def test_a_store_has_the_segments_of_its_run(table: Any) -> None:
+    columns = ["--score", "p", "--label", "y", "--segment", "key"]
+    out, store = table.with_name("c.csv"), table.with_name("run.db")
+    run("calibrate", table, *columns, "--out", out, "--store", store)
+    found = open_subject(store, Given()).report()
+    expected = open_subject(out, Given("p", "y", segment=("key",))).report()
+    for report in (found, expected):
+        assert [part.id for part in report.sections].count("segments") == 1
+    of_run, of_table = ([s for s in r.verdict if "By seg" in s] for r in (found, expected))
+    assert of_run == of_table != []
+
+
 def test_the_page_stands_alone_and_escapes(run_db: Any) -> None:
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)

@@ -242,7 +242,8 @@ def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
                 " part of these"
             )
         score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
-        columns = _ScoredColumns(score, label, prob, options.get("--key"))
+        segment = tuple(options.get("--segment") or ())
+        columns = _ScoredColumns(score, label, prob, options.get("--key"), segment)
         kind = format_of(Path(notes["out"]), Path(notes["table"]))
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
         rows = _read_scored(path, kind, columns, OnError(options["--on-error"]), n_rows)
