@@ -135,8 +135,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     answers with the mean over its uncertainty. A value that was never seen has a term with mean 0,
     so the sample is treated as its other segments are. The prior variance of each field is learned.
 
-    *Cost of being wrong.* The mixture starts with the weight ½ for the base. So its total log loss
-    is at most that of the base plus ln 2 = 0.69, over the whole stream, if labels come at once.
+    *Cost of being wrong.* The models are mixed as in a `HedgedCalibrator` with the shares 0, of
+    prior ¾, and 0.001; the base has the prior ⅔. As ¾ · ⅔ = ½, the total log loss is at most that
+    of the base plus ln 2 = 0.69, over the whole stream, if labels come at once and no weight is
+    above 1 (all predictions clipped to [1e-6, 1 − 1e-6]).
 
     *Values* of fields are text, numbers, booleans or None; a missing field, NaN and ``pandas.NA``
     are None. Values that are equal in Python are one segment. Terms are found by 64-bit hashes of
