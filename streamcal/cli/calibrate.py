@@ -277,9 +277,8 @@ class _Settings:
         made: calibration.Calibrator = kinds[self.calibrator](**given)
         if segment is None:
             return made
-        base = (
-            None if self.calibrator is Method.hedge else made
-        )  # None: as users of Python write it
+        # Without a base, the parameters are those of `SegmentCalibrator(segment)` in Python.
+        base = None if self.calibrator is Method.hedge else made
         return calibration.SegmentCalibrator(segment, base=base)
 
     @property

@@ -231,7 +231,7 @@ class _Loop:
             self.store.save({}, notes=self._notes())
 
     def _notes(self) -> dict[str, Any]:
-        """Return the store's notes with the tokens of now."""
+        """Return the store's notes with new tokens of source and sink."""
         notes = dict(self.store.notes)
         if self.placed is not None:
             notes[_SOURCE] = self.placed.commit(self.offset)

@@ -161,9 +161,8 @@ def _measure_group(codes: Codes, y: Vector, p: Vector, w: Vector) -> SegmentErro
     weight = np.add.reduceat(w, starts)
     path = np.concatenate([[0.0], np.cumsum(w * (y - p) / weight[codes])])
     sums = path[1:] - path[starts][codes]
-    sums[:-1][(p[1:] == p[:-1]) & (codes[1:] == codes[:-1])] = (
-        np.nan
-    )  # only the end of a tie counts
+    tied = (p[1:] == p[:-1]) & (codes[1:] == codes[:-1])
+    sums[:-1][tied] = np.nan  # only the end of a tie counts
     highest = np.maximum(np.fmax.reduceat(sums, starts), 0.0)
     lowest = np.minimum(np.fmin.reduceat(sums, starts), 0.0)
     rises = _last(sums, highest, codes, starts) > _last(sums, lowest, codes, starts)
