@@ -9,7 +9,7 @@ mixed with the base's by their likelihood, so that corrections which do not help
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -208,6 +208,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         with self._mutex:
             facts = {"samples": self.n_samples, "terms": self.n_terms, "evicted": self.n_evicted}
             return card(self, facts, weights=self.weights, inside=[self._base._repr_html_()])
+
+    def _shape(self) -> NoReturn:
+        raise TypeError(
+            "`calibrator` must be a map of scores, but a SegmentCalibrator also depends on the"
+            " fields: draw its predictions with `from_predictions`"
+        )
 
     @property
     def n_samples(self) -> int:
@@ -521,7 +527,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     def _read_columns(self, columns: Any, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
-        values = [_column(columns, name, n_samples) for name in self._terms.fields]
+        missing = [None] * n_samples
+        values = [field_column(columns, name, n_samples) or missing for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 
     def _predict_learn_read(
@@ -558,6 +565,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self._base, self._weigher = base, weigher
         self._terms.restore(numbers, *terms)
 
+
+AnyCalibrator = Calibrator | SegmentCalibrator
+"""Of the scores of one label."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
 _ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")
@@ -660,13 +670,14 @@ def _make_weigher() -> HedgedCalibrator:
     return weigher
 
 
-def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
-    """Return the values of a field as a list."""
+def field_column(columns: Any, name: str, n_samples: int) -> list[Any] | None:
+    """Return the values of a field as a list, None if there is no such column; or raise."""
     try:
         column = columns[name]
-    except KeyError:
-        return [None] * n_samples
-    except Exception:
+    except Exception as error:
+        # polars has an error of its own for a missing column.
+        if isinstance(error, KeyError) or name not in getattr(columns, "columns", [name]):
+            return None
         raise TypeError(
             f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
         ) from None

@@ -40,8 +40,8 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
+    from streamcal.calibration.segments import AnyCalibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.durable.cache import AnyCalibrator
     from streamcal.tables import Output
 
 EXAMPLES = (

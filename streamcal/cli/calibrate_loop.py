@@ -26,10 +26,10 @@ from streamcal.cli.rows import (
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
+    from streamcal.calibration.segments import AnyCalibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.cli.rows import Rows
     from streamcal.cli.sample import UniformSample
-    from streamcal.durable.cache import AnyCalibrator
     from streamcal.durable.keyed import Samples
     from streamcal.tables import Chunk, Series, Writer
 

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_vector, check_count
-from streamcal.durable.cache import AnyCalibrator
+from streamcal.calibration.segments import AnyCalibrator
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of

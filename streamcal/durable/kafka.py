@@ -166,8 +166,8 @@ class KafkaSource:
         known = self._next if position == self._begin and not self._messages else position
         if not low <= known <= high:
             raise RuntimeError(
-                f"{self._partition} has messages from offset {low} to {high}, and the next event is to"
-                f" be read at {known}: messages were removed, or the topic was made again"
+                f"{self._partition} has messages from offset {low} to {high}, and the next event is"
+                f" to be read at {known}: messages were removed, or the topic was made again"
             )
         self._begin, self._next, self._end = position, known, high
         self._offset, self._messages = offset, []
