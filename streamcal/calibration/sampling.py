@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._frames import like_given
 from streamcal._validation import as_number, as_probabilities, as_vector, check_same_length
 
 Numbers = TypeVar("Numbers", float, NDArray[np.float64])
@@ -57,7 +58,8 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
     Returns
     -------
     numpy.ndarray, shape (n_samples,)
-        ``p r / (p r + 1 - p)`` for each probability ``p`` and rate ``r``.
+        ``p r / (p r + 1 - p)`` for each probability ``p`` and rate ``r``; a Series if ``p`` is a
+        Series of pandas or polars.
 
     Raises
     ------
@@ -84,4 +86,4 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
         check_same_length(rates, len(kept), "sampling_rate")
         for rate in rates[~((rates > 0.0) & (rates <= 1.0))][:1].tolist():
             as_sampling_rate(rate)
-    return among_all(kept, rates)
+    return like_given(among_all(kept, rates), p)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -471,10 +472,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
 
-        ``columns`` are as for `predict_learn_many`.
+        ``columns`` are as for `predict_learn_many`. For a Series of pandas or polars they are a
+        Series with the same index and name.
         """
         vector = as_vector(scores, "scores")
-        return self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        return like_given(values, scores)
 
     def learn_many(
         self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -498,7 +501,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
-            Those of `predict_one` before the label of the sample was learned.
+            Those of `predict_one` before the label of the sample was learned; a Series if
+            ``scores`` is a Series of pandas or polars.
 
         Raises
         ------
@@ -507,7 +511,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         vector = as_vector(scores, "scores")
         labels = as_vector(y, "y", finite=False)
-        return self._run(columns, vector, labels, as_weights(w, len(vector)))
+        return like_given(self._run(columns, vector, labels, as_weights(w, len(vector))), scores)
 
     def _run(self, columns: Any, scores: Array, labels: Array, weights: Array) -> Array:
         scores = self._check_known(scores, labels, weights)
