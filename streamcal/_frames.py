@@ -1,4 +1,4 @@
-"""Data of pandas and polars: a Series for a Series, columns of a frame, missing values."""
+"""Data of pandas and polars: a Series in gives a Series out; the missing value of pandas."""
 
 import sys
 from typing import Any
@@ -35,44 +35,6 @@ def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
         result = kind(given.name, values)
     array: NDArray[Any] = result
     return array
-
-
-def column_of(columns: Any, name: str, n_samples: int) -> list[Any] | None:
-    """Return the values of a column of a mapping or a data frame; None if there is no such column.
-
-    Raises
-    ------
-    TypeError
-        If ``columns`` has no columns.
-    ValueError
-        If the column has another length.
-
-    Examples
-    --------
-    >>> column_of({"device": ("tv", "phone")}, "device", 2)
-    ['tv', 'phone']
-    """
-    try:
-        column = columns[name]
-    except KeyError:
-        return None
-    except Exception:
-        if name not in getattr(columns, "columns", (name,)):  # the error of polars
-            return None
-        raise no_columns(columns) from None
-    values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
-    if len(values) != n_samples:
-        raise ValueError(
-            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
-        )
-    return values
-
-
-def no_columns(columns: Any) -> TypeError:
-    """Return the error for what is no mapping and no data frame."""
-    return TypeError(
-        f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
-    )
 
 
 def is_na(value: Any) -> bool:

@@ -750,7 +750,7 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
         ),
         (["scores.csv", "--score", "p", "--label", "y", "--prob", "no"], 1, "its columns are"),
         ([*OF_TABLE, "--key", "no"], 1, "has no column `no`"),
-        (["run.db", "--score", "p"], 2, "--score does not apply to a store: run.db knows"),
+        (["run.db", "--score", "p"], 2, "--score does not apply to a store: run.db has"),
         (["run.db", "--prob", "calibrated"], 2, "--prob does not apply to a store"),
         (["run.db", "--key", "key"], 2, "--key does not apply to a store"),
         (["run.db", "--format", "csv"], 2, "--format does not apply to a store"),

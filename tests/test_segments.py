@@ -192,6 +192,16 @@ def test_columns_are_mappings_or_data_frames() -> None:
         assert served.tolist() == expected.tolist()
 
 
+def test_a_frame_of_polars_may_lack_a_field() -> None:
+    polars = pytest.importorskip("polars")
+    columns = {"a": ["x", None, "x"]}
+    samples = [0.5, 0.2, 0.7], [1, 0, 1]
+    expected = SegmentCalibrator(["a", "zz"]).predict_learn_many(columns, *samples)
+    frame = polars.DataFrame(columns)
+    served = SegmentCalibrator(["a", "zz"]).predict_learn_many(frame, *samples)
+    assert served.tolist() == expected.tolist()
+
+
 def test_a_batch_may_be_empty() -> None:
     calibrator = SegmentCalibrator(["a"])
     assert calibrator.predict_learn_many({"a": []}, [], []).shape == (0,)

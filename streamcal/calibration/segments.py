@@ -9,13 +9,13 @@ mixed with the base's by their likelihood, so that corrections which do not help
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
-from streamcal._frames import column_of, like_given
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -211,6 +211,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         with self._mutex:
             facts = {"samples": self.n_samples, "terms": self.n_terms, "evicted": self.n_evicted}
             return card(self, facts, weights=self.weights, inside=[self._base._repr_html_()])
+
+    def _shape(self) -> NoReturn:
+        raise TypeError(
+            "`calibrator` must be a map of scores, but a SegmentCalibrator also depends on the"
+            " fields: draw its predictions with `from_predictions`"
+        )
 
     @property
     def n_samples(self) -> int:
@@ -468,7 +474,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
 
-        ``columns`` are as for `predict_learn_many`.
+        ``columns`` are as for `predict_learn_many`. For a Series of pandas or polars they are a
+        Series with the same index and name.
         """
         vector = as_vector(scores, "scores")
         values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
@@ -496,7 +503,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
-            Those of `predict_one` before the label of the sample was learned.
+            Those of `predict_one` before the label of the sample was learned; a Series if
+            ``scores`` is a Series of pandas or polars.
 
         Raises
         ------
@@ -526,8 +534,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def _read_columns(self, columns: Any, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
         missing = [None] * n_samples
-        values = (column_of(columns, name, n_samples) for name in self._terms.fields)
-        return self._terms.read_columns([each or missing for each in values], n_samples)
+        values = [field_column(columns, name, n_samples) or missing for name in self._terms.fields]
+        return self._terms.read_columns(values, n_samples)
 
     def _predict_learn_read(
         self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
@@ -563,6 +571,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self._base, self._weigher = base, weigher
         self._terms.restore(numbers, *terms)
 
+
+AnyCalibrator = Calibrator | SegmentCalibrator
+"""Of the scores of one label."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
 _ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")
@@ -663,3 +674,22 @@ def _make_weigher() -> HedgedCalibrator:
     log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
     weigher._hedge.restore(n_samples, n_labels, log_odds, *others)
     return weigher
+
+
+def field_column(columns: Any, name: str, n_samples: int) -> list[Any] | None:
+    """Return the values of a field as a list, None if there is no such column; or raise."""
+    try:
+        column = columns[name]
+    except Exception as error:
+        # polars has an error of its own for a missing column.
+        if isinstance(error, KeyError) or name not in getattr(columns, "columns", [name]):
+            return None
+        raise TypeError(
+            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
+        ) from None
+    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    if len(values) != n_samples:
+        raise ValueError(
+            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
+        )
+    return values

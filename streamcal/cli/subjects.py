@@ -34,7 +34,7 @@ _MOST_FIELDS = 64
 
 
 class Given(NamedTuple):
-    """The options that describe a table; a store knows these itself."""
+    """The options that describe a table; a store has these among its notes."""
 
     score: str | None = None
     label: str | None = None
@@ -50,7 +50,7 @@ class Given(NamedTuple):
             if value not in (None, (), OnError.stop):
                 option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
                 raise ValueError(
-                    f"{option} does not apply to a store: {store} knows its columns and options"
+                    f"{option} does not apply to a store: {store} has its columns and options"
                 )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streamcal._frames import is_na
 from streamcal._state import as_float, as_int, as_list, require
 from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
@@ -69,6 +70,8 @@ def pack_fields(x: Any) -> dict[str, Any] | None:
 
 
 def _pack_value(name: Any, value: Any) -> Any:
+    if is_na(value):
+        return None
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(name, str) or not isinstance(plain, str | int | float | None):
         raise TypeError(

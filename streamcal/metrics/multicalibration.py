@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
-from streamcal._frames import column_of, no_columns
 from streamcal._validation import as_weight, as_weights, check_count
-from streamcal.calibration.segments import check_crosses, check_fields
+from streamcal.calibration.segments import check_crosses, check_fields, field_column
 from streamcal.metrics._base import (
     ProbabilityErrorMetric,
     as_event,
@@ -427,12 +426,14 @@ def _names_of(columns: Any) -> Sequence[str]:
     try:
         return tuple(getattr(columns, "columns", columns))
     except TypeError:
-        raise no_columns(columns) from None
+        raise TypeError(
+            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
+        ) from None
 
 
 def _column(columns: Any, name: str, n_samples: int) -> list[Any]:
-    """Return the values of a field as a list."""
-    values = column_of(columns, name, n_samples)
+    """Return the values of a field as a list, or raise."""
+    values = field_column(columns, name, n_samples)
     if values is None:
         raise ValueError(f"`fields` must be columns, got {name!r}")
     return values
