@@ -1,8 +1,8 @@
 """Calibration that is right for each segment: each country, device, campaign, and their crossings.
 
 A map of the score alone is right on average, and may be wrong for each segment. One calibrator per
-segment (`streamcal.KeyedCalibrator`) learns nothing from other segments, and knows nothing of a new
-one. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
+segment (`streamcal.KeyedCalibrator`) learns nothing from other segments: a new one starts from
+nothing. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
 that are learned online (see `streamcal.kernels.segment_terms`). The corrected probabilities are
 mixed with the base's by their likelihood, so that corrections which do not help are not served.
 """
@@ -252,7 +252,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         Parameters
         ----------
         x : Mapping
-            The values of the fields; other entries are ignored, so river's features will do.
+            The values of the fields; other entries are ignored, so `x` may be all features.
         score : float
             The model's probability.
 

@@ -17,7 +17,7 @@ its predictions in one transaction of Kafka, and `run` then commits the store:
    The next run has the same ``transactional.id``, which makes Kafka abort what was not committed;
 2. killed between the two: Kafka has predictions that the store has not. Each message has the
    number of its event in a header. The next run reads the headers after the position that the
-   store has, computes the same predictions again, and does not write those that are there;
+   store has, computes the same predictions again, and does not write those that Kafka has;
 3. killed after the store's commit: both have them.
 
 So a consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the

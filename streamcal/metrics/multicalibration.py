@@ -325,7 +325,7 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
             The weight of the sample, from 1e-60 to 1e60.
         x
             The values of the fields: text, numbers or None; a missing field and NaN are None. Other
-            entries are ignored, so river's features will do.
+            entries are ignored, so `x` may be all features.
 
         Raises
         ------
