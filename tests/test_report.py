@@ -428,7 +428,7 @@ def test_a_classifier_shows_its_calibrators(tmp_path: Path) -> None:
         store.save({"one": one, "untaught": IsotonicCalibrator()}, 30)
         found = {section.id: section for section in of_store(store)}
         weights = {row[1]: row[2] for row in found["hedge"].tables[0].rows}
-        assert weights == one.calibrators[True].weights  # type: ignore[attr-defined]
+        assert weights == one.calibrators[True].weights
         assert [row[0] for row in found["maps"].tables[0].rows] == ["one"]
 
         store.save({"many": classifier, "one": one}, 300)
