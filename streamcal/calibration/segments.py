@@ -135,7 +135,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     so the sample is treated as its other segments are. The prior variance of each field is learned.
 
     *Cost of being wrong.* The mixture starts with the weight ½ for the base. So its total log loss
-    is at most that of the base plus ln 2 = 0.69, over the whole stream, if labels come at once.
+    is at most that of the base plus ln 2 = 0.69, over the whole stream, if labels come at once and
+    no weight is above 1. All predictions, also those of the base, are clipped to
+    [1e-6, 1 − 1e-6]. A larger weight w counts as w samples that were predicted before any of them
+    was learned.
 
     *Values* of fields are text, numbers, booleans or None; a missing field and NaN are None. Values
     that are equal in Python are one segment. Terms are found by 64-bit hashes of the values: of a
