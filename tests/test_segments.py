@@ -110,6 +110,19 @@ def test_it_loses_at_most_ln_2_to_its_base(seed: int) -> None:
     assert log_loss(served, y) <= log_loss(base, y) + math.log(2) + 1e-9
 
 
+@pytest.mark.parametrize("first", [1e-6, 0.4])
+def test_the_cost_is_at_most_ln_2_if_labels_oppose_the_corrections(first: float) -> None:
+    """The first score is wrong by far: the models learn from it, but were not served for it."""
+    segments = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    served, labels = [], []
+    scores = [first, *[0.5] * 500]
+    for score in scores:
+        served.append(segments.predict_one({"a": 0}, score))
+        labels.append(float(served[-1] <= score))
+        segments.learn_one({"a": 0}, score, labels[-1])
+    assert 0.0 < log_loss(served, labels) - log_loss(scores, labels) <= math.log(2) + 1e-9
+
+
 def test_it_is_better_than_one_calibrator_on_average_and_one_per_segment() -> None:
     samples = [(x, p, y, 1.0) for x, p, y, _ in stream(5, 6_000)]
     columns, p, y, _ = columns_of(samples)

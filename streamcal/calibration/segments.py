@@ -138,7 +138,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     *Cost of being wrong.* The models are mixed as in a `HedgedCalibrator` with the shares 0, of
     prior ¾, and 0.001; the base has the prior ⅔. As ¾ · ⅔ = ½, the total log loss is at most that
     of the base plus ln 2 = 0.69, over the whole stream, if labels come at once and no weight is
-    above 1 (all predictions clipped to [1e-6, 1 − 1e-6]).
+    above 1. All predictions, also those of the base, are clipped to [1e-6, 1 − 1e-6]. A larger
+    weight w counts as w samples that were predicted before any of them was learned.
 
     *Values* of fields are text, numbers, booleans or None; a missing field, NaN and ``pandas.NA``
     are None. Values that are equal in Python are one segment. Terms are found by 64-bit hashes of

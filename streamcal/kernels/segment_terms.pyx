@@ -436,7 +436,8 @@ cdef class SegmentTerms:
                 self.sample.variance[k] += x * x * variance[k]
         for k in range(SPEEDS):
             p = sigmoid(self.sample.log_odds[k] / sqrt(1.0 + M_PI / 8.0 * self.sample.variance[k]))
-            self.sample.answers[k + 1] = clipped(p)
+            # The base is served before anything is learned, so no model may gain on it then.
+            self.sample.answers[k + 1] = clipped(p) if self.n_samples else self.sample.answers[0]
 
     cdef inline uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil:
         """Return the key of a sample's term in a group."""
