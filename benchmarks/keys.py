@@ -73,8 +73,8 @@ def show(name: str, seconds: list[float]) -> None:
     if not seconds:
         return
     quantiles = np.quantile(seconds, (0.5, 0.99, 0.999, 1.0)) * 1e3
-    figures = " ".join(f"{value:9.3f}" for value in quantiles)
-    print(f"  {name:10} {len(seconds):9,} {figures}", flush=True)
+    columns = " ".join(f"{value:9.3f}" for value in quantiles)
+    print(f"  {name:10} {len(seconds):9,} {columns}", flush=True)
 
 
 def serve(path: Path, n_keys: int, n_samples: int, max_live: int, hedge: bool) -> None:
@@ -84,11 +84,11 @@ def serve(path: Path, n_keys: int, n_samples: int, max_live: int, hedge: bool) -
     keys = np.searchsorted(odds, rng.random(n_samples) * odds[-1]).tolist()
     scores = rng.random(n_samples)
     labels = (rng.random(n_samples) < scores).tolist()
-    live, parked, commits = [], [], []
+    live, stored, commits = [], [], []
     with Store(path) as store:
         keyed = KeyedCalibrator(prototype(hedge), max_live=max_live, store=store)
         for i, (key, score) in enumerate(zip(keys, scores.tolist(), strict=True)):
-            took = live if key in keyed._cache.live else parked
+            took = live if key in keyed._cache.live else stored
             begun = time.perf_counter()
             keyed.predict_one(key, score)
             keyed.learn_one(key, score, labels[i])
@@ -99,9 +99,9 @@ def serve(path: Path, n_keys: int, n_samples: int, max_live: int, hedge: bool) -
                 commits.append(time.perf_counter() - begun)
     print(f"memory at most {peak() / 1e6:,.0f} MB, {keyed.n_live:,} live calibrators")
     print(f"  {'ms':10} {'samples':>9} {'p50':>9} {'p99':>9} {'p99.9':>9} {'worst':>9}")
-    show("all", live + parked)
+    show("all", live + stored)
     show("live", live)
-    show("parked", parked)
+    show("stored", stored)
     show("commits", commits)
 
 

@@ -7,8 +7,8 @@ labels, scores of 0 and 1, constant scores, labels that contradict what was serv
 ``streams.py``) adds March Madness in game, where all rows of a game are labelled when it ends.
 
 Each number is the log loss of the default minus that of the scores: with the tickets of
-`serve_one`, or by `CalibratedClassifier`, which is told nothing. Its only feature is the score, so
-it cannot tell samples of equal scores apart.
+`serve_one`, or by `CalibratedClassifier` without tickets. Its only feature is the score, so it
+cannot distinguish samples of equal scores.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--delays", type=int, nargs="+", default=[48, 500])
     parser.add_argument("--streams", nargs="+", help="all by default")
     arguments = parser.parse_args()
-    columns = [f"{d} late, {how}" for d in arguments.delays for how in ("tickets", "told nothing")]
+    columns = [f"{d} late, {how}" for d in arguments.delays for how in ("tickets", "no tickets")]
     print("| stream | " + " | ".join(columns) + " |")
     print("|---|" + "--:|" * len(columns))
     for name, scores, p in generated():

@@ -207,7 +207,7 @@ def multicalibration_error(stream: Stream, p: Vector) -> float:
 
 
 def measure(name: str, stream: Stream, mcgrad: bool) -> None:
-    """Print the figures of a stream."""
+    """Print the loss and the error of each calibrator on a stream."""
     print(f"\n{name}: {len(stream.y):,} samples")
     rare, losses = is_rare(stream.columns), {}
     begun = time.perf_counter()
@@ -223,7 +223,7 @@ def measure(name: str, stream: Stream, mcgrad: bool) -> None:
 
 
 def main() -> None:
-    """Print the figures of all streams."""
+    """Measure all streams."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Results in the form of the input: a Series for a Series of pandas or polars."""
+"""Data of pandas and polars: a Series in gives a Series out; the missing value of pandas."""
 
 import sys
 from typing import Any
@@ -35,6 +35,11 @@ def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
         result = kind(given.name, values)
     array: NDArray[Any] = result
     return array
+
+
+def is_na(value: Any) -> bool:
+    """Return whether a value is ``pandas.NA``."""
+    return value is not None and value is getattr(sys.modules.get("pandas"), "NA", None)
 
 
 def _series_of(library: str) -> Any:

@@ -104,6 +104,8 @@ class Segments:
         u = log_odds(base)
         keys = self.keys(x, u)
         first = min(max(base, CLIP), 1.0 - CLIP)
+        if not self.n_samples:  # the base is served
+            return np.full(3, first)
         return np.array([first, *(m.answer(keys, u, self.n_samples) for m in self.models)])
 
     def predict(self, x: Mapping[str, Any], base: float) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from streamcal import (
@@ -617,10 +618,12 @@ def test_the_join_takes_only_what_its_bytes_hold(
         assert join.to_bytes() == before
     join.add(Event(0.5, id="b", key=("k", None), ticket=Ticket(3, (0.5, 1.0))))
     ticket = SegmentTicket(Ticket(2, (0.5,)), Ticket(3, (0.25, 1.0)))
-    join.add(Event(0.5, id="c", ticket=ticket, x={"a": np.float32(0.5), "b": NAN, "c": "é"}))
+    x = {"a": np.float32(0.5), "b": NAN, "c": "é", "d": 2**64, "e": True, "f": pd.NA}
+    join.add(Event(0.5, id="c", ticket=ticket, x=x))
     joined = LabelJoin.from_bytes(join.to_bytes()).add(label("c"))
     assert joined is not None
-    assert joined[-2:] == (ticket, {"a": 0.5, "b": None, "c": "é"})
+    kept = {"a": 0.5, "b": None, "c": "é", "d": 2**64, "e": True, "f": None}
+    assert joined[-2:] == (ticket, kept)
     assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
 
 

@@ -70,6 +70,15 @@ def test_calibrators(kind: Any, series: Any) -> None:
 
 
 @pytest.mark.parametrize("series", [pandas_series, polars_series])
+def test_segments(series: Any) -> None:
+    given, columns = series(SCORES), {"country": ["de", "fr", "de", None]}
+    one, other = (streamcal.SegmentCalibrator(["country"]) for _ in range(2))
+    served = one.predict_learn_many(columns, given, series(LABELS))
+    check_like(served, given, other.predict_learn_many(columns, SCORES, LABELS))
+    check_like(one.predict_many(columns, given), given, other.predict_many(columns, SCORES))
+
+
+@pytest.mark.parametrize("series", [pandas_series, polars_series])
 def test_centred_interpolation_keyed_calibrators_and_thresholds(series: Any) -> None:
     given, labels = series(SCORES), series(LABELS)
     one, other = (IsotonicCalibrator(interpolation="centered") for _ in range(2))
@@ -81,6 +90,7 @@ def test_centred_interpolation_keyed_calibrators_and_thresholds(series: Any) -> 
     keyed, same = (streamcal.KeyedCalibrator(IsotonicCalibrator()) for _ in range(2))
     served = keyed.predict_learn_many(keys, given, labels)
     check_like(served, given, same.predict_learn_many(keys, SCORES, LABELS))
+    check_like(streamcal.undo_sampling(given, 0.5), given, streamcal.undo_sampling(SCORES, 0.5))
 
     thresholds = StreamingThresholds(2)
     thresholds.learn_many(given, labels + 1)

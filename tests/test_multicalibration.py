@@ -204,6 +204,11 @@ def test_data_frames_have_columns_too() -> None:
     expected = multicalibration_error(y, p, columns, pos_val=1)
     for frame in (pandas.DataFrame(columns), polars.DataFrame(columns)):
         assert multicalibration_error(y, p, frame, pos_val=1) == expected
+        with pytest.raises(ValueError, match="`fields` must be columns, got 'planet'"):
+            multicalibration_error(y, p, frame, fields=["planet"], pos_val=1)
+    nullable = pandas.DataFrame({"device": pandas.array([1, None] * 150, dtype="Int64")})
+    found = multicalibration_error(y, p, nullable, pos_val=1)
+    assert {each.segment["device"] for each in found.segments if each.segment} == {1, None}
     only = multicalibration_error(y, p, frame, fields=["device"], pos_val=1)
     assert {tuple(each.segment) for each in only.segments} == {(), ("device",)}
 

@@ -339,6 +339,8 @@ def test_what_is_no_calibrator_is_refused() -> None:
         TypeError, match=r"`calibrator` must be a calibrator, or a mapping .* got int"
     ):
         ReliabilityDisplay.from_calibrator(3)
+    with pytest.raises(TypeError, match="a SegmentCalibrator also depends on the fields"):
+        ReliabilityDisplay.from_calibrator(streamcal.SegmentCalibrator(["country"]))
     with pytest.raises(
         ValueError, match="`calibrator` must hold at least one calibrator, got none"
     ):

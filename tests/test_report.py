@@ -428,7 +428,7 @@ def test_a_classifier_shows_its_calibrators(tmp_path: Path) -> None:
         store.save({"one": one, "untaught": IsotonicCalibrator()}, 30)
         found = {section.id: section for section in of_store(store)}
         weights = {row[1]: row[2] for row in found["hedge"].tables[0].rows}
-        assert weights == one.calibrators[True].weights  # type: ignore[attr-defined]
+        assert weights == one.calibrators[True].weights
         assert [row[0] for row in found["maps"].tables[0].rows] == ["one"]
 
         store.save({"many": classifier, "one": one}, 300)
@@ -676,6 +676,18 @@ def test_a_table_has_its_segments(table: Any, ending: str) -> None:
     assert HOSTILE not in page.render(report)
 
 
+def test_a_store_has_the_segments_of_its_run(table: Any) -> None:
+    columns = ["--score", "p", "--label", "y", "--segment", "key"]
+    out, store = table.with_name("c.csv"), table.with_name("run.db")
+    run("calibrate", table, *columns, "--out", out, "--store", store)
+    found = open_subject(store, Given()).report()
+    expected = open_subject(out, Given("p", "y", segment=("key",))).report()
+    for report in (found, expected):
+        assert [part.id for part in report.sections].count("segments") == 1
+    of_run, of_table = ([s for s in r.verdict if "By seg" in s] for r in (found, expected))
+    assert of_run == of_table != []
+
+
 def test_the_page_stands_alone_and_escapes(run_db: Any) -> None:
     out = run_db.with_suffix(".html")
     run("report", run_db, "--out", out)
@@ -738,7 +750,7 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
         ),
         (["scores.csv", "--score", "p", "--label", "y", "--prob", "no"], 1, "its columns are"),
         ([*OF_TABLE, "--key", "no"], 1, "has no column `no`"),
-        (["run.db", "--score", "p"], 2, "--score does not apply to a store: run.db knows"),
+        (["run.db", "--score", "p"], 2, "--score does not apply to a store: run.db has"),
         (["run.db", "--prob", "calibrated"], 2, "--prob does not apply to a store"),
         (["run.db", "--key", "key"], 2, "--key does not apply to a store"),
         (["run.db", "--format", "csv"], 2, "--format does not apply to a store"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.optimize import minimize
 
@@ -109,6 +110,19 @@ def test_it_loses_at_most_ln_2_to_its_base(seed: int) -> None:
     assert log_loss(served, y) <= log_loss(base, y) + math.log(2) + 1e-9
 
 
+@pytest.mark.parametrize("first", [1e-6, 0.4])
+def test_the_cost_is_at_most_ln_2_if_labels_oppose_the_corrections(first: float) -> None:
+    """The first score is wrong by far: the models learn from it, but were not served for it."""
+    segments = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    served, labels = [], []
+    scores = [first, *[0.5] * 500]
+    for score in scores:
+        served.append(segments.predict_one({"a": 0}, score))
+        labels.append(float(served[-1] <= score))
+        segments.learn_one({"a": 0}, score, labels[-1])
+    assert 0.0 < log_loss(served, labels) - log_loss(scores, labels) <= math.log(2) + 1e-9
+
+
 def test_it_is_better_than_one_calibrator_on_average_and_one_per_segment() -> None:
     samples = [(x, p, y, 1.0) for x, p, y, _ in stream(5, 6_000)]
     columns, p, y, _ = columns_of(samples)
@@ -185,9 +199,20 @@ def test_columns_are_mappings_or_data_frames() -> None:
     columns, p, y, w = columns_of(samples)
     frame = pd.DataFrame(columns)  # a missing value is NaN
     expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(columns, p, y, w)
-    for given in (frame, frame.astype("category"), {k: np.array(v) for k, v in columns.items()}):
+    frames = frame, frame.astype("category"), frame.astype("string"), pl.DataFrame(columns)
+    for given in (*frames, {k: np.array(v) for k, v in columns.items()}):
         served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(given, p, y, w)
         assert served.tolist() == expected.tolist()
+
+
+def test_a_frame_of_polars_may_lack_a_field() -> None:
+    polars = pytest.importorskip("polars")
+    columns = {"a": ["x", None, "x"]}
+    samples = [0.5, 0.2, 0.7], [1, 0, 1]
+    expected = SegmentCalibrator(["a", "zz"]).predict_learn_many(columns, *samples)
+    frame = polars.DataFrame(columns)
+    served = SegmentCalibrator(["a", "zz"]).predict_learn_many(frame, *samples)
+    assert served.tolist() == expected.tolist()
 
 
 def test_a_batch_may_be_empty() -> None:
@@ -201,7 +226,7 @@ def test_a_batch_may_be_empty() -> None:
 SAME = [
     (1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True)),
     (0, False, -0.0, 0.0),
-    (None, math.nan, np.nan, np.float64("nan")),
+    (None, math.nan, np.nan, np.float64("nan"), pd.NA),
     ("é", np.str_("é")),
     (2**70, 2.0**70),
     (-(2**63), -(2.0**63)),

@@ -84,7 +84,7 @@ class Notes(Calibrator):
 
 
 def taught(model: CalibratedClassifier) -> dict[Any, list[tuple[float, Any, float]]]:
-    return {label: each.samples for label, each in model.calibrators.items()}  # type: ignore[attr-defined]
+    return {label: each.samples for label, each in model.calibrators.items()}
 
 
 def scaled(model: base.Classifier) -> compose.Pipeline:

@@ -72,16 +72,16 @@ print(f"{'segments':>15}: {log_loss(p_segments):.3f}")
 
 
 class ScoreOfSample(base.Classifier):
-    def learn_one(self, x: dict[str, Any], y: bool) -> None: ...
+    def learn_one(self, x: dict[Any, Any], y: Any) -> None: ...
 
-    def predict_proba_one(self, x: dict[str, Any]) -> dict[bool, float]:
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
         return {False: 1.0 - x["score"], True: x["score"]}
 
 
 model = streamcal.CalibratedClassifier(ScoreOfSample(), segments=["key"])
 p_model = np.empty(n)
 for i in range(n):
-    x = {"score": float(scores[i]), "key": str(keys[i])}
+    x: dict[Any, Any] = {"score": float(scores[i]), "key": str(keys[i])}
     p_model[i] = model.predict_proba_one(x)[True]
     model.learn_one(x, bool(labels[i]))
 print(f"{'wrapper':>15}: {log_loss(p_model):.3f}")
@@ -97,8 +97,6 @@ segment = ReliabilityDisplay.from_models(models)
 # A new segment starts with a new calibrator, which returns the score nearly unchanged, or with the
 # common calibrator:
 
-for name, of_a, of_new in (
-    ("one per segment", keyed.predict_one("a", 0.5), keyed.predict_one("new", 0.5)),
-    ("segments", *(segments.predict_one({"key": key}, 0.5) for key in ("a", "new"))),
-):
-    print(f"{name:>15}: a {of_a:.3f}, new {of_new:.3f}")
+for key in ("a", "new"):
+    alone, shared = keyed.predict_one(key, 0.5), segments.predict_one({"key": key}, 0.5)
+    print(f"{key:>15}: one per segment {alone:.3f}, segments {shared:.3f}")

@@ -6,10 +6,15 @@ rule the odds of a positive among all samples are those among the kept ones, mul
 share of negatives that are kept. So what learns stays as it is, and the answer is multiplied.
 """
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._frames import like_given
 from streamcal._validation import as_number, as_probabilities, as_vector, check_same_length
+
+Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 
 
 def as_sampling_rate(value: object) -> float:
@@ -22,10 +27,21 @@ def as_sampling_rate(value: object) -> float:
     return rate
 
 
-def among_all(p: float, rate: float) -> float:
-    """Return the probability among all samples of one that has ``p`` among the kept ones."""
-    kept = p * rate
-    return kept / (kept + (1.0 - p))
+def among_all(p: Numbers, rate: Numbers) -> Numbers:
+    """Return the probabilities among all samples for those among the kept ones."""
+    positives = p * rate
+    return positives / (positives + (1.0 - p))
+
+
+def among_kept(p: Numbers, rate: Numbers) -> Numbers:
+    """Return the probabilities among the kept samples for those among all.
+
+    Examples
+    --------
+    >>> among_kept(among_all(0.5, 0.25), 0.25)
+    0.5
+    """
+    return p / (p + rate * (1.0 - p))
 
 
 def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]:
@@ -42,7 +58,8 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
     Returns
     -------
     numpy.ndarray, shape (n_samples,)
-        ``p r / (p r + 1 - p)`` for each probability ``p`` and rate ``r``.
+        ``p r / (p r + 1 - p)`` for each probability ``p`` and rate ``r``; a Series if ``p`` is a
+        Series of pandas or polars.
 
     Raises
     ------
@@ -69,17 +86,4 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
         check_same_length(rates, len(kept), "sampling_rate")
         for rate in rates[~((rates > 0.0) & (rates <= 1.0))][:1].tolist():
             as_sampling_rate(rate)
-    positives: NDArray[np.float64] = kept * rates
-    return positives / (positives + (1.0 - kept))
-
-
-def among_kept(p: NDArray[np.float64], rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probabilities from which `undo_sampling` made these.
-
-    Examples
-    --------
-    >>> among_kept(undo_sampling([0.5], 0.25), np.array([0.25]))
-    array([0.5])
-    """
-    kept: NDArray[np.float64] = p / (p + rates * (1.0 - p))
-    return kept
+    return like_given(among_all(kept, rates), p)

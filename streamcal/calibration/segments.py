@@ -1,20 +1,21 @@
 """Calibration that is right for each segment: each country, device, campaign, and their crossings.
 
 A map of the score alone is right on average, and may be wrong for each segment. One calibrator per
-segment (`streamcal.KeyedCalibrator`) learns nothing from other segments, and knows nothing of a new
-one. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
+segment (`streamcal.KeyedCalibrator`) learns nothing from other segments: a new one starts from
+nothing. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
 that are learned online (see `streamcal.kernels.segment_terms`). The corrected probabilities are
 mixed with the base's by their likelihood, so that corrections which do not help are not served.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -134,13 +135,16 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     answers with the mean over its uncertainty. A value that was never seen has a term with mean 0,
     so the sample is treated as its other segments are. The prior variance of each field is learned.
 
-    *Cost of being wrong.* The mixture starts with the weight ½ for the base. So its total log loss
-    is at most that of the base plus ln 2 = 0.69, over the whole stream, if labels come at once.
+    *Cost of being wrong.* The models are mixed as in a `HedgedCalibrator` with the shares 0, of
+    prior ¾, and 0.001; the base has the prior ⅔. As ¾ · ⅔ = ½, the total log loss is at most that
+    of the base plus ln 2 = 0.69, over the whole stream, if labels come at once and no weight is
+    above 1. All predictions, also those of the base, are clipped to [1e-6, 1 − 1e-6]. A larger
+    weight w counts as w samples that were predicted before any of them was learned.
 
-    *Values* of fields are text, numbers, booleans or None; a missing field and NaN are None. Values
-    that are equal in Python are one segment. Terms are found by 64-bit hashes of the values: of a
-    million terms, two share one with a probability of 3e-8. Whoever can choose values could make
-    two terms collide on purpose; they would share their correction.
+    *Values* of fields are text, numbers, booleans or None; a missing field, NaN and ``pandas.NA``
+    are None. Values that are equal in Python are one segment. Terms are found by 64-bit hashes of
+    the values: of a million terms, two share one with a probability of 3e-8. Whoever can choose
+    values could make two terms collide on purpose; they would share their correction.
 
     *Memory.* 60 to 80 bytes for each term. Threads may share it: each call is atomic.
 
@@ -209,6 +213,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             facts = {"samples": self.n_samples, "terms": self.n_terms, "evicted": self.n_evicted}
             return card(self, facts, weights=self.weights, inside=[self._base._repr_html_()])
 
+    def _shape(self) -> NoReturn:
+        raise TypeError(
+            "`calibrator` must be a map of scores, but a SegmentCalibrator also depends on the"
+            " fields: draw its predictions with `from_predictions`"
+        )
+
     @property
     def n_samples(self) -> int:
         """How many samples have been learned; a group counts as one."""
@@ -243,7 +253,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         Parameters
         ----------
         x : Mapping
-            The values of the fields; other entries are ignored, so river's features will do.
+            The values of the fields; other entries are ignored, so `x` may be all features.
         score : float
             The model's probability.
 
@@ -465,10 +475,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
 
-        ``columns`` are as for `predict_learn_many`.
+        ``columns`` are as for `predict_learn_many`. For a Series of pandas or polars they are a
+        Series with the same index and name.
         """
         vector = as_vector(scores, "scores")
-        return self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        return like_given(values, scores)
 
     def learn_many(
         self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
@@ -492,7 +504,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
-            Those of `predict_one` before the label of the sample was learned.
+            Those of `predict_one` before the label of the sample was learned; a Series if
+            ``scores`` is a Series of pandas or polars.
 
         Raises
         ------
@@ -501,7 +514,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         vector = as_vector(scores, "scores")
         labels = as_vector(y, "y", finite=False)
-        return self._run(columns, vector, labels, as_weights(w, len(vector)))
+        return like_given(self._run(columns, vector, labels, as_weights(w, len(vector))), scores)
 
     def _run(self, columns: Any, scores: Array, labels: Array, weights: Array) -> Array:
         scores = self._check_known(scores, labels, weights)
@@ -521,7 +534,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     def _read_columns(self, columns: Any, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
-        values = [_column(columns, name, n_samples) for name in self._terms.fields]
+        missing = [None] * n_samples
+        values = [field_column(columns, name, n_samples) or missing for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 
     def _predict_learn_read(
@@ -558,6 +572,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self._base, self._weigher = base, weigher
         self._terms.restore(numbers, *terms)
 
+
+AnyCalibrator = Calibrator | SegmentCalibrator
+"""Of the scores of one label."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
 _ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")
@@ -660,13 +677,14 @@ def _make_weigher() -> HedgedCalibrator:
     return weigher
 
 
-def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
-    """Return the values of a field as a list."""
+def field_column(columns: Any, name: str, n_samples: int) -> list[Any] | None:
+    """Return the values of a field as a list, None if there is no such column; or raise."""
     try:
         column = columns[name]
-    except KeyError:
-        return [None] * n_samples
-    except Exception:
+    except Exception as error:
+        # polars has an error of its own for a missing column.
+        if isinstance(error, KeyError) or name not in getattr(columns, "columns", [name]):
+            return None
         raise TypeError(
             f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
         ) from None

@@ -40,8 +40,8 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
+    from streamcal.calibration.segments import AnyCalibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.durable.cache import AnyCalibrator
     from streamcal.tables import Output
 
 EXAMPLES = (
@@ -277,9 +277,8 @@ class _Settings:
         made: calibration.Calibrator = kinds[self.calibrator](**given)
         if segment is None:
             return made
-        base = (
-            None if self.calibrator is Method.hedge else made
-        )  # None: as users of Python write it
+        # Without a base, the parameters are those of `SegmentCalibrator(segment)` in Python.
+        base = None if self.calibrator is Method.hedge else made
         return calibration.SegmentCalibrator(segment, base=base)
 
     @property

@@ -26,10 +26,10 @@ from streamcal.cli.rows import (
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
+    from streamcal.calibration.segments import AnyCalibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.cli.rows import Rows
     from streamcal.cli.sample import UniformSample
-    from streamcal.durable.cache import AnyCalibrator
     from streamcal.durable.keyed import Samples
     from streamcal.tables import Chunk, Series, Writer
 
@@ -59,9 +59,9 @@ class Columns:
         return [n for n in (*read, *numbers, *(self.segment or ())) if isinstance(n, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
-        """Return score, label, weight, delay and sampling rate, with their requirements.
+        """Return the columns of numbers, with their requirements.
 
-        Delay and sampling rate only if they are columns.
+        They are score, label and weight, then delay and sampling rate if these are columns.
         """
         if any_score and self.segment is None:
             score = score_column(self.score)

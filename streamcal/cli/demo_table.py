@@ -107,10 +107,10 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
 
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    said = Console(stderr=True, highlight=False)
-    runs = list(_run_all(limit, said.print))
+    progress = Console(stderr=True, highlight=False)
+    runs = list(_run_all(limit, progress.print))
     rows = [each.row for each in runs]
-    said.print("drawing reliability diagrams")
+    progress.print("drawing reliability diagrams")
     picture = draw(runs, folder / PICTURE)
     scores = write_scores(runs, folder / SCORES)
     console = Console()

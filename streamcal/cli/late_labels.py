@@ -99,7 +99,7 @@ class LateLabels:
             if self._open and self._open[0].group != name:
                 self._close_group()
             self._learn_until(row)
-            x = None if fields is None else {name: column[i] for name, column in fields.items()}
+            x = None if fields is None else {field: column[i] for field, column in fields.items()}
             values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
                 sample = score, label, weight, keys[i], x, ticket

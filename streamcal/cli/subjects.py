@@ -34,7 +34,7 @@ _MOST_FIELDS = 64
 
 
 class Given(NamedTuple):
-    """The options that describe a table; a store knows these itself."""
+    """The options that describe a table; a store has these among its notes."""
 
     score: str | None = None
     label: str | None = None
@@ -50,7 +50,7 @@ class Given(NamedTuple):
             if value not in (None, (), OnError.stop):
                 option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
                 raise ValueError(
-                    f"{option} does not apply to a store: {store} knows its columns and options"
+                    f"{option} does not apply to a store: {store} has its columns and options"
                 )
 
 
@@ -242,7 +242,8 @@ def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
                 " part of these"
             )
         score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
-        columns = _ScoredColumns(score, label, prob, options.get("--key"))
+        segment = tuple(options.get("--segment") or ())
+        columns = _ScoredColumns(score, label, prob, options.get("--key"), segment)
         kind = format_of(Path(notes["out"]), Path(notes["table"]))
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
         rows = _read_scored(path, kind, columns, OnError(options["--on-error"]), n_rows)

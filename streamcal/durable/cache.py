@@ -20,8 +20,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from streamcal._state import pack, restore
-from streamcal.calibration.base import Calibrator
-from streamcal.calibration.segments import SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import PREFIX, key_of, name_of
 from streamcal.durable.rows import digest_of
@@ -30,8 +29,6 @@ from streamcal.losses import Loss
 
 _PLAIN = {str, int, float, bool, type(None)}  # a value of these types that equals a key is a key
 _LEVEL = 1  # level of compression: higher ones are slower and gain little
-
-AnyCalibrator = Calibrator | SegmentCalibrator
 
 
 class CalibratorCache:

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_vector, check_count
-from streamcal.durable.cache import AnyCalibrator
+from streamcal.calibration.segments import AnyCalibrator
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of
@@ -231,7 +231,7 @@ class _Loop:
             self.store.save({}, notes=self._notes())
 
     def _notes(self) -> dict[str, Any]:
-        """Return the store's notes with the tokens of now."""
+        """Return the store's notes with new tokens of source and sink."""
         notes = dict(self.store.notes)
         if self.placed is not None:
             notes[_SOURCE] = self.placed.commit(self.offset)

@@ -15,9 +15,9 @@ its predictions in one transaction of Kafka, and `run` then commits the store:
 
 1. killed before Kafka's commit: neither has the predictions; they are computed and written again.
    The next run has the same ``transactional.id``, which makes Kafka abort what was not committed;
-2. killed between the two: Kafka has predictions that the store does not know. Each message has
-   the number of its event in a header. The next run reads the headers after the position that the
-   store knows, computes the same predictions again, and does not write those that are there;
+2. killed between the two: Kafka has predictions that the store has not. Each message has the
+   number of its event in a header. The next run reads the headers after the position that the
+   store has, computes the same predictions again, and does not write those that Kafka has;
 3. killed after the store's commit: both have them.
 
 So a consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the
@@ -45,8 +45,8 @@ from streamcal.durable.labels import Event
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-# Settings of consumers on which the positions in the store depend.
-_OURS = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True}
+# The positions in the store depend on these settings of consumers.
+_FIXED = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True}
 _MOST_MESSAGES = 10_000  # that are taken at a time; `consume` makes an array of this length first
 _RUN, _EVENT = "streamcal-run", "streamcal-event"  # headers: which run has written, of which event
 
@@ -68,11 +68,11 @@ class KafkaSource:
     partition : int
         The partition. See the module: why one.
     start : int, optional
-        The Kafka offset where a new store starts; None: the first message that there is. A store
+        The Kafka offset where a new store starts; None: the first message of the partition. A store
         that has a position starts there.
     wait : float, optional
         None: the run ends at the end that the partition has when it starts. For a service, the
-        seconds to wait for the next message: when none has come, everything is committed and `run`
+        seconds to wait for the next event: if none arrives, everything is committed and `run`
         returns, and can be called again with the same objects.
     timeout : float
         The seconds to wait for an answer of the brokers before an error.
@@ -138,8 +138,8 @@ class KafkaSource:
             check_count(start, "start", least=0)
         if wait is not None:
             _check_seconds(wait, "wait")
-        self._place = _Place(config, topic, partition, timeout)
-        self._consumer = self._place.consumer("read_committed")
+        self._partition = _Partition(config, topic, partition, timeout)
+        self._consumer = self._partition.consumer("read_committed")
         self._decode, self._start, self._wait = decode, start, wait
         # The last batch: the offset of its first event, its messages, the Kafka offset from which
         # that event was searched for, and the one after the batch.
@@ -151,14 +151,14 @@ class KafkaSource:
 
     def resume(self, offset: int, token: dict[str, Any] | None) -> None:
         """Go to the position of the event ``offset``, from a token of `commit`."""
-        low, high = self._place.watermarks(self._consumer)
+        low, high = self._partition.watermarks(self._consumer)
         if token is not None:
-            self._place.check(token, "source")
+            self._partition.check(token, "source")
             position = token["offset"]
         elif offset:
             raise ValueError(
                 f"`source` must be the one that the store was learned from: the store has {offset}"
-                f" events and no position in {self._place}"
+                f" events and no position in {self._partition}"
             )
         else:
             position = low if self._start is None else self._start
@@ -166,27 +166,27 @@ class KafkaSource:
         known = self._next if position == self._begin and not self._messages else position
         if not low <= known <= high:
             raise RuntimeError(
-                f"{self._place} has messages from offset {low} to {high}, and the next event is to"
-                f" be read at {known}: messages were removed, or the topic was made again"
+                f"{self._partition} has messages from offset {low} to {high}, and the next event is"
+                f" to be read at {known}: messages were removed, or the topic was made again"
             )
         self._begin, self._next, self._end = position, known, high
         self._offset, self._messages = offset, []
 
     def commit(self, offset: int) -> dict[str, Any]:
         """Return a token of the position of the event ``offset``."""
-        return self._place.token(offset=self._position(offset))
+        return self._partition.token(offset=self._position(offset))
 
     def read(self, offset: int, n: int) -> list[Event]:
         """Return at most ``n`` events; none at the end, or when none has come in time."""
         begin = position = self._position(offset)
         if position != self._stands_at:
-            self._place.assign(self._consumer, position)
+            self._partition.assign(self._consumer, position)
         self._stands_at = None  # until the batch is complete
         events: list[Event] = []
         messages: list[Any] = []
         deadline = None if self._wait is None else time.monotonic() + self._wait
         while not events and not self._is_at_end(position):
-            for message in self._place.take(self._consumer, n, deadline):
+            for message in self._partition.take(self._consumer, n, deadline):
                 if self._is_at_end(message.offset()):
                     position = self._end  # further messages are for the next run
                     break
@@ -215,14 +215,14 @@ class KafkaSource:
     def end(self) -> int:
         """Return the offset after the last event that there is now, as far as is known.
 
-        Gaps and skipped messages count as events: nobody knows them before they are read.
+        Gaps and messages that will be skipped are counted as events: only reading shows them.
         """
-        _, high = self._place.watermarks(self._consumer, cached=True)
+        _, high = self._partition.watermarks(self._consumer, cached=True)
         behind = max(high, self._end) - self._next
         return self._offset + len(self._messages) + max(behind, 0)
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the consumer."""
         self._consumer.close()
 
     def __enter__(self) -> Self:
@@ -247,7 +247,7 @@ class KafkaSource:
             return None if event is None else Event(*event)
         except Exception as error:
             raise ValueError(
-                f"`decode` must return an Event or None, but for {self._place} at offset"
+                f"`decode` must return an Event or None, but for {self._partition} at offset"
                 f" {message.offset()} it failed: {error!r}"
             ) from error
 
@@ -320,7 +320,7 @@ class KafkaSink:
         partition: int = 0,
         timeout: float = 30.0,
     ) -> None:
-        self._place = _Place(config, topic, partition, timeout)
+        self._partition = _Partition(config, topic, partition, timeout)
         if not config.get("transactional.id"):
             raise ValueError(f"`config` must have a transactional.id, got {sorted(config)}")
         _check_callable(encode, "encode")
@@ -343,18 +343,18 @@ class KafkaSink:
         """Find out what is written since a commit, from its token; end what was not committed."""
         self._waiting = []
         if token is not None and token == self._token:
-            return  # this object knows
+            return  # nothing was written since the last commit, by this object
         if token is not None:
-            self._place.check(token, "sink")
+            self._partition.check(token, "sink")
         self._token = self._failure = self._producer = None
-        producer = self._place.producer()
-        with self._place.named_errors():
-            producer.init_transactions(self._place.timeout)  # aborts that of a killed process
+        producer = self._partition.producer()
+        with self._partition.named_errors():
+            producer.init_transactions(self._partition.timeout)  # aborts that of a killed process
         # A transaction of another writer may be open: what is before this end is waited for.
-        with contextlib.closing(self._place.consumer("read_uncommitted")) as consumer:
-            low, end = self._place.watermarks(consumer)
+        with contextlib.closing(self._partition.consumer("read_uncommitted")) as consumer:
+            low, end = self._partition.watermarks(consumer)
         if token is None:
-            token = self._place.token(offset=end, run=uuid.uuid4().hex)
+            token = self._partition.token(offset=end, run=uuid.uuid4().hex)
         self._run, self._position = token["run"], token["offset"]
         self._written = self._find_written(max(low, self._position), end)
         self._producer = producer
@@ -370,10 +370,10 @@ class KafkaSink:
             except BaseException as error:
                 self._failure = error
                 with contextlib.suppress(Exception):
-                    self._producer.abort_transaction(self._place.timeout)
+                    self._producer.abort_transaction(self._partition.timeout)
                 raise
         self._waiting = []
-        self._token = self._place.token(offset=self._position, run=self._run)
+        self._token = self._partition.token(offset=self._position, run=self._run)
         return self._token
 
     def _add(self, at: int, encoded: Any) -> None:
@@ -399,36 +399,36 @@ class KafkaSink:
             if error is None:
                 positions.append(message.offset())
 
-        with self._place.named_errors():
+        with self._partition.named_errors():
             self._producer.begin_transaction()
             for key, value, at in self._waiting:
                 headers = [(_RUN, self._run.encode()), (_EVENT, b"%d" % at)]
                 self._produce(key=key, value=value, headers=headers, on_delivery=note)
             self._flush()
-            self._producer.commit_transaction(self._place.timeout)
+            self._producer.commit_transaction(self._partition.timeout)
         self._position = max(positions) + 1
 
     def _produce(self, **message: Any) -> None:
         try:
-            self._place.produce(self._producer, **message)
+            self._partition.produce(self._producer, **message)
         except BufferError:  # the producer's queue is full
             self._flush()
-            self._place.produce(self._producer, **message)
+            self._partition.produce(self._producer, **message)
 
     def _flush(self) -> None:
-        n_left = self._producer.flush(self._place.timeout)
+        n_left = self._producer.flush(self._partition.timeout)
         if n_left:
-            raise RuntimeError(f"{self._place}: {n_left} messages were not written in time")
+            raise RuntimeError(f"{self._partition}: {n_left} messages were not written in time")
 
     def _find_written(self, position: int, end: int) -> int:
         """Return the offset after the last event that is in the partition from a position on."""
         written = 0
         if position >= end:
             return written
-        with contextlib.closing(self._place.consumer("read_committed")) as consumer:
-            self._place.assign(consumer, position)
+        with contextlib.closing(self._partition.consumer("read_committed")) as consumer:
+            self._partition.assign(consumer, position)
             while position < end:
-                for message in self._place.take(consumer, 1_000):
+                for message in self._partition.take(consumer, 1_000):
                     position = message.offset() + (message.error() is None)
                     headers = dict(message.headers() or ())
                     if headers.get(_RUN) == self._run.encode():
@@ -436,7 +436,7 @@ class KafkaSink:
         return written
 
 
-class _Place:
+class _Partition:
     """A partition, and its clients."""
 
     def __init__(self, config: Mapping[str, Any], topic: str, partition: int, timeout: float):
@@ -446,7 +446,7 @@ class _Place:
             raise missing("streamcal.durable.kafka", "confluent-kafka", "kafka") from error
         if not isinstance(config, Mapping):
             raise TypeError(f"`config` must be a mapping, got {config!r}")
-        for name in _OURS.keys() & config.keys():
+        for name in sorted(_FIXED.keys() & config.keys()):
             raise ValueError(f"`config` must not have {name}, got {config[name]!r}")
         check_count(partition, "partition", least=0)
         _check_seconds(timeout, "timeout")
@@ -470,7 +470,7 @@ class _Place:
         """Return a consumer, with an isolation level by default."""
         own = {key: value for key, value in self._config.items() if key != "transactional.id"}
         defaults = {"group.id": "streamcal", "isolation.level": isolation}
-        return self._client(self._kafka.Consumer, {**defaults, **own, **_OURS})
+        return self._client(self._kafka.Consumer, {**defaults, **own, **_FIXED})
 
     def producer(self) -> Any:
         """Return a producer."""

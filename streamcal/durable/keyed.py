@@ -13,9 +13,9 @@ from streamcal._validation import as_vector, as_weights, check_count, check_same
 from streamcal.calibration.base import predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.segments import SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
 from streamcal.calibration.snapshot import Snapshot
-from streamcal.durable.cache import AnyCalibrator, CalibratorCache
+from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
 from streamcal.durable.waiting import AnyTicket

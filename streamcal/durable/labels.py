@@ -54,7 +54,7 @@ class Event(NamedTuple):
         The ticket of the calibrator for the score. `run` sets it; it waits with the score.
     x : mapping, optional
         The values of the fields of a `SegmentCalibrator`: text, numbers, booleans or None by name.
-        They wait with the score. `run` ignores other names, so the model's features will do.
+        They wait with the score. `run` ignores other names, so it may be all features.
 
     Examples
     --------

@@ -99,7 +99,7 @@ class Store:
     StoreError
         If the head of the file is damaged; if the file is no store, of another version, in use by
         another writer, or can't be read or made; if ``NAME-wal``, ``NAME-lock``, ``NAME.partial``
-        and their like are there and may be somebody else's, or of another store; if it is to be
+        or similar ones exist and may belong to another user or another store; if it is to be
         written and has a second name (a hard link), under which another writer would not be
         noticed.
 

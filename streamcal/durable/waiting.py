@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streamcal._frames import is_na
 from streamcal._state import as_float, as_int, as_list, require
 from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
@@ -69,6 +70,10 @@ def pack_fields(x: Any) -> dict[str, Any] | None:
 
 
 def _pack_value(name: Any, value: Any) -> Any:
+    if type(name) is str and name.isascii() and _is_plain(value):  # the usual case
+        return value
+    if is_na(value):
+        return None
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(name, str) or not isinstance(plain, str | int | float | None):
         raise TypeError(
@@ -83,6 +88,15 @@ def _pack_value(name: Any, value: Any) -> Any:
     if not same:
         raise ValueError(f"`x` must have values that JSON can hold, got {value!r} for {name!r}")
     return plain
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether JSON obviously holds a value, so that this need not be tried."""
+    if type(value) is str:
+        return value.isascii()
+    if type(value) is int:
+        return abs(value) < 2**63
+    return value is None or type(value) is bool or (type(value) is float and value == value)
 
 
 def unpack_fields(packed: Any) -> dict[str, Any] | None:

@@ -49,6 +49,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from streamcal._frames import is_na
 from streamcal.kernels.expert import restored
 
 cdef extern from *:
@@ -124,6 +125,8 @@ cdef uint64_t hash_value(object value, object field) except? 0:
         plain = value.item()
         if type(plain) is not type(value):
             return hash_value(plain, field)
+    if is_na(value):
+        return scramble(MISSING)
     raise TypeError(
         f"the value of the field {field!r} must be text, a number or None, got {value!r}"
     )
@@ -433,7 +436,8 @@ cdef class SegmentTerms:
                 self.sample.variance[k] += x * x * variance[k]
         for k in range(SPEEDS):
             p = sigmoid(self.sample.log_odds[k] / sqrt(1.0 + M_PI / 8.0 * self.sample.variance[k]))
-            self.sample.answers[k + 1] = clipped(p)
+            # The base is served before anything is learned, so no model may gain on it then.
+            self.sample.answers[k + 1] = clipped(p) if self.n_samples else self.sample.answers[0]
 
     cdef inline uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil:
         """Return the key of a sample's term in a group."""

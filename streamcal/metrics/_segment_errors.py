@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._frames import is_na
+
 MEAN_IF_CALIBRATED = math.sqrt(8.0 / math.pi)
 """The mean error in deviations, if labels are drawn from predictions that are all different."""
 
@@ -106,7 +108,9 @@ def encode(values: Sequence[Any], field: str) -> tuple[list[Any], Codes]:
 def as_category(value: Any, field: str) -> Any:
     """Return a value of a field as plain text, number or None (also for NaN), or raise."""
     plain = value.item() if isinstance(value, np.generic) else value
-    if plain is None or isinstance(plain, str):
+    if plain is None or is_na(plain):
+        return None
+    if isinstance(plain, str):
         return plain
     if not isinstance(plain, int | float):
         raise TypeError(
@@ -161,9 +165,8 @@ def _measure_group(codes: Codes, y: Vector, p: Vector, w: Vector) -> SegmentErro
     weight = np.add.reduceat(w, starts)
     path = np.concatenate([[0.0], np.cumsum(w * (y - p) / weight[codes])])
     sums = path[1:] - path[starts][codes]
-    sums[:-1][(p[1:] == p[:-1]) & (codes[1:] == codes[:-1])] = (
-        np.nan
-    )  # only the end of a tie counts
+    tied = (p[1:] == p[:-1]) & (codes[1:] == codes[:-1])
+    sums[:-1][tied] = np.nan  # only the end of a tie counts
     highest = np.maximum(np.fmax.reduceat(sums, starts), 0.0)
     lowest = np.minimum(np.fmin.reduceat(sums, starts), 0.0)
     rises = _last(sums, highest, codes, starts) > _last(sums, lowest, codes, starts)

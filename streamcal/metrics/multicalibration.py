@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import as_weight, as_weights, check_count
-from streamcal.calibration.segments import check_crosses, check_fields
+from streamcal.calibration.segments import check_crosses, check_fields, field_column
 from streamcal.metrics._base import (
     ProbabilityErrorMetric,
     as_event,
@@ -325,7 +325,7 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
             The weight of the sample, from 1e-60 to 1e60.
         x
             The values of the fields: text, numbers or None; a missing field and NaN are None. Other
-            entries are ignored, so river's features will do.
+            entries are ignored, so `x` may be all features.
 
         Raises
         ------
@@ -426,26 +426,14 @@ def _names_of(columns: Any) -> Sequence[str]:
     try:
         return tuple(getattr(columns, "columns", columns))
     except TypeError:
-        raise _no_columns(columns) from None
+        raise TypeError(
+            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
+        ) from None
 
 
-def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
-    """Return the values of a field as a list."""
-    try:
-        column = columns[name]
-    except KeyError:
-        raise ValueError(f"`fields` must be columns, got {name!r}") from None
-    except Exception:
-        raise _no_columns(columns) from None
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
-    if len(values) != n_samples:
-        raise ValueError(
-            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
-        )
+def _column(columns: Any, name: str, n_samples: int) -> list[Any]:
+    """Return the values of a field as a list, or raise."""
+    values = field_column(columns, name, n_samples)
+    if values is None:
+        raise ValueError(f"`fields` must be columns, got {name!r}")
     return values
-
-
-def _no_columns(columns: Any) -> TypeError:
-    return TypeError(
-        f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
-    )

@@ -339,7 +339,7 @@ class ReliabilityDisplay:
         Raises
         ------
         TypeError
-            If it is not a calibrator.
+            If it is not a calibrator, or a `SegmentCalibrator`, whose map depends on the fields.
 
         Notes
         -----

@@ -20,7 +20,7 @@ MAX_SEGMENTS = 200
 _N_WORST = 10  # are in a table that is always open
 _HEADER = (
     *("Segment", "Rows", "Predicted", "Observed", "Observed, low", "Observed, high"),
-    *("Error before", "Error after", "p after"),
+    *("Error before", "Error after", "p-value after"),
 )
 _NORMAL_QUANTILE = 1.6448536  # of a two-sided interval at `LEVEL`
 
@@ -103,9 +103,10 @@ def of_segments(compared: Compared) -> Section:
     text += (
         " Predicted and observed are means after calibration, low and high the ends of Wilson's"
         f" {100 * LEVEL:g} % interval. An error is the greatest gap between labels and predictions"
-        " that are added in the order of the predictions, in standard errors. That of a calibrated"
-        " segment is 1.6 on average, and above 3.0 in 1 % of all cases. p is the probability of"
-        f" such an error by chance, corrected for {n:,} segments: below 0.01, the segment is wrong."
+        " that are added in the order of the predictions, in standard errors. The error of a"
+        " calibrated segment is 1.6 on average, and above 3.0 in 1 % of all cases. The p-value is"
+        f" the probability of such an error by chance, corrected for {n:,} segments: below"
+        f" {verdict.LEVEL:g}, the segment is miscalibrated."
     )
     return Section("segments", "Segments", text, (), tuple(tables))
 

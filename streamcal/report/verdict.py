@@ -1,6 +1,6 @@
 """A verdict in words: where probabilities are wrong, and whether calibration lowers the log loss.
 
-Only what a test confirms is said, so that a reader is not misled by chance:
+Each statement is confirmed by a test, so that chance does not mislead the reader:
 
 * Predictions fall into bins of about equally many samples. If a bin is calibrated, the probability
   of a frequency as far from the mean prediction as the observed one is at most

@@ -35,8 +35,8 @@ from pyspark.sql.types import (
 )
 
 from streamcal._state import Stateful
-from streamcal.calibration import Calibrator, SegmentCalibrator
 from streamcal.calibration.base import predict_learn_known
+from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
 from streamcal.spark import bundles
 from streamcal.spark.columns import (
     check_column,
@@ -50,8 +50,6 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
 _ORDERS = "must be a column of numbers, strings, dates or times"
-
-AnyCalibrator = Calibrator | SegmentCalibrator
 
 _STATE = StructType([StructField("calibrator", BinaryType())])
 

@@ -32,7 +32,10 @@ def check_classifier(classifier: Any) -> None:
     if not isinstance(final, base.Classifier):
         hint = ""
         if hasattr(final, "fit") and hasattr(final, "predict_proba"):
-            hint = "; streamcal.sklearn.OnlineCalibratedClassifier takes those of scikit-learn"
+            hint = (
+                "; for models of scikit-learn use OnlineCalibratedClassifier:"
+                " `from streamcal.sklearn import OnlineCalibratedClassifier`"
+            )
         raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}{hint}")
     if isinstance(final, ActiveLearningClassifier):
         raise TypeError(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame
 
-from streamcal.calibration.sampling import among_all, as_sampling_rate, undo_sampling
+from streamcal.calibration.sampling import among_all, among_kept, as_sampling_rate, undo_sampling
 
 SamplingRate = float | str
 """A share, or the name of the feature that holds the share of each sample."""
@@ -75,7 +75,7 @@ def answers_among_kept(answered: Mapping[ClfTarget, float], rate: float) -> dict
     >>> answers_among_kept({False: 0.8, True: 0.2}, 0.25)
     {False: 0.5, True: 0.5}
     """
-    return _with_positive(answered, lambda p: p / (p + rate * (1.0 - p)))
+    return _with_positive(answered, lambda p: among_kept(p, rate))
 
 
 def _with_positive(probabilities: Mapping[ClfTarget, float], change: Any) -> dict[ClfTarget, float]:

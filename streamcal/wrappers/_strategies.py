@@ -31,14 +31,12 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
-from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket, OwnTicket
-from streamcal.calibration.segments import SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
 from streamcal.calibration.tickets import Ticket
 
-AnyCalibrator = Calibrator | SegmentCalibrator
 Features = Mapping[Any, Any]
 FeatureColumns = Mapping[str, NDArray[Any]]
 Raw = Mapping[ClfTarget, float]

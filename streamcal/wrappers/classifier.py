@@ -28,7 +28,7 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
 from streamcal.wrappers._checks import (
     Features,
     add_batch_weights,
@@ -52,14 +52,7 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import (
-    AnyCalibrator,
-    FeatureColumns,
-    Raw,
-    Tickets,
-    as_rows,
-    make_strategy,
-)
+from streamcal.wrappers._strategies import FeatureColumns, Raw, Tickets, as_rows, make_strategy
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
