@@ -198,7 +198,11 @@ def test_columns_are_mappings_or_data_frames() -> None:
     columns, p, y, w = columns_of(samples)
     frame = pd.DataFrame(columns)  # a missing value is NaN
     expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(columns, p, y, w)
-    for given in (frame, frame.astype("category"), {k: np.array(v) for k, v in columns.items()}):
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    missing_is_na, of_categories = frame.astype("string"), frame.astype("category")
+    others = polars.DataFrame(columns), pyarrow.table(columns), arrays
+    for given in (frame, missing_is_na, of_categories, *others):
         served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(given, p, y, w)
         assert served.tolist() == expected.tolist()
 
@@ -214,7 +218,7 @@ def test_a_batch_may_be_empty() -> None:
 SAME = [
     (1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True)),
     (0, False, -0.0, 0.0),
-    (None, math.nan, np.nan, np.float64("nan")),
+    (None, math.nan, np.nan, np.float64("nan"), pd.NA),
     ("é", np.str_("é")),
     (2**70, 2.0**70),
     (-(2**63), -(2.0**63)),

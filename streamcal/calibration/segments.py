@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
+from streamcal._frames import column_of
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -140,10 +141,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     [1e-6, 1 − 1e-6]. A larger weight w counts as w samples that were predicted before any of them
     was learned.
 
-    *Values* of fields are text, numbers, booleans or None; a missing field and NaN are None. Values
-    that are equal in Python are one segment. Terms are found by 64-bit hashes of the values: of a
-    million terms, two share one with a probability of 3e-8. Whoever can choose values could make
-    two terms collide on purpose; they would share their correction.
+    *Values* of fields are text, numbers, booleans or None; a missing field, NaN and the NA of
+    pandas are None. Values that are equal in Python are one segment. Terms are found by 64-bit
+    hashes of the values: of a million terms, two share one with a probability of 3e-8. Whoever can
+    choose values could make two terms collide on purpose; they would share their correction.
 
     *Memory.* 60 to 80 bytes for each term. Threads may share it: each call is atomic.
 
@@ -663,17 +664,11 @@ def _make_weigher() -> HedgedCalibrator:
     return weigher
 
 
-def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
+def _column(columns: Any, name: str, n_samples: int) -> list[Any]:
     """Return the values of a field as a list."""
-    try:
-        column = columns[name]
-    except KeyError:
+    values = column_of(columns, name)
+    if values is None:
         return [None] * n_samples
-    except Exception:
-        raise TypeError(
-            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
-        ) from None
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
     if len(values) != n_samples:
         raise ValueError(
             f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"

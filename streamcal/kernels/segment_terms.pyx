@@ -49,6 +49,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from streamcal._frames import is_na
 from streamcal.kernels.expert import restored
 
 cdef extern from *:
@@ -124,6 +125,8 @@ cdef uint64_t hash_value(object value, object field) except? 0:
         plain = value.item()
         if type(plain) is not type(value):
             return hash_value(plain, field)
+    if is_na(value):
+        return scramble(MISSING)
     raise TypeError(
         f"the value of the field {field!r} must be text, a number or None, got {value!r}"
     )

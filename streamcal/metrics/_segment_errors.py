@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._frames import is_na
+
 MEAN_IF_CALIBRATED = math.sqrt(8.0 / math.pi)
 """The mean error in deviations, if labels are drawn from predictions that are all different."""
 
@@ -104,10 +106,12 @@ def encode(values: Sequence[Any], field: str) -> tuple[list[Any], Codes]:
 
 
 def as_category(value: Any, field: str) -> Any:
-    """Return a value of a field as plain text, number or None (also for NaN), or raise."""
+    """Return a value of a field as plain text, number or None (also for NaN and NA), or raise."""
     plain = value.item() if isinstance(value, np.generic) else value
     if plain is None or isinstance(plain, str):
         return plain
+    if is_na(plain):
+        return None
     if not isinstance(plain, int | float):
         raise TypeError(
             f"the value of the field {field!r} must be text, a number or None, got {value!r}"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
+from streamcal._frames import column_of
 from streamcal._validation import as_weight, as_weights, check_count
 from streamcal.calibration.segments import check_crosses, check_fields
 from streamcal.metrics._base import (
@@ -423,29 +424,22 @@ def _summarize(
 
 def _names_of(columns: Any) -> Sequence[str]:
     """Return the names of all columns of a mapping or a data frame."""
+    names = getattr(columns, "column_names", getattr(columns, "columns", columns))
     try:
-        return tuple(getattr(columns, "columns", columns))
+        return tuple(names)
     except TypeError:
-        raise _no_columns(columns) from None
+        raise TypeError(
+            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
+        ) from None
 
 
-def _column(columns: Any, name: str, n_samples: int) -> Sequence[Any]:
+def _column(columns: Any, name: str, n_samples: int) -> list[Any]:
     """Return the values of a field as a list."""
-    try:
-        column = columns[name]
-    except KeyError:
-        raise ValueError(f"`fields` must be columns, got {name!r}") from None
-    except Exception:
-        raise _no_columns(columns) from None
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    values = column_of(columns, name)
+    if values is None:
+        raise ValueError(f"`fields` must be columns, got {name!r}")
     if len(values) != n_samples:
         raise ValueError(
             f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
         )
     return values
-
-
-def _no_columns(columns: Any) -> TypeError:
-    return TypeError(
-        f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
-    )
