@@ -430,6 +430,32 @@ def test_lengths_must_agree() -> None:
     assert calibrator.n_samples == 0
 
 
+class Undefined(IdentityCalibrator):
+    """Predicts NaN for one score."""
+
+    def predict_one(self, score: float) -> float:
+        return math.nan if score == 0.25 else score
+
+    def predict_many(self, scores: Any) -> Any:
+        return np.array([self.predict_one(score) for score in scores])
+
+
+def test_a_base_that_predicts_nan_is_refused() -> None:
+    calibrator = SegmentCalibrator(["a"], base=Undefined())
+    calibrator.learn_one({"a": 1}, 0.5, 1)
+    x, before = {"a": 1}, calibrator.predict_one({"a": 1}, 0.5)
+    for call in (
+        lambda: calibrator.predict_one(x, 0.25),
+        lambda: calibrator.serve_one(x, 0.25),
+        lambda: calibrator.learn_one(x, 0.25, 1),
+        lambda: calibrator.learn_group([x, x], [0.5, 0.25], [1, 1]),
+        lambda: calibrator.predict_many({"a": [1, 1]}, [0.5, 0.25]),
+    ):
+        with pytest.raises(ValueError, match="`base` must predict numbers, got NaN from Undefined"):
+            call()
+    assert calibrator.predict_one(x, 0.5) == before
+
+
 @pytest.mark.parametrize("w", [1e-60, 1e60])
 @pytest.mark.parametrize("p", [0.0, 1.0, 1e-300])
 def test_extreme_samples_leave_probabilities(p: float, w: float) -> None:

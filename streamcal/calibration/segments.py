@@ -258,7 +258,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         p = as_probability(score)
         with self._mutex:
-            return self._terms.predict(self._weigher._hedge, x, self._base.predict_one(p))
+            return self._terms.predict(self._weigher._hedge, x, self._predict_base(p))
 
     def serve_one(self, x: Mapping[str, Any], score: float) -> tuple[float, SegmentTicket]:
         """Return `predict_one`, and the ticket to pass back with the label.
@@ -276,7 +276,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             if isinstance(self._base, HedgedCalibrator):
                 base, ticket = self._base.serve_one(p)
             else:
-                base, ticket = self._base.predict_one(p), None
+                base, ticket = self._predict_base(p), None
             answers = self._terms.answers(hashes, base)
             n_samples, hedge = self._weigher.n_samples, self._weigher._hedge
             rows = np.asarray(hedge.rows()) @ answers
@@ -318,7 +318,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         hashes = self._terms.read(x)
         with self._mutex:
             base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
-            base = self._base.predict_one(p)
+            base = self._predict_base(p)
             if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
                 self._base.learn_one(p, label, weight, served=base_ticket)
             else:
@@ -331,6 +331,13 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             else:
                 self._terms.learn(hashes, base, label, weight)
                 self._weigher.learn_one(0.5, label, weight, served=ticket)
+
+    def _predict_base(self, p: float) -> float:
+        """Return the base's probability; raise if it is NaN, which would stay in all terms."""
+        base = self._base.predict_one(p)
+        if base != base:
+            raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
+        return base
 
     def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket]:
         """Return the tickets of the base and of the models, or raise."""
@@ -451,7 +458,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
                     self._check_ticket(ticket)
             rows = list(zip(xs, vector.tolist(), tickets, strict=True))
             both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
-            bases = [self._base.predict_one(p) for p in vector.tolist()]
+            bases = [self._predict_base(p) for p in vector.tolist()]
             if isinstance(self._base, HedgedCalibrator):
                 base_tickets = [ticket for ticket, _ in both]
                 self._base.learn_group(vector, labels, weight, served=base_tickets)
@@ -534,6 +541,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """Predict and learn samples that have been checked, and whose values have been read."""
         with self._mutex:
             bases = predict_learn_known(self._base, scores, labels, weights)
+            if np.isnan(bases).any():
+                raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
             delays = np.zeros(len(scores))
             if self._weigher.mean_delay:
                 known = np.flatnonzero(~np.isnan(labels))
