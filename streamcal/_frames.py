@@ -1,4 +1,7 @@
-"""Data of pandas and polars: a Series in gives a Series out; the missing value of pandas."""
+"""Data frames: a Series for a Series, columns as lists, and values that are missing.
+
+No library of data frames is imported here: who passes one of its objects has imported it.
+"""
 
 import sys
 from typing import Any
@@ -10,8 +13,7 @@ from numpy.typing import NDArray
 def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
     """Return values as a Series of the library of ``given``; as they are if it is no Series.
 
-    A Series of pandas keeps its index, and both libraries keep the name. Neither library is
-    imported here: who passes a Series has imported it.
+    A Series of pandas keeps its index, and both libraries keep the name.
 
     Parameters
     ----------
@@ -29,19 +31,58 @@ def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
     if type(given) is np.ndarray:  # the usual case
         return values
     result: Any = values
-    if isinstance(given, kind := _series_of("pandas")):
+    if isinstance(given, kind := _name_of("pandas", "Series")):
         result = kind(values, index=given.index, name=given.name)
-    elif isinstance(given, kind := _series_of("polars")):
+    elif isinstance(given, kind := _name_of("polars", "Series")):
         result = kind(given.name, values)
     array: NDArray[Any] = result
     return array
 
 
+def column_of(columns: Any, name: str) -> list[Any] | None:
+    """Return a column of a mapping or of a data frame as a list, None if there is no such column.
+
+    Raises
+    ------
+    TypeError
+        If ``columns`` are neither.
+
+    Examples
+    --------
+    >>> column_of({"device": ("tv", "phone")}, "device")
+    ['tv', 'phone']
+    >>> column_of({"device": ("tv", "phone")}, "country") is None
+    True
+    """
+    try:
+        column = columns[name]
+    except KeyError:
+        return None
+    except Exception:
+        frame = _name_of("polars", "DataFrame")
+        if isinstance(columns, frame) and name not in columns.columns:
+            return None
+        raise TypeError(
+            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
+        ) from None
+    for method in ("to_pylist", "tolist"):  # of pyarrow; of NumPy and pandas
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)
+
+
 def is_na(value: Any) -> bool:
-    """Return whether a value is ``pandas.NA``."""
-    return value is not None and value is getattr(sys.modules.get("pandas"), "NA", None)
+    """Return whether a value is the NA of pandas, which stands for a missing one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> is_na(pd.NA), is_na(None)
+    (True, False)
+    """
+    return "pandas" in sys.modules and value is _name_of("pandas", "NA")
 
 
-def _series_of(library: str) -> Any:
-    """Return the class Series of a library; no class if nobody has imported the library."""
-    return getattr(sys.modules.get(library), "Series", ())
+def _name_of(library: str, name: str) -> Any:
+    """Return what a library has under a name; () if nobody has imported the library."""
+    return getattr(sys.modules.get(library), name, ())

@@ -177,15 +177,16 @@ def test_the_order_of_equal_predictions_does_not_matter() -> None:
 
 def test_values_that_are_equal_are_one_segment() -> None:
     values = [1, 1.0, True, np.int64(1), np.float32(1), None, math.nan, np.float64("nan"), "1"]
-    found = multicalibration_error([0, 1] * 4 + [1], [0.5] * 9, {"a": values}, min_samples=1)
+    values.append(pytest.importorskip("pandas").NA)
+    found = multicalibration_error([0, 1] * 5, [0.5] * 10, {"a": values}, min_samples=1)
     sizes = {each.segment["a"]: each.n_samples for each in found.segments if each.segment}
-    assert sizes == {1: 5, None: 3, "1": 1}
+    assert sizes == {1: 5, None: 4, "1": 1}
     metric = MulticalibrationError(["a"], min_samples=1)
     for value in values:
         metric.update(True, 0.5, x={"a": value})
     metric.update(True, 0.5, x={})
     sizes = {each.segment["a"]: each.n_samples for each in metric.result().segments if each.segment}
-    assert sizes == {1: 5, None: 4, "1": 1}
+    assert sizes == {1: 5, None: 5, "1": 1}
 
 
 @pytest.mark.parametrize("crosses", ["auto", (), [("country", "device", "hour")]])
@@ -202,7 +203,8 @@ def test_data_frames_have_columns_too() -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     y, p, columns = many_samples(300)
     expected = multicalibration_error(y, p, columns, pos_val=1)
-    for frame in (pandas.DataFrame(columns), polars.DataFrame(columns)):
+    tables = pytest.importorskip("pyarrow").table(columns), polars.DataFrame(columns)
+    for frame in (*tables, pandas.DataFrame(columns)):
         assert multicalibration_error(y, p, frame, pos_val=1) == expected
         with pytest.raises(ValueError, match="`fields` must be columns, got 'planet'"):
             multicalibration_error(y, p, frame, fields=["planet"], pos_val=1)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.optimize import minimize
 
@@ -199,8 +200,9 @@ def test_columns_are_mappings_or_data_frames() -> None:
     columns, p, y, w = columns_of(samples)
     frame = pd.DataFrame(columns)  # a missing value is NaN
     expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(columns, p, y, w)
-    frames = frame, frame.astype("category"), frame.astype("string"), pl.DataFrame(columns)
-    for given in (*frames, {k: np.array(v) for k, v in columns.items()}):
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    of_pandas = frame, frame.astype("category"), frame.astype("string")
+    for given in (*of_pandas, pl.DataFrame(columns), pa.table(columns), arrays):
         served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(given, p, y, w)
         assert served.tolist() == expected.tolist()
 
@@ -436,6 +438,32 @@ def test_lengths_must_agree() -> None:
         with pytest.raises(ValueError, match="must have"):
             calibrator.learn_many(columns, p, y)
     assert calibrator.n_samples == 0
+
+
+class Undefined(IdentityCalibrator):
+    """Predicts NaN for one score."""
+
+    def predict_one(self, score: float) -> float:
+        return math.nan if score == 0.25 else score
+
+    def predict_many(self, scores: Any) -> Any:
+        return np.array([self.predict_one(score) for score in scores])
+
+
+def test_a_base_that_predicts_nan_is_refused() -> None:
+    calibrator = SegmentCalibrator(["a"], base=Undefined())
+    calibrator.learn_one({"a": 1}, 0.5, 1)
+    x, before = {"a": 1}, calibrator.predict_one({"a": 1}, 0.5)
+    for call in (
+        lambda: calibrator.predict_one(x, 0.25),
+        lambda: calibrator.serve_one(x, 0.25),
+        lambda: calibrator.learn_one(x, 0.25, 1),
+        lambda: calibrator.learn_group([x, x], [0.5, 0.25], [1, 1]),
+        lambda: calibrator.predict_many({"a": [1, 1]}, [0.5, 0.25]),
+    ):
+        with pytest.raises(ValueError, match="`base` must predict numbers, got NaN from Undefined"):
+            call()
+    assert calibrator.predict_one(x, 0.5) == before
 
 
 @pytest.mark.parametrize("w", [1e-60, 1e60])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
-from streamcal._frames import like_given
+from streamcal._frames import column_of, like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
@@ -264,7 +264,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         p = as_probability(score)
         with self._mutex:
-            return self._terms.predict(self._weigher._hedge, x, self._base.predict_one(p))
+            return self._terms.predict(self._weigher._hedge, x, self._predict_base(p))
 
     def serve_one(self, x: Mapping[str, Any], score: float) -> tuple[float, SegmentTicket]:
         """Return `predict_one`, and the ticket to pass back with the label.
@@ -282,7 +282,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             if isinstance(self._base, HedgedCalibrator):
                 base, ticket = self._base.serve_one(p)
             else:
-                base, ticket = self._base.predict_one(p), None
+                base, ticket = self._predict_base(p), None
             answers = self._terms.answers(hashes, base)
             n_samples, hedge = self._weigher.n_samples, self._weigher._hedge
             rows = np.asarray(hedge.rows()) @ answers
@@ -324,7 +324,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         hashes = self._terms.read(x)
         with self._mutex:
             base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
-            base = self._base.predict_one(p)
+            base = self._predict_base(p)
             if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
                 self._base.learn_one(p, label, weight, served=base_ticket)
             else:
@@ -337,6 +337,13 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             else:
                 self._terms.learn(hashes, base, label, weight)
                 self._weigher.learn_one(0.5, label, weight, served=ticket)
+
+    def _predict_base(self, p: float) -> float:
+        """Return the base's probability; raise if it is NaN, which would stay in all terms."""
+        base = self._base.predict_one(p)
+        if base != base:
+            raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
+        return base
 
     def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket]:
         """Return the tickets of the base and of the models, or raise."""
@@ -457,7 +464,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
                     self._check_ticket(ticket)
             rows = list(zip(xs, vector.tolist(), tickets, strict=True))
             both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
-            bases = [self._base.predict_one(p) for p in vector.tolist()]
+            bases = [self._predict_base(p) for p in vector.tolist()]
             if isinstance(self._base, HedgedCalibrator):
                 base_tickets = [ticket for ticket, _ in both]
                 self._base.learn_group(vector, labels, weight, served=base_tickets)
@@ -544,6 +551,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """Predict and learn samples that have been checked, and whose values have been read."""
         with self._mutex:
             bases = predict_learn_known(self._base, scores, labels, weights)
+            if np.isnan(bases).any():
+                raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
             delays = np.zeros(len(scores))
             if self._weigher.mean_delay:
                 known = np.flatnonzero(~np.isnan(labels))
@@ -679,16 +688,9 @@ def _make_weigher() -> HedgedCalibrator:
 
 def field_column(columns: Any, name: str, n_samples: int) -> list[Any] | None:
     """Return the values of a field as a list, None if there is no such column; or raise."""
-    try:
-        column = columns[name]
-    except Exception as error:
-        # polars has an error of its own for a missing column.
-        if isinstance(error, KeyError) or name not in getattr(columns, "columns", [name]):
-            return None
-        raise TypeError(
-            f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
-        ) from None
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    values = column_of(columns, name)
+    if values is None:
+        return None
     if len(values) != n_samples:
         raise ValueError(
             f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"

@@ -423,8 +423,9 @@ def _summarize(
 
 def _names_of(columns: Any) -> Sequence[str]:
     """Return the names of all columns of a mapping or a data frame."""
+    names = getattr(columns, "column_names", getattr(columns, "columns", columns))
     try:
-        return tuple(getattr(columns, "columns", columns))
+        return tuple(names)
     except TypeError:
         raise TypeError(
             f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
