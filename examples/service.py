@@ -2,9 +2,8 @@
 
 `POST /predict` answers a probability and an id; `POST /labels` brings the label of an id. What was
 served waits as JSON, here in a dict; a service that restarts would keep it in a database. A river
-model is not made for several threads, so a lock is held while it predicts or learns.
-
-Start it with `uvicorn service:app` in this folder.
+model is not made for several threads, so a lock is held while it predicts or learns. Start it with
+`uvicorn service:app` in this folder.
 """
 
 import json
@@ -16,11 +15,11 @@ from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 from river import linear_model, preprocessing
 
-import streamcal
+from streamcal import CalibratedClassifier, Served
 
 app = FastAPI()
 pipeline: Any = preprocessing.StandardScaler() | linear_model.LogisticRegression()
-model = streamcal.CalibratedClassifier(pipeline)
+model = CalibratedClassifier(pipeline)
 waiting: dict[str, str] = {}
 lock = threading.Lock()
 
@@ -40,6 +39,8 @@ class Label(BaseModel):
 
 @app.post("/predict")
 def predict(sample: Sample) -> dict[str, str | float]:
+    if not all(abs(value) <= 1e9 for value in sample.features.values()):  # NaN spoils a model
+        raise HTTPException(422, "`features` must be numbers from -1e9 to 1e9")
     name = uuid.uuid4().hex
     x: dict[Any, Any] = {**sample.features}
     with lock:
@@ -54,6 +55,5 @@ def learn(label: Label) -> None:
         if label.id not in waiting:
             raise HTTPException(404, f"`id` must come from /predict, got {label.id!r}")
         kept = json.loads(waiting[label.id])
-        served = streamcal.Served.from_dict(kept["served"])
-        model.learn_one(kept["x"], label.label, served=served)
+        model.learn_one(kept["x"], label.label, served=Served.from_dict(kept["served"]))
         del waiting[label.id]

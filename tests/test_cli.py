@@ -276,6 +276,11 @@ def test_a_label_is_learned_as_late_as_in_river(
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
 
 
+def test_a_delay_that_no_float_can_hold(scores_csv: Any) -> None:
+    result = calibrate(scores_csv, "--delay", "9" * 400, status=2)
+    assert "--delay must be less than 9,007,199,254,740,992 rows, got 999" in result.stderr
+
+
 def learned_in_groups(sample: Any, names: Any, keys: Any, weights: Any, delays: Any) -> list[float]:
     """What hedges serve: a group is learned by key when it has ended and all labels are known."""
     rows = list(zip(*sample, keys, weights, delays, strict=True))
@@ -495,6 +500,9 @@ def test_segments_need_probabilities(tmp_path: Path) -> None:
     result = calibrate(path, "--segment", "s", "--segment", "s", status=2)
     assert "--segment must name different columns, got 's' twice" in result.stderr
     assert "has no column `t`" in calibrate(path, "--segment", "t", status=1).stderr
+    for option in ("--segment", "--key"):
+        result = calibrate(path, option, "y", status=2)
+        assert f"{option} must be another column than --label" in result.stderr
 
 
 def test_a_delay_has_one_queue_for_all_keys(scores_csv: Any, sample: Any) -> None:

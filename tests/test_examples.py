@@ -105,6 +105,10 @@ def test_service() -> None:
         answer = client.post("/labels", json={"id": name, "label": label})
         assert (answer.status_code, "`id` must come" in answer.text) == (404, True)
         assert client.post("/predict", json={"features": {"x": "much"}}).status_code == 422
+        for number in ("NaN", "-1e999", "1e308"):
+            body, kind = f'{{"features": {{"x": {number}}}}}', {"content-type": "application/json"}
+            answer = client.post("/predict", content=body, headers=kind)
+            assert (answer.status_code, "numbers from" in answer.text) == (422, True)
         high, low = (
             client.post("/predict", json={"features": {"x": x}}).json()["probability"]
             for x in (1.5, -1.5)

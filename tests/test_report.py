@@ -704,6 +704,14 @@ def test_the_page_stands_alone_and_escapes(run_db: Any) -> None:
     assert "<" not in scripts[: scripts.index("</script>")]
 
 
+@pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="names of files are text")
+def test_a_name_of_a_file_that_is_not_text(table: Any, tmp_path: Path) -> None:
+    copy, out = tmp_path / os.fsdecode(b"a\xff.csv"), tmp_path / "page.html"
+    shutil.copy(table, copy)
+    run("report", copy, "--score", "p", "--prob", "p", "--label", "y", "--out", out)
+    assert "a?.csv" in out.read_text()
+
+
 def test_no_two_elements_share_an_id(run_db: Any, kinds_db: Any) -> None:
     for store in (run_db, kinds_db):
         build = open_subject(store, Given()).report

@@ -129,6 +129,8 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
         model.partial_fit(X, y + 1)
     with pytest.raises(ValueError, match="Negative"):
         model.partial_fit(X, y, sample_weight=-np.ones(200))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.partial_fit(X, y[:-1])
     assert np.array_equal(model.predict_proba(X), before)
     with pytest.raises(TypeError, match="`calibrator` must be a Calibrator"):
         OnlineCalibratedClassifier(GaussianNB(), "isotonic").fit(X, y)
@@ -221,9 +223,11 @@ def test_values_outside_are_refused_if_asked() -> None:
         model.predict([1.5, 3.0])
 
 
-def test_a_batch_of_zero_weights_is_refused() -> None:
+def test_a_batch_of_wrong_weights_is_refused() -> None:
     model = StreamingIsotonicRegression()
     for _ in range(2):
+        with pytest.raises(ValueError, match="Negative"):
+            model.partial_fit([1.0, 2.0], [0.0, 1.0], [-1.0, -1.0])
         with pytest.raises(ValueError, match="at least one non-zero"):
             model.partial_fit([1.0, 2.0], [0.0, 1.0], [0.0, 0.0])
         model.partial_fit([1.0, 2.0], [0.0, 1.0])

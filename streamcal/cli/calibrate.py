@@ -35,7 +35,7 @@ from streamcal.cli.options import (
     setting,
 )
 from streamcal.cli.plot import draw_reliability, read_sample
-from streamcal.cli.rows import RowReader, binary_label_column, score_column
+from streamcal.cli.rows import MOST_DELAY, RowReader, binary_label_column, score_column
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
 
@@ -237,6 +237,12 @@ class _Settings:
     def check(self, columns: Columns) -> None:
         """Raise ``ValueError`` if a parameter is wrong, or does not fit the columns."""
         segment = columns.segment
+        if columns.label in (columns.key, *(segment or ())):
+            option = "--key" if columns.label == columns.key else "--segment"
+            raise ValueError(
+                f"{option} must be another column than --label, whose value is not known when a row"
+                f" is predicted, got {columns.label!r}"
+            )
         if columns.group is not None and (segment is not None or self.calibrator != Method.hedge):
             got = "--segment" if segment is not None else self.calibrator
             raise ValueError(f"--group needs --calibrator hedge without --segment, got {got}")
@@ -297,6 +303,8 @@ def _parse_delay(delay: str | None) -> int | str | None:
     """Return a number of rows, the name of a column, or None if each label is known at once."""
     if delay is None or not delay.isdecimal():
         return delay
+    if int(delay) >= MOST_DELAY:
+        raise ValueError(f"--delay must be less than {MOST_DELAY:,} rows, got {delay}")
     return int(delay) if int(delay) > 1 else None
 
 

@@ -9,12 +9,13 @@ of their labels is known, and not before the first row after the group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._validation import as_score, as_weight
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.waiting import (
     AnyTicket,
@@ -155,13 +156,12 @@ class LateLabels:
         """
         try:
             found = [_late_from_json(*packed) for packed in waiting]
+            self._waiting = sorted(late for late in found if not isinstance(late.group, str))
         except TypeError:
             raise ValueError("does not hold rows that wait for their labels") from None
-        self._waiting = [late for late in found if not isinstance(late.group, str)]
         self._open = [late for late in found if isinstance(late.group, str)]
         if len({late.group for late in self._open}) > 1:
             raise ValueError("holds several groups that go on")
-        heapify(self._waiting)
 
 
 def waiting_after(waiting: Iterable[Any], n_rows: int) -> list[Any]:
@@ -188,7 +188,7 @@ def _late_from_json(
         raise TypeError
     if type(due) is not int or type(row) is not int or type(key) not in (str, type(None)):
         raise TypeError
-    if type(group) not in (int, str, type(None)):
+    if type(group) not in (int, str, type(None)) or label != label:
         raise TypeError
-    sample = score, label, weight, key, unpack_fields(x), unpack_ticket(ticket)
+    sample = as_score(score), label, as_weight(weight), key, unpack_fields(x), unpack_ticket(ticket)
     return _Late(due, row, *sample, group)

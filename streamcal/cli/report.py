@@ -57,7 +57,7 @@ def report(
             raise failure(f"--out {out} is a file of the report: the page would replace it", 2)
         from streamcal.report import page
 
-        html = page.render(subject.report()).encode()
+        html = page.encoded(page.render(subject.report()))
         with output as file:
             file.write(html)
         say(f"{out}: {len(html) / 1e6:.1f} MB")

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_LABELS = 32_767
 """The greatest ordinal label."""
 
+MOST_DELAY = 2**53
+"""Delays are less than this, in rows: a float can hold them."""
+
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -114,7 +117,7 @@ def weight_column(name: str | None) -> Column:
 def delay_column(name: str) -> Column:
     """Return a column of delays, in rows."""
     requirement = Requirement(
-        "a whole number of rows", lambda d: (d >= 0.0) & (d < 2.0**53) & (d == np.floor(d))
+        "a whole number of rows", lambda d: (d >= 0.0) & (d < MOST_DELAY) & (d == np.floor(d))
     )
     return Column(name, (requirement,))
 

@@ -61,6 +61,17 @@ def render(report: Report, *, live: bool = False) -> str:
     return html
 
 
+def encoded(text: str) -> bytes:
+    r"""Return the bytes of a page; "?" for parts of file names that are not UTF-8.
+
+    Examples
+    --------
+    >>> encoded("a\udcff.csv")
+    b'a?.csv'
+    """
+    return text.encode(errors="replace")
+
+
 def update(report: Report) -> dict[str, Any]:
     """Return what a page needs to show this report in place of an older one.
 

@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, "application/json", json.dumps(answer))
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode()
+        body = page.encoded(text)
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))

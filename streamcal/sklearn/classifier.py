@@ -12,7 +12,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
@@ -131,6 +136,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             All classes; needed at the first call if the classifier has ``partial_fit``.
         """
         y = self._check_labels(y)
+        check_consistent_length(X, y)
         weights = _as_weights(sample_weight, X)
         fit_params = {} if sample_weight is None else {"sample_weight": weights}
         classifier_learns = hasattr(self.estimator, "partial_fit") and not isinstance(

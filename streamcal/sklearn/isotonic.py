@@ -103,7 +103,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         x = x.reshape(-1)
         targets = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
         check_consistent_length(x, targets, sample_weight)
-        w = _check_sample_weight(sample_weight, x, dtype=np.float64)
+        w = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
         increases = (
             check_increasing(x, targets) if fresh and self.increasing == "auto" else self.increasing
         )
