@@ -92,11 +92,16 @@ def test_unknown_ranges_are_probed_by_doubling(backend: Any, data: Any, rounds: 
         assert set(high[group.samples]) == {group.high}
 
 
-@pytest.mark.parametrize("loss", SMOOTH[::2], ids=lambda x: getattr(x, "name", x))
-def test_both_places_answer_to_the_last_cell(loss: Any) -> None:
+# Programs for few samples compile faster, and other tests use some of them.
+@pytest.mark.parametrize(
+    ("loss", "n"),
+    [(losses.Squared(), 120), *((loss, 60) for loss in SMOOTH[2::2])],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_both_places_answer_to_the_last_cell(loss: Any, n: int) -> None:
     rng = np.random.default_rng(3)
-    scores, y, w = rng.integers(0, 150, 400), rng.normal(size=400), rng.uniform(0.5, 2, 400)
-    y += scores / 50
+    scores, y, w = rng.integers(0, n // 2, n), rng.normal(size=n), rng.uniform(0.5, 2, n)
+    y += 6 * scores / n
     host, device = (
         anytime_isotonic(scores, y, w, loss=loss, rounds=25, backend=backend)
         for backend in BACKENDS
@@ -401,9 +406,9 @@ def test_range_confines_the_map(backend: Any) -> None:
 @both_backends
 def test_logistic_loss_with_offsets(backend: Any) -> None:
     rng = np.random.default_rng(4)
-    scores = np.repeat(np.arange(5), 40)
-    offset = rng.normal(size=200)
-    y = np.where(rng.uniform(size=200) < 1 / (1 + np.exp(-offset - scores / 2 + 1)), 1.0, -1.0)
+    scores = np.repeat(np.arange(5), 12)
+    offset = rng.normal(size=60)
+    y = np.where(rng.uniform(size=60) < 1 / (1 + np.exp(-offset - scores / 2 + 1)), 1.0, -1.0)
     stairs = anytime_isotonic(
         scores, y, loss=losses.Logistic(), offset=offset, tol=1e-9, backend=backend
     )

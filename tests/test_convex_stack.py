@@ -159,8 +159,9 @@ def test_no_map_on_a_grid_is_better(loss: Any, problem: Any) -> None:
 @pytest.mark.parametrize("loss", [Expectile(), Lp(p=2), Huber(delta=1e3)], ids=named)
 def test_squares_equal_the_mean(loss: Any) -> None:
     rng = np.random.default_rng(0)
-    x = np.sort(rng.integers(0, 900, 1000)).astype(float)
-    y, w = x / 300 + rng.normal(size=1000), rng.uniform(0.5, 2.0, 1000)
+    # Enough runs to be pooled all at once; for each number of blocks JAX compiles again.
+    x = np.sort(rng.integers(0, 110, 120)).astype(float)
+    y, w = x / 40 + rng.normal(size=120), rng.uniform(0.5, 2.0, 120)
     stack = PAVStack(loss)
     stack.push_many(x, y, w)
     stairs, exact = stack.staircase(), isotonic_fit(x, y, w)
@@ -187,7 +188,7 @@ def test_push_many_equals_push(loss: Any, problem: Any, cuts: Any) -> None:
 def test_a_long_stream_gives_the_same_one_by_one_and_at_once(loss: Any) -> None:
     """Long enough for rounds in which many runs are pooled at once, and for galloping back."""
     rng = np.random.default_rng(1)
-    y = np.concatenate([np.arange(200.0), [-50.0], 100 + rng.normal(scale=30, size=300)])
+    y = np.concatenate([np.arange(60.0), [-50.0], 30 + rng.normal(scale=9, size=120)])
     x = np.arange(len(y))
     by_one, at_once = values_of(loss, x, y), values_of(loss, x, y, many=True)
     assert_allclose(by_one, at_once, rtol=1e-12)
