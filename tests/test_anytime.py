@@ -60,7 +60,6 @@ def samples(draw: Any, max_size: float = 14) -> tuple[Any, Any, Any]:
 
 
 @both_backends
-@settings(max_examples=40)
 @given(data=samples(), rounds=st.integers(1, 7))
 def test_rounds_are_those_of_the_pairwise_description(backend: Any, data: Any, rounds: int) -> None:
     """With whole labels and a range of a power of two all sums are exact, zeros included."""
@@ -153,7 +152,6 @@ def test_answers_are_as_recorded(which: int) -> None:
 
 @both_backends
 @given(data=samples())
-@settings(max_examples=40)
 def test_squared_loss_against_exact_arithmetic(backend: Any, data: Any) -> None:
     scores, y, w = data
     stairs = anytime_isotonic(scores, y, w, loss="squared", backend=backend)
@@ -275,7 +273,6 @@ def test_certificates_contain_the_optimum(backend: Any, data: Any, rounds: int) 
 
 
 @given(data=samples(max_size=30), start=samples(max_size=30), rounds=st.integers(1, 40))
-@settings(max_examples=60)
 def test_a_start_may_be_wrong_but_not_the_certificate(data: Any, start: Any, rounds: int) -> None:
     scores, y, w = data
     guess = isotonic_fit(*start, loss="squared")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -122,7 +122,6 @@ def test_it_repeats_published_numbers(loss: Any, y: Any, expected: Any, many: bo
 
 
 @pytest.mark.parametrize("loss", STRICT, ids=named)
-@settings(max_examples=40)
 @given(problem=samples(any_labels, max_size=7))
 def test_equals_max_min_formula(loss: Any, problem: Any) -> None:
     expected = oracles.max_min(oracles.grouped(*problem), loss)
@@ -174,7 +173,6 @@ def test_squares_equal_the_mean(loss: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", ALL, ids=named)
-@settings(max_examples=40)
 @given(problem=samples(any_labels, max_size=12), cuts=st.lists(st.integers(0, 12), max_size=3))
 def test_push_many_equals_push(loss: Any, problem: Any, cuts: Any) -> None:
     rows = list(zip(*problem, strict=True))
