@@ -161,7 +161,7 @@ def overlap(one: Any, other: Any) -> Any:
 def test_text_hides_nothing(kind: Any, size: Any) -> None:
     display = KINDS[kind](new_axes(size))
     figure = display.figure_
-    figure.draw_without_rendering()
+    figure.canvas.draw()
     legend, around = extents(display)
     assert legend, "the legend has no form that fits"
     for one, other in itertools.combinations(legend, 2):
