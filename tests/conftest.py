@@ -13,7 +13,7 @@ settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile(
-    "ci", settings.get_profile("default"), derandomize=True, database=None, max_examples=50
+    "ci", settings.get_profile("default"), derandomize=True, database=None, max_examples=25
 )
 settings.register_profile("long", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)

@@ -349,7 +349,7 @@ def _use_calibrator(
     return before, [calibrator.predict_one(score) for score in grid]
 
 
-def river_checks(model: base.Estimator, most: int = 600) -> Iterator[Callable[[Any], None]]:
+def river_checks(model: base.Estimator, most: int = 300) -> Iterator[Callable[[Any], None]]:
     """Yield river's checks that are meant for a model, on at most so many samples.
 
     River takes 200, but 2,000 to see whether memory grows faster and faster. Each check can be made

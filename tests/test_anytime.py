@@ -60,7 +60,6 @@ def samples(draw: Any, max_size: float = 14) -> tuple[Any, Any, Any]:
 
 
 @both_backends
-@settings(max_examples=40)
 @given(data=samples(), rounds=st.integers(1, 7))
 def test_rounds_are_those_of_the_pairwise_description(backend: Any, data: Any, rounds: int) -> None:
     """With whole labels and a range of a power of two all sums are exact, zeros included."""
@@ -92,11 +91,16 @@ def test_unknown_ranges_are_probed_by_doubling(backend: Any, data: Any, rounds: 
         assert set(high[group.samples]) == {group.high}
 
 
-@pytest.mark.parametrize("loss", SMOOTH[::2], ids=lambda x: getattr(x, "name", x))
-def test_both_places_answer_to_the_last_cell(loss: Any) -> None:
+# Programs for few samples compile faster, and other tests use some of them.
+@pytest.mark.parametrize(
+    ("loss", "n"),
+    [(losses.Squared(), 120), *((loss, 60) for loss in SMOOTH[2::2])],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_both_places_answer_to_the_last_cell(loss: Any, n: int) -> None:
     rng = np.random.default_rng(3)
-    scores, y, w = rng.integers(0, 150, 400), rng.normal(size=400), rng.uniform(0.5, 2, 400)
-    y += scores / 50
+    scores, y, w = rng.integers(0, n // 2, n), rng.normal(size=n), rng.uniform(0.5, 2, n)
+    y += 6 * scores / n
     host, device = (
         anytime_isotonic(scores, y, w, loss=loss, rounds=25, backend=backend)
         for backend in BACKENDS
@@ -148,7 +152,6 @@ def test_answers_are_as_recorded(which: int) -> None:
 
 @both_backends
 @given(data=samples())
-@settings(max_examples=40)
 def test_squared_loss_against_exact_arithmetic(backend: Any, data: Any) -> None:
     scores, y, w = data
     stairs = anytime_isotonic(scores, y, w, loss="squared", backend=backend)
@@ -270,7 +273,6 @@ def test_certificates_contain_the_optimum(backend: Any, data: Any, rounds: int) 
 
 
 @given(data=samples(max_size=30), start=samples(max_size=30), rounds=st.integers(1, 40))
-@settings(max_examples=60)
 def test_a_start_may_be_wrong_but_not_the_certificate(data: Any, start: Any, rounds: int) -> None:
     scores, y, w = data
     guess = isotonic_fit(*start, loss="squared")
@@ -401,9 +403,9 @@ def test_range_confines_the_map(backend: Any) -> None:
 @both_backends
 def test_logistic_loss_with_offsets(backend: Any) -> None:
     rng = np.random.default_rng(4)
-    scores = np.repeat(np.arange(5), 40)
-    offset = rng.normal(size=200)
-    y = np.where(rng.uniform(size=200) < 1 / (1 + np.exp(-offset - scores / 2 + 1)), 1.0, -1.0)
+    scores = np.repeat(np.arange(5), 12)
+    offset = rng.normal(size=60)
+    y = np.where(rng.uniform(size=60) < 1 / (1 + np.exp(-offset - scores / 2 + 1)), 1.0, -1.0)
     stairs = anytime_isotonic(
         scores, y, loss=losses.Logistic(), offset=offset, tol=1e-9, backend=backend
     )

@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from river import metrics, stream
-from typer.testing import CliRunner
 
 import streamcal
 from streamcal import cli, losses, tables
@@ -39,6 +38,7 @@ from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
 from streamcal.durable import Store, name_of
+from tests.runner import CliRunner
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -16,7 +16,7 @@ from tests import oracles_cusum as oracles
 
 logit = st.floats(-8, 8, width=32)
 # Of few lengths, since JAX compiles for each.
-logit_lists = st.sampled_from([1, 2, 5]).flatmap(lambda n: st.lists(logit, min_size=n, max_size=n))
+logit_lists = st.sampled_from([1, 4]).flatmap(lambda n: st.lists(logit, min_size=n, max_size=n))
 
 
 @given(logits=logit_lists, margin=st.sampled_from([0.0, 0.5, 2.0]), data=st.data())

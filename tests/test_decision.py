@@ -89,7 +89,7 @@ carried = st.none() | st.tuples(*[st.sampled_from([0.0, 0.0, 1.0, 2.5, 40.0])] *
 def test_every_method_finds_the_best_of_all_labellings(
     zero: Any, data: st.DataObject, history: Any
 ) -> None:
-    p = data.draw(st.lists(probability, max_size=7))
+    p = data.draw(st.lists(probability, max_size=6))
     ranked = sorted(p, reverse=True)
     n, counts = len(p), history or (0, 0, 0, 0)
     for metric, phi in pairs(zero):

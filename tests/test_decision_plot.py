@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
-from typer.testing import CliRunner
 
 from streamcal.cli.app import app
 from streamcal.decision import maximize, utility_curve
 from streamcal.plot import UtilityCurveDisplay
+from tests.runner import CliRunner
 
 mpl.use("Agg")
 

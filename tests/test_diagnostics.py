@@ -50,10 +50,11 @@ def binned(p: Any, y: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bands_cover_what_they_promise(kind: Any, method: Any, shared: bool) -> None:
-    """At level .9, in the middle of the scores, over 40 streams; the tolerance is by chance."""
+    """At level .9, in the middle of the scores, over streams; the tolerance is by chance."""
     rng = np.random.default_rng(7)
+    wide = kind == "confidence" and method == "asymptotic" and not shared  # on purpose, and slow
     inside = []
-    for _ in range(40):
+    for _ in range(10 if wide else 40):
         n = 600
         p = (rng.integers(10, size=n) + 0.5) / 10 if shared else rng.random(n)
         truth = p if kind == "consistency" else p**2
@@ -66,10 +67,7 @@ def test_bands_cover_what_they_promise(kind: Any, method: Any, shared: bool) -> 
         at = [np.argmin(np.abs(scores - x)) for x in (0.45, 0.65, 0.85)]
         covered = (band.lower - 1e-9 <= target) & (target <= band.upper + 1e-9)
         inside.append(covered[at])
-    least, most = 0.8, 0.97
-    if kind == "confidence" and method == "asymptotic" and not shared:
-        most = 1.0  # wide on purpose
-    assert least <= np.mean(inside) <= most
+    assert 0.8 <= np.mean(inside) <= (1.0 if wide else 0.97)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -232,8 +230,8 @@ def test_smooth_ece_at_a_width_is_the_integral(stream: Any, sigma: float) -> Non
 @pytest.mark.parametrize("power", [1.0, 1.3, 3.0])
 def test_smooth_ece_is_the_width_that_equals_its_error(power: float) -> None:
     rng = np.random.default_rng(3)
-    p, w = rng.random(200), rng.choice([0.5, 2.0], 200)
-    y = (rng.random(200) < p**power).astype(float)
+    p, w = rng.random(80), rng.choice([0.5, 2.0], 80)
+    y = (rng.random(80) < p**power).astype(float)
     value = smooth_ece(y, p, w=w)
     assert value == pytest.approx(oracles.smooth_ece(y, p, w), abs=1e-5)
     assert value == pytest.approx(smooth_ece(y, p, w=w, bandwidth=value), abs=1e-9)

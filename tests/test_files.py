@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
 from streamcal import tables
 from streamcal.cli import checkpoint
 from streamcal.cli.app import app
 from streamcal.durable.files import files_of_store
 from streamcal.durable.store import Store
+from tests.runner import CliRunner
 from tests.test_resume import Crash, _Always, write_table
 
 N, BATCH = 60, 15

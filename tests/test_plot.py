@@ -71,7 +71,7 @@ def test_line_is_the_isotonic_regression() -> None:
 
 def test_band_has_its_level_where_the_model_is_calibrated() -> None:
     inside = []
-    for seed in range(20):
+    for seed in range(8):
         y, p = make(200, seed)
         curve = ReliabilityDisplay.from_predictions(y, p, level=0.8, n_resamples=200).curves[0]
         plt.close("all")

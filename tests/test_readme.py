@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from streamcal.cli import demo_table
 from streamcal.cli.app import app
+from tests.runner import CliRunner
 
 ROOT = Path(__file__).resolve().parents[1]
 NAV = runpy.run_path(str(ROOT / "docs" / "conf.py"))["NAV"]

@@ -23,7 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river import dummy, linear_model, metrics
 from sklearn.metrics import roc_auc_score
-from typer.testing import CliRunner
 
 from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
 from streamcal._log_loss import log_losses
@@ -58,6 +57,7 @@ from streamcal.report.table_sections import (
     miscalibration,
     of_table,
 )
+from tests.runner import CliRunner
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
 

@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from streamcal import tables
 from streamcal.cli import checkpoint
 from streamcal.cli.app import app
 from streamcal.cli.resumable_output import ResumableOutput
 from streamcal.durable import Store, StoreError
+from tests.runner import CliRunner
 
 COMMAND = [sys.executable, "-m", "streamcal.cli", "calibrate"]
 

@@ -161,6 +161,7 @@ def wait_for(classifier: Any, seconds: float = 300.0) -> None:
     while (found := classifier._rescorer.poll()) is None:
         assert time.monotonic() < end
         assert classifier._rescorer.worker.busy
+        time.sleep(0.001)  # the processor is for the background
     classifier._serve_resolved(found)
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
-from typer.testing import CliRunner
 
 from streamcal import optimal_thresholds
 from streamcal.cli.app import app
 from streamcal.plot import ThresholdDisplay
+from tests.runner import CliRunner
 
 
 @pytest.fixture(scope="module")

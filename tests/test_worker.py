@@ -20,6 +20,7 @@ def until(condition: Any, timeout: float = 300.0) -> Any:
     while time.monotonic() < end:
         if answer := condition():
             return answer
+        time.sleep(0.001)  # the processor is for those that are waited for
     raise AssertionError("it did not happen")
 
 
