@@ -738,9 +738,9 @@ def test_the_summary_as_json(tmp_path: Path) -> None:
     more = ("--weight", "n", "--key", "k", "--on-error", "skip", "--plot", picture)
     text = calibrate(path, *more, "--out", out).stderr
     (line,) = calibrate(path, *more, "--out", out, "--json").stderr.splitlines()
-    told = json.loads(line)
-    losses = {name: told.pop(name) for name in ("log_loss", "brier_score")}
-    assert told == {
+    printed = json.loads(line)
+    losses = {name: printed.pop(name) for name in ("log_loss", "brier_score")}
+    assert printed == {
         "rows": 3,
         "unlabelled": 1,
         "keys": 2,
@@ -762,9 +762,9 @@ def test_the_json_of_other_commands(scores_csv: Any, tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("s,stars\n.1,1\n.2,3\n.3,3\n")
     result = run("thresholds", path, "--score=s", "--label=stars", "--json")
-    told = json.loads(result.stderr)
-    assert [str(value) for value in told["thresholds"]] == result.stdout.split()
-    assert told["absolute_loss"] == 0.0
+    printed = json.loads(result.stderr)
+    assert [str(value) for value in printed["thresholds"]] == result.stdout.split()
+    assert printed["absolute_loss"] == 0.0
     assert json.loads(calibrate("-", "--json", input="p,y\n5,1\n").stderr)["log_loss"] == {
         "before": None,
         "after": pytest.approx(0.0),
@@ -775,8 +775,8 @@ def test_a_failure_after_the_summary_keeps_its_json(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y\n0.5,\n")
     options = ("--plot", tmp_path / "r.png", "--out", tmp_path / "o.csv", "--json")
-    told, error = calibrate(path, *options, status=1).stderr.splitlines()
-    assert json.loads(told)["rows"] == 1
+    printed, error = calibrate(path, *options, status=1).stderr.splitlines()
+    assert json.loads(printed)["rows"] == 1
     assert "no row has a label" in error
 
 

@@ -62,10 +62,10 @@ def test_for_a_person(
 ) -> None:
     folder = tmp_path / "made" / "here"
     assert demo_table.run(folder, limit=150) == rows
-    printed, said = capsys.readouterr()
+    printed, progress = capsys.readouterr()
     assert "Shuttle" in printed
     assert "…" not in printed  # it fits into 80 columns
-    assert " 2 of 12: GaussianNB learns Phishing" in said
+    assert " 2 of 12: GaussianNB learns Phishing" in progress
     with open(folder / "scores.csv", newline="") as file:
         scores = [(float(row["p"]), float(row["y"])) for row in csv.DictReader(file)]
     assert len(scores) == 149

@@ -94,7 +94,7 @@ class Replay:
         return [tuple(event) for event in self.events[offset : offset + n]]
 
 
-class Told:
+class Kept:
     """A sink that keeps predictions by offset; repeated predictions must be the same."""
 
     def __init__(self, bomb: Bomb) -> None:
@@ -168,7 +168,7 @@ def undisturbed(path: Path, calibrator: Calibrator, keyed: bool, join: LabelJoin
     return sink
 
 
-@pytest.mark.parametrize("sink_kind", [Told, File])
+@pytest.mark.parametrize("sink_kind", [Kept, File])
 @pytest.mark.parametrize("keyed", [False, True], ids=["one", "keyed"])
 @pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
 @pytest.mark.parametrize("batch", [1, 3, 7])
@@ -219,7 +219,7 @@ def test_the_same_objects_after_an_error(tmp_path: Path) -> None:
     """What was learned and not committed is dropped before it is learned again."""
     undisturbed(tmp_path / "straight.db", PlattCalibrator(), True, LabelJoin(12))
     bomb = Bomb(0)
-    sink = Told(bomb)
+    sink = Kept(bomb)
     join = LabelJoin(12)
     with Fragile(tmp_path / "run.db") as store:
         keyed = KeyedCalibrator(PlattCalibrator(), max_live=2, store=store)
@@ -829,7 +829,7 @@ def test_a_crash_with_segments_loses_nothing(tmp_path: Path) -> None:
                 store.bomb = bomb
                 with contextlib.suppress(CrashError):
                     calibrator = SegmentCalibrator(FIELDS)
-                    run(events, calibrator, Told(bomb), store, batch_size=4, join=LabelJoin(12))
+                    run(events, calibrator, Kept(bomb), store, batch_size=4, join=LabelJoin(12))
                     break
             bomb.left = 7
         return contents(tmp_path / name)

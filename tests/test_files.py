@@ -533,7 +533,7 @@ def test_a_partial_file_of_somebody_else_is_moved_away_and_it_goes_on(apart: Pat
     Path("n.csv.partial").write_bytes(FOREIGN)
     run = command("t.csv", "n.csv")
     status, printed = invoke(*run, "--store", "new.db")
-    assert (status, "n.csv.partial is there already" in printed) == (1, True)
+    assert (status, "n.csv.partial exists already" in printed) == (1, True)
     assert not Path("new.db").exists()
     Path("n.csv.partial").rename("theirs.csv")
     assert invoke(*run, "--store", "new.db")[0] == 0
@@ -610,7 +610,7 @@ def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
     Path("table.csv").write_bytes(grown)
     Path("out.csv.partial").write_bytes(FOREIGN)
     before = look_around()
-    assert "is there already" in invoke(*command("table.csv", "out.csv"))[1]
+    assert "exists already" in invoke(*command("table.csv", "out.csv"))[1]
     assert look_around() == before
 
 

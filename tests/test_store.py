@@ -363,7 +363,9 @@ def test_files_of_others_are_not_removed(path: Path, tmp_path: Path, ending: str
         for content in (b"MINE", b"SQLite format 3\0" * 300):
             foreign = file.with_name(file.name + ending)
             foreign.write_bytes(content)
-            with pytest.raises(StoreError, match="somebody else's; move it away") as caught:
+            with pytest.raises(
+                StoreError, match="may belong to another program; move it away"
+            ) as caught:
                 use()
             assert str(foreign) in str(caught.value)
             assert foreign.read_bytes() == content
@@ -414,7 +416,7 @@ def test_a_save_into_a_file_without_its_name_is_refused(
         else:
             (file if how == "moved" else away).rename(away if how == "moved" else file)
         for _ in range(2):
-            with pytest.raises(StoreError, match="has moved, removed or replaced it"):
+            with pytest.raises(StoreError, match="it or its log was moved, removed or replaced"):
                 commit(store, 2)
             assert_holds(store, 1)
 
@@ -435,7 +437,7 @@ def test_a_log_without_its_store_is_not_removed(path: Path, tmp_path: Path) -> N
         commit(other, 1)
         shutil.copy(f"{other.path}-wal", f"{path}-wal")
     before = path.with_name("run.db-wal").read_bytes()
-    with pytest.raises(StoreError, match=r"run\.db-wal is there and may be somebody else's"):
+    with pytest.raises(StoreError, match=r"run\.db-wal exists and may belong to another program"):
         Store(path)
     assert path.with_name("run.db-wal").read_bytes() == before
 
@@ -473,7 +475,7 @@ def test_a_journal_of_another_database_is_not_played_into_a_store(
     journal = path.with_name("run.db-journal")
     before = path.read_bytes(), journal.read_bytes()
     for read_only in (False, True):
-        with pytest.raises(StoreError, match=r"run\.db-journal is there and may be somebody else"):
+        with pytest.raises(StoreError, match=r"run\.db-journal exists and may belong"):
             Store(path, read_only=read_only)
         assert (path.read_bytes(), journal.read_bytes()) == before
     with Store(tmp_path / "whole.db") as store, pytest.raises(StoreError, match="can't be made"):
@@ -554,7 +556,9 @@ def assert_foreign_stays(foreign: Path, kind: str, *uses: Callable[[], object]) 
     put_foreign(foreign, kind)
     before = look_at(foreign)
     for use in uses:
-        with pytest.raises(StoreError, match="somebody else's; move it away") as caught:
+        with pytest.raises(
+            StoreError, match="may belong to another program; move it away"
+        ) as caught:
             use()
         assert str(foreign) in str(caught.value)
         assert look_at(foreign) == before
@@ -730,12 +734,12 @@ def test_writers_that_no_lock_stops(path: Path) -> None:
         with Store(path) as second:
             commit(first, 2)
             for _ in range(2):  # it is not forgotten
-                with pytest.raises(StoreError, match="somebody else has written to it since"):
+                with pytest.raises(StoreError, match="another process has written to it since"):
                     second.save({"last": mark(7)}, 2)
                 assert_holds(first, 2)
             second.refresh()
             commit(second, 3)
-            with pytest.raises(StoreError, match="somebody else has written to it since"):
+            with pytest.raises(StoreError, match="another process has written to it since"):
                 first.save({}, 3)
             first.refresh()
             assert_holds(first, 3)
@@ -805,7 +809,7 @@ def test_a_save_has_the_file_from_its_first_statement_to_its_last(path: Path) ->
                     break
                 (message,) = errors
                 # After the last statement it could write, and sees that it must not.
-                assert "database is locked" in message or "somebody else has written" in message
+                assert "database is locked" in message or "another process has written" in message
         with Store(path) as store:
             assert_holds(store, 2)
     assert at > 5

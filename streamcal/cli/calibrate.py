@@ -143,7 +143,7 @@ def calibrate(
         str | None, column_option(_SAMPLING_RATE, metavar="RATE|COLUMN")
     ] = None,
     new_column: NewColumnOption = "calibrated",
-    calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD)] = Method.hedge,
+    calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD, metavar="NAME")] = Method.hedge,
     loss: Annotated[str | None, setting(CALIBRATOR, _LOSS, metavar="NAME")] = None,
     prior: Annotated[float | None, setting(CALIBRATOR, _PRIOR)] = None,
     window: Annotated[int | None, setting(CALIBRATOR, _WINDOW)] = None,

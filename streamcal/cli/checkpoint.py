@@ -337,7 +337,7 @@ class Checkpoint:
             self._compare()
         skipping = bool(self._learned) or self._is_finished
         if not (last or self.output.is_compared):
-            skipping = True  # the partial file may still turn out to be somebody else's
+            skipping = True  # the partial file may still be that of another program
         if not (complete or self._resumable):
             skipping = True
         if not skipping and (last or self._signal or self._pace.is_due()):

@@ -1,7 +1,7 @@
 """An output file that can be continued after a crash: the store has its length and digest.
 
 Before ``NAME.partial`` is made, the store notes that this run makes it. A file that exists before
-this note belongs to somebody else, and the run is refused. A file that exists after the note, while
+this note belongs to another program: the run is refused. A file that exists after the note, while
 nothing is committed, may have been written by a killed process: it is compared byte by byte with
 what the run writes, and if they differ, the run is refused before it changes any file. If power was
 lost, parts of what was written may not have reached the disk; such parts read as zeros. So zeros
@@ -300,7 +300,7 @@ def check_free(partial: Path, store: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(partial)) from None
     else:
         raise StoreError(
-            f"{partial} is there already, and not of a run of {store}: move it away, or choose"
+            f"{partial} exists already and is not of a run of {store}: move it away, or choose"
             " another --out"
         )
 

@@ -148,8 +148,8 @@ class StoreConnection:
             if self._written_files is None or identify(self.file) != self._written_files:
                 # The file that is written to has no name any more.
                 raise StoreError(
-                    f"{self.path} can't be written: somebody else has moved, removed or replaced"
-                    " it or its log since it was opened"
+                    f"{self.path} can't be written: it or its log was moved, removed or replaced"
+                    " since it was opened"
                 )
             database.execute("COMMIT")
         except BaseException:

@@ -2,8 +2,8 @@
 
 A *source* has ``read(offset, n)``, which returns at most ``n`` events from ``offset`` on, and the
 same events each time. A list works as well, and so does a generator function of the offset, which
-is called once in a run. A generator is refused: it can't go back to the store's offset, and nobody
-could know how many of its events an earlier run has taken.
+is called once in a run. A generator is refused: it can't go back to the store's offset, and the
+number of events that an earlier run has taken from it is unknown.
 
 A *sink* is called with ``(offset, predictions)``. States and offset are committed together
 (`streamcal.durable.store`), after the sink has got the predictions. After a crash the loop starts
@@ -278,12 +278,12 @@ class _Loop:
         return np.array(values), np.array(samples).reshape(-1, 4)
 
     def commit(self) -> None:
-        """Save states and offset, with the sink's token; raise if somebody else has saved."""
+        """Save states and offset, with the sink's token; raise if something else has saved."""
         with self.pace, self.keyed.locked(), self.store.locked():
             if self.store.offset not in (self.committed, self.offset):
                 raise StoreError(
                     f"{self.store.path} was at offset {self.committed} and is at"
-                    f" {self.store.offset}: somebody else has saved to it during the run"
+                    f" {self.store.offset}: something else has saved to it during the run"
                 )
             notes = self._notes()
             states: dict[str, Any] = dict(self.keyed.states())

@@ -194,7 +194,7 @@ def check_beside(path: Path) -> None:
 def _check_left(
     path: Path, action: str, base: Path, beginnings: Mapping[str, tuple[bytes, ...]]
 ) -> None:
-    """Raise if one of the files whose names begin with ``base`` may be somebody else's.
+    """Raise if one of the files whose names begin with ``base`` may belong to others.
 
     ``beginnings`` are the first bytes by the end of the name; () if the file must be empty.
     """
@@ -202,8 +202,8 @@ def _check_left(
         file = beside(base, ending)
         if not _is_left(file, base, expected):
             raise StoreError(
-                f"{path} can't be {action}: {file} is there and may be somebody else's; move it"
-                " away"
+                f"{path} can't be {action}: {file} exists and may belong to another"
+                " program; move it away"
             )
 
 

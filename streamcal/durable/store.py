@@ -357,7 +357,7 @@ class Store:
         Raises
         ------
         StoreError
-            If it can't be written, or the store is read-only; if somebody else has written to the
+            If it can't be written, or the store is read-only; if another process has written to the
             file in spite of the lock (`refresh` accepts that); if somebody has moved, removed or
             replaced it or a file beside it. The file is as before.
         ValueError, TypeError
@@ -378,8 +378,8 @@ class Store:
             with errors_of_files(self.path, "written"), self._connection.writing() as database:
                 if not has_head(database, self._head):
                     raise StoreError(
-                        f"{self.path} can't be written: somebody else has written to it since it"
-                        " was read here"
+                        f"{self.path} can't be written: another process has written to it since"
+                        " it was read here"
                     )
                 changes = {**dict.fromkeys(forget), **changed}
                 with errors_of_content(self.path):
@@ -403,8 +403,8 @@ class Store:
 
         The copy gets its name when it is complete; an older file of that name is replaced, or if
         that is a link, its target. A `save` in another thread waits meanwhile; the backup of a
-        store that was opened to be read only makes nobody wait. A file for the lock is left beside
-        the copy, as beside every store.
+        read-only store delays no writer. A file for the lock is left beside the copy, as beside
+        every store.
 
         Raises
         ------
