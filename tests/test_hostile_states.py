@@ -44,11 +44,11 @@ def test_every_class_has_examples() -> None:
 
 
 def test_crafted_states_are_refused_or_work() -> None:
-    """Some 10 of each class; thousands by STREAMCAL_SOAK.
+    """Some 20 of each class; thousands by STREAMCAL_SOAK.
 
     A case that hangs or crashes ends the process: the last line says which one it was.
     """
-    n_cases = os.environ.get("STREAMCAL_SOAK", "10")
+    n_cases = os.environ.get("STREAMCAL_SOAK", "20")
     done = subprocess.run(
         [sys.executable, "-m", "tests.hostile_states", n_cases],
         capture_output=True,
