@@ -234,5 +234,5 @@ def test_a_batch_of_wrong_weights_is_refused() -> None:
 
 
 def test_the_wrapper_of_river_points_here() -> None:
-    with pytest.raises(TypeError, match="from streamcal.sklearn import OnlineCalibratedClassifier"):
+    with pytest.raises(TypeError, match=r"from streamcal\.sklearn import OnlineCalibrated"):
         streamcal.CalibratedClassifier(GaussianNB())
