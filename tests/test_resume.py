@@ -152,7 +152,7 @@ def test_values_of_segments_that_were_learned_must_not_change(tmp_path: Path) ->
         table, out, store, *more, status=1
     )
     printed = calibrate(table, out, store, *more[:2], status=1)
-    assert "was started with --segment ['id'], not without --segment" in printed
+    assert "was started with --segment id, and this command is without --segment" in printed
 
 
 def test_the_state_changes_nothing_in_the_output(done: tuple[Path, ...]) -> None:
@@ -564,7 +564,7 @@ def test_what_does_not_belong_together_is_refused(done: tuple[Path, ...]) -> Non
     table, out, store = done
     before = states(store)
     printed = calibrate(table, out, store, "--prior", 2, status=1)
-    assert "was started without --prior, not with --prior 2.0" in printed
+    assert "was started without --prior, and this command is with --prior 2.0" in printed
     other = out.with_name("other.csv")
     assert "belongs to the output" in calibrate(table, other, store, status=1)
     printed = calibrate(table, Path("-"), out.with_name("new.db"), status=2)

@@ -233,7 +233,7 @@ class Checkpoint:
             before = notes["options"].get(name)
             if before != value:
                 raise StoreError(
-                    f"{self.store.path} was started {_given(name, before)}, not"
+                    f"{self.store.path} was started {_given(name, before)}, and this command is"
                     f" {_given(name, value)}: the calibrators depend on this option"
                 )
 
@@ -436,7 +436,10 @@ def _names(notes: Mapping[str, Any]) -> str:
 
 
 def _given(name: str, value: Any) -> str:
-    return f"without {name}" if value is None else f"with {name} {value!r}"
+    if value is None:
+        return f"without {name}"
+    each = value if isinstance(value, list) else [value]
+    return "with " + " ".join(f"{name} {one}" for one in each)
 
 
 def _is_count(value: Any) -> bool:
