@@ -39,7 +39,7 @@ from streamcal._state import (
 from streamcal._validation import MOST_COUNT, decay_per_sample
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
-from streamcal.calibration.segments import SegmentTicket
+from streamcal.calibration.segments import OwnTicket
 from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.joint import SLOPE_PRIOR, JointMaps, Matrix
@@ -55,10 +55,6 @@ _ROWS = 2  # logs: of the model, of one-vs-rest
 _LIMIT = 100.0  # of the parameters of matrices
 _PRIORS = (10.0, 30.0, 100.0)  # curvatures before the first sample, of the last kinds of maps
 _MOST_LABELS = 256  # in the matrices, whose cost is quadratic
-
-
-OwnTicket = Ticket | SegmentTicket
-"""Of the calibrator of a single label."""
 
 
 class JointTicket(NamedTuple):

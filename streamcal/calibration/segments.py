@@ -584,6 +584,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
 AnyCalibrator = Calibrator | SegmentCalibrator
 """Of the scores of one label."""
+OwnTicket = Ticket | SegmentTicket
+"""What the calibrator of a single label gives out with a prediction."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
 _ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")

@@ -16,14 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_score, as_weight
+from streamcal.calibration.segments import OwnTicket
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
-from streamcal.durable.waiting import (
-    AnyTicket,
-    pack_fields,
-    pack_ticket,
-    unpack_fields,
-    unpack_ticket,
-)
+from streamcal.durable.waiting import pack_fields, pack_ticket, unpack_fields, unpack_ticket
 
 
 class _Late(NamedTuple):
@@ -36,7 +31,7 @@ class _Late(NamedTuple):
     weight: float
     key: str | None
     x: dict[str, Any] | None
-    ticket: AnyTicket | None
+    ticket: OwnTicket | None
     group: int | str | None  # the first row of its group; while that goes on, the group's name
 
 

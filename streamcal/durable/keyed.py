@@ -13,12 +13,11 @@ from streamcal._validation import as_vector, as_weights, check_count, check_same
 from streamcal.calibration.base import predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
-from streamcal.durable.waiting import AnyTicket
 
 Vector = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
@@ -185,7 +184,7 @@ class KeyedCalibrator(Locked):
 
     def serve_one(
         self, key: Hashable, score: float, *, x: Mapping[str, Any] | None = None
-    ) -> tuple[float, AnyTicket | None]:
+    ) -> tuple[float, OwnTicket | None]:
         """Return `predict_one`, and the ticket to pass back with the label.
 
         A `HedgedCalibrator` and a `SegmentCalibrator` make tickets; others return None.
@@ -193,7 +192,7 @@ class KeyedCalibrator(Locked):
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
-            served: tuple[float, AnyTicket | None]
+            served: tuple[float, OwnTicket | None]
             if self._makes_tickets(calibrator):
                 served = calibrator.serve_one(*given, score)
             else:
@@ -208,7 +207,7 @@ class KeyedCalibrator(Locked):
         w: float = 1.0,
         *,
         x: Mapping[str, Any] | None = None,
-        served: AnyTicket | None = None,
+        served: OwnTicket | None = None,
     ) -> None:
         """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
 

@@ -22,16 +22,10 @@ from streamcal._state import (
     unpack,
 )
 from streamcal._validation import as_number, as_weight, check_count
-from streamcal.calibration.segments import SegmentTicket
+from streamcal.calibration.segments import OwnTicket, SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.keys import name_of
-from streamcal.durable.waiting import (
-    AnyTicket,
-    pack_fields,
-    pack_ticket,
-    unpack_fields,
-    unpack_ticket,
-)
+from streamcal.durable.waiting import pack_fields, pack_ticket, unpack_fields, unpack_ticket
 
 
 class Event(NamedTuple):
@@ -69,7 +63,7 @@ class Event(NamedTuple):
     w: float = 1.0
     key: Hashable = None
     id: Hashable = None
-    ticket: AnyTicket | None = None
+    ticket: OwnTicket | None = None
     x: Mapping[str, Any] | None = None
 
 

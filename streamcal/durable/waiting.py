@@ -8,13 +8,11 @@ import numpy as np
 
 from streamcal._frames import is_na
 from streamcal._state import as_float, as_int, as_list, require
-from streamcal.calibration.segments import SegmentTicket
+from streamcal.calibration.segments import OwnTicket, SegmentTicket
 from streamcal.calibration.tickets import Ticket
 
-AnyTicket = Ticket | SegmentTicket
 
-
-def pack_ticket(ticket: AnyTicket | None) -> Any:
+def pack_ticket(ticket: OwnTicket | None) -> Any:
     """Return a ticket as JSON.
 
     Examples
@@ -27,12 +25,13 @@ def pack_ticket(ticket: AnyTicket | None) -> Any:
     return None if ticket is None else [ticket.n_samples, *map(float, ticket.answers)]
 
 
-def unpack_ticket(packed: Any) -> AnyTicket | None:
+def unpack_ticket(packed: Any) -> OwnTicket | None:
     """Return the argument of `pack_ticket`; raise ``ValueError`` if there is none."""
     if isinstance(packed, dict):
         require(packed.keys() == {"base", "models"}, "tickets must have a base and models")
         models = _unpack_plain(packed["models"])
         require(models is not None, "tickets must have models")
+        # mypy does not see that `models` is not None here.
         return SegmentTicket(_unpack_plain(packed["base"]), models)  # type: ignore[arg-type]
     return _unpack_plain(packed)
 

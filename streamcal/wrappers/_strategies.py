@@ -33,8 +33,8 @@ from streamcal._state import (
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket, OwnTicket
-from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
+from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
+from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
 from streamcal.calibration.tickets import Ticket
 
 Features = Mapping[Any, Any]

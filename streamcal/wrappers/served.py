@@ -7,9 +7,9 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.joint_hedge import AnyTicket, JointTicket, OwnTicket
+from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import SegmentTicket
+from streamcal.calibration.segments import OwnTicket, SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._checks import as_probabilities_of_labels
 from streamcal.wrappers._json import as_count, as_items, as_pairs, as_share, from_pairs
