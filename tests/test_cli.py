@@ -356,6 +356,8 @@ def test_the_sampling_of_negatives_is_undone(
     assert column(out, "calibrated") == pytest.approx(wanted, rel=1e-12)
     for loss in ("log_loss", "brier_score"):  # of the rows in the table
         assert found[loss] == pytest.approx(kept[loss], rel=1e-12)
+    assert set(found) - set(kept) == {"losses_among"}
+    assert found["losses_among"] == "kept rows"
 
 
 def test_pictures_show_the_rows_of_the_table(
