@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_score, as_weight
+from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
 from streamcal.calibration.segments import OwnTicket
 from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
-from streamcal.durable.waiting import pack_fields, pack_ticket, unpack_fields, unpack_ticket
+from streamcal.durable.waiting import pack_fields, unpack_fields
 
 
 class _Late(NamedTuple):
