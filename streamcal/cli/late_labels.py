@@ -86,6 +86,11 @@ class LateLabels:
         Returns
         -------
         values : ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        StoreError
+            If a row that waited in the store can't be learned.
         """
         keys = np.empty(len(rows), object)
         for key, at in samples.groups.items():
