@@ -656,6 +656,16 @@ def test_a_half_that_waits_and_cannot_be_learned_is_damage(tmp_path: Path, half:
     assert contents(tmp_path / "run.db")[0] == 1
 
 
+def test_an_event_that_did_not_wait_is_no_damage(tmp_path: Path) -> None:
+    class Picky(PlattCalibrator):
+        def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+            raise ValueError("not this one")
+
+    with Store(tmp_path / "run.db") as store, pytest.raises(ValueError, match="not this") as raised:
+        run([Event(0.5, 1.0)], Picky(), lambda at, p: None, store, join=LabelJoin(9))
+    assert not isinstance(raised.value, StoreError)
+
+
 @pytest.mark.parametrize("horizon", [1, 4, 30])
 def test_the_join_against_a_list(horizon: int) -> None:
     """Random halves of samples; the oracle searches all earlier events."""
