@@ -153,10 +153,24 @@ def read_again(app: "Sphinx", env: Any, added: set[str], *others: set[str]) -> s
     return set(env.found_docs) if added or others[-1] else set()
 
 
+def link_source_to_public_path(
+    app: "Sphinx", page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Let the links of a page of source lead to where a name is documented.
+
+    Sphinx takes one package for all names of a file; a page of the reference has its own in its
+    name.
+    """
+    if page.startswith("_modules/"):
+        wrong = r"(reference/([\w.]+)\.(\w+)\.html#)[\w.]*?\.\3\b"
+        context["body"] = re.sub(wrong, r"\1\2.\3", context["body"])
+
+
 def setup(app: "Sphinx") -> None:
     """Hook the above into the build."""
     app.add_config_value("made", write_reference(HERE / "reference"), "env")
     app.connect("autodoc-process-docstring", make_unambiguous, priority=400)  # before napoleon
     app.connect("missing-reference", link_short_name)
     app.connect("source-read", add_navigation)
+    app.connect("html-page-context", link_source_to_public_path)
     app.connect("env-get-outdated", read_again)

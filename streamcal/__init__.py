@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 from streamcal._lazy import attach
 
 if TYPE_CHECKING:
+    from streamcal import calibration as calibration
     from streamcal import decision, durable, losses, metrics, ordinal, plot, voting
+    from streamcal import isotonic as isotonic
+    from streamcal import sklearn as sklearn
+    from streamcal import spark as spark
+    from streamcal import tables as tables
+    from streamcal import wrappers as wrappers
     from streamcal.calibration import (
         AnytimeCalibrator,
         BetaCalibrator,
@@ -142,4 +148,8 @@ _HOME = {
     "undo_sampling": "streamcal.calibration.sampling",
 }
 
-__getattr__, __dir__ = attach(__name__, [*__all__, "__version__"], _HOME)
+# Not in `__all__`: the first four hold names that stand there, or serve the command line, and the
+# others need extras.
+_PARTS = ["calibration", "isotonic", "tables", "wrappers", "sklearn", "spark"]
+
+__getattr__, __dir__ = attach(__name__, [*__all__, "__version__"], _HOME, _PARTS)

@@ -7,12 +7,13 @@ from typing import Any
 
 
 def attach(
-    package: str, names: Sequence[str], homes: Mapping[str, str]
+    package: str, names: Sequence[str], homes: Mapping[str, str], parts: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package with these public names.
 
     ``homes`` holds the module of each name, in full or as seen from the package. Any other public
-    name that the package does not define is a module of the package.
+    name that the package does not define is a module of the package. So are ``parts``, which
+    ``__dir__`` leaves out: `help` touches what it lists, and a part may need an extra.
 
     Examples
     --------
@@ -26,7 +27,7 @@ def attach(
             home = homes[name]
             full = home if home.startswith("streamcal.") else f"{package}.{home}"
             value = getattr(import_module(full), name)
-        elif name in names:
+        elif name in names or name in parts:
             value = import_module(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

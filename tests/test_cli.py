@@ -30,7 +30,7 @@ import streamcal
 from streamcal import cli, losses, tables
 from streamcal.calibration import IsotonicCalibrator
 from streamcal.cli import calibrate as calibrating
-from streamcal.cli import calibrate_loop, main
+from streamcal.cli import calibrate_loop, calibrator_settings, main
 from streamcal.cli.app import app
 from streamcal.cli.console import progress
 from streamcal.cli.demo import demo
@@ -151,10 +151,10 @@ def test_the_default_is_that_of_the_library(scores_csv: Any) -> None:
 
 
 def test_each_option_is_a_parameter_of_the_calibrators_that_take_it() -> None:
-    for name, options in calibrating._TAKES.items():
+    for name, options in calibrator_settings._TAKES.items():
         theirs = inspect.signature(CALIBRATORS[name]).parameters
         assert set(options) <= set(theirs)
-    assert set(calibrating._TAKES["isotonic"]) == set(
+    assert set(calibrator_settings._TAKES["isotonic"]) == set(
         inspect.signature(IsotonicCalibrator).parameters
     )
 
@@ -356,6 +356,8 @@ def test_the_sampling_of_negatives_is_undone(
     assert column(out, "calibrated") == pytest.approx(wanted, rel=1e-12)
     for loss in ("log_loss", "brier_score"):  # of the rows in the table
         assert found[loss] == pytest.approx(kept[loss], rel=1e-12)
+    assert set(found) - set(kept) == {"losses_among"}
+    assert found["losses_among"] == "kept rows"
 
 
 def test_pictures_show_the_rows_of_the_table(

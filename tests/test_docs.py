@@ -70,6 +70,25 @@ def test_navigation_names_a_page_once() -> None:
     assert all((DOCS / f"{name}.md").exists() for name in ("start", "choosing", "serving"))
 
 
+@pytest.mark.parametrize(
+    ("page", "anchor", "public"),
+    [
+        ("streamcal.decision.claim_gap", "streamcal.claim_gap", "streamcal.decision.claim_gap"),
+        ("streamcal.maximize", "streamcal.decision.maximize", "streamcal.maximize"),
+        ("streamcal.Ticket", "streamcal.calibration.Ticket.count", "streamcal.Ticket.count"),
+        ("streamcal.Ticket", "streamcal.Ticket", "streamcal.Ticket"),
+        ("losses", "streamcal.losses.get", "streamcal.losses.get"),
+    ],
+)
+def test_source_is_linked_to_where_its_names_are_documented(
+    page: str, anchor: str, public: str
+) -> None:
+    conf = runpy.run_path(str(DOCS / "conf.py"))
+    context = {"body": f'<a href="../../reference/{page}.html#{anchor}">[docs]</a>'}
+    conf["link_source_to_public_path"](None, "_modules/streamcal/x", "page.html", context, None)
+    assert context["body"] == f'<a href="../../reference/{page}.html#{public}">[docs]</a>'
+
+
 def test_every_example_is_on_its_page() -> None:
     text = (DOCS / "examples.md").read_text(encoding="utf-8")
     for path in (DOCS.parent / "examples").glob("*.py"):

@@ -635,6 +635,37 @@ def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
     assert contents(tmp_path / "run.db")[0] == 2
 
 
+@pytest.mark.parametrize(
+    "half",
+    [
+        Event(5.0, id="a"),
+        Event(NAN, 7.0, id="a"),
+        Event(0.5, id="a", ticket=Ticket(0, (0.5,))),
+        Event(0.5, id="a", ticket=Ticket(9, (0.5,) * 10)),
+        Event(0.5, id="a", ticket=SegmentTicket(None, Ticket(0, (0.5,)))),
+        Event(0.5, id="a", w=-1.0),
+    ],
+)
+def test_a_half_that_waits_and_cannot_be_learned_is_damage(tmp_path: Path, half: Event) -> None:
+    join, other = LabelJoin(9), label("a") if math.isnan(half.y) else score("a")
+    join._seen["a"], join._now = (1, half), 1
+    with Store(tmp_path / "run.db") as store:
+        store.save({"join": join}, 1)
+        with pytest.raises(StoreError, match=r"run\.db is damaged: a sample that waited"):
+            run([half, other], HedgedCalibrator(), lambda at, p: None, store, join=LabelJoin(9))
+    assert contents(tmp_path / "run.db")[0] == 1
+
+
+def test_an_event_that_did_not_wait_is_no_damage(tmp_path: Path) -> None:
+    class Picky(PlattCalibrator):
+        def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+            raise ValueError("not this one")
+
+    with Store(tmp_path / "run.db") as store, pytest.raises(ValueError, match="not this") as raised:
+        run([Event(0.5, 1.0)], Picky(), lambda at, p: None, store, join=LabelJoin(9))
+    assert not isinstance(raised.value, StoreError)
+
+
 @pytest.mark.parametrize("horizon", [1, 4, 30])
 def test_the_join_against_a_list(horizon: int) -> None:
     """Random halves of samples; the oracle searches all earlier events."""

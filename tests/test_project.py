@@ -180,6 +180,32 @@ def test_optional_packages_load_only_when_used() -> None:
     assert output_of(code) == ["[]"]
 
 
+@pytest.mark.parametrize("part", streamcal._PARTS)
+def test_other_parts_load_when_touched(part: str) -> None:
+    code = (
+        "import sys, streamcal\n"
+        f"print('streamcal.{part}' in sys.modules, streamcal.{part}.__name__)"
+    )
+    assert output_of(code) == [f"False streamcal.{part}"]
+
+
+def test_a_part_that_lacks_its_extra_says_so_and_nothing_else_fails() -> None:
+    code = (
+        "import inspect, sys\n"
+        f"sys.modules.update(dict.fromkeys({sorted(OPTIONAL)}))\n"
+        "import streamcal\n"
+        "print(dict(inspect.getmembers(streamcal)).keys() >= {*streamcal.__all__})\n"
+        "for name in ('sklearn', 'spark'):\n"
+        "    try: getattr(streamcal, name)\n"
+        "    except ImportError as error: print(error)"
+    )
+    listed, *errors = output_of(code)
+    assert listed == "True"
+    for error, extra in zip(errors, ("sklearn", "spark"), strict=True):
+        assert error.startswith(f"streamcal.{extra} needs ")
+        assert error.endswith(f"pip install '.[{extra}]' in the checkout")
+
+
 @pytest.mark.parametrize("name", streamcal.__all__)
 def test_public_names_resolve_and_are_documented(name: Any) -> None:
     thing = getattr(streamcal, name)

@@ -292,6 +292,33 @@ def test_a_damaged_note_of_labels_that_wait_is_a_line(tmp_path: Path) -> None:
     assert "is damaged: its note `waiting` is [[1, 2, 'x']]" in printed
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (2, 5.0),  # the score
+        (3, 7.0),  # the label
+        (7, [0, 0.5]),  # the ticket
+        (7, [10**6, *[0.5] * 16]),
+        (7, {"base": None, "models": [0, 0.5]}),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--group", "w")], ids=["rows", "groups"])
+def test_a_row_that_waits_and_cannot_be_learned_is_a_line(
+    tmp_path: Path, place: int, value: Any, more: tuple[str, ...]
+) -> None:
+    store, options = tmp_path / "s.db", ("--delay", 9, "--calibrator", "hedge", *more)
+    first, second = (write_table(tmp_path / f"{n}.csv", n) for n in (60, 61))
+    calibrate(first, tmp_path / "60.out.csv", store, *options)
+    with Store(store) as opened:
+        late, *others = opened.notes["waiting"]
+        late[place] = value
+        opened.save({}, notes={**opened.notes, "waiting": [late, *others]})
+    before = states(store)
+    printed = calibrate(second, tmp_path / "61.out.csv", store, *options, status=1)
+    assert f"{store} is damaged: a sample that waited for its label can't be learned" in printed
+    assert states(store) == before
+
+
 def test_several_tables_are_one_run_and_more_may_follow(tmp_path: Path) -> None:
     whole = write_table(tmp_path / "all.csv", 300)
     lines = whole.read_text().splitlines(keepends=True)

@@ -210,17 +210,29 @@ CRAFTED: list[tuple[Any, type[Exception]]] = [
     ({**GOOD, "raw": [[{"tuple": [{"loss": ["log", {}]}]}, 0.5]]}, TypeError),
     ({**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]}, TypeError),
     ({**GOOD, "raw": nested(lambda inner: [inner])}, ValueError),
-    ({**GOOD, "tickets": [["a", {"base": None}]]}, ValueError),
-    ({**GOOD, "tickets": [["a", {"base": None, "models": None}]]}, TypeError),
-    ({**GOOD, "tickets": [["a", {"base": 3, "models": [3, [0.5]]}]]}, TypeError),
-    ({**GOOD, "tickets": [["a", [{"base": None}, [3, [0.5]]]]]}, ValueError),
-    ({**GOOD, "tickets": [["a", 3]]}, TypeError),
-    ({**GOOD, "tickets": [["a", [3]]]}, ValueError),
-    ({**GOOD, "tickets": [["a", [3.0, [0.5]]]]}, TypeError),
-    ({**GOOD, "tickets": [["a", [-3, [0.5]]]]}, ValueError),
-    ({**GOOD, "tickets": [["a", [3, 0.5]]]}, TypeError),
-    ({**GOOD, "tickets": [["a", [3, [0.5, 2.0]]]]}, ValueError),
-    ({**GOOD, "tickets": [["a", [3, [None]]]]}, TypeError),
+    *(
+        ({**GOOD, "tickets": [["a", ticket]]}, ValueError)
+        for ticket in (
+            None,
+            3,
+            [],
+            [3.0, 0.5],
+            [-3, 0.5],
+            [3, "0.5"],
+            [3, None],
+            [3, 0.5, 2.0],
+            [3, [0.5]],
+            [3, nested(lambda inner: [inner])],
+            {"base": None},
+            {"base": None, "models": None},
+            {"base": 3, "models": [3, 0.5]},
+            {"base": {"base": None, "models": [3, 0.5]}, "models": [3, 0.5]},
+            [{"base": None}, [3, 0.5]],
+            [[3, 0.5], None],
+            [[3, 0.5], {"base": None, "models": [3, 0.5]}],
+            [[3, 0.5], [3, 0.5], [3, 0.5]],
+        )
+    ),
 ]
 
 

@@ -1,11 +1,11 @@
 """``streamcal calibrate``: a column of calibrated values, computed row by row.
 
-`calibrate` is the command: it checks options and opens files. `streamcal.cli.calibrate_loop` has
-the loop over the rows.
+`calibrate` is the command: it checks options and opens files. `streamcal.cli.calibrator_settings`
+makes the calibrators that the options ask for, and `streamcal.cli.calibrate_loop` has the loop over
+the rows.
 """
 
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import check_choice
 from streamcal.cli.calibrate_loop import Columns, Loop
+from streamcal.cli.calibrator_settings import Interpolation, Method, Settings
 from streamcal.cli.console import data_errors, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
 from streamcal.cli.options import (
@@ -40,7 +40,6 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration.segments import AnyCalibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.tables import Output
 
@@ -52,33 +51,6 @@ EXAMPLES = (
     "zcat s.csv.gz | streamcal calibrate - --score p --label y | gzip > c.csv.gz",
 )
 
-
-class Interpolation(StrEnum):
-    """How values are interpolated between learned scores."""
-
-    step = "step"
-    linear = "linear"
-    centered = "centered"
-
-
-class Method(StrEnum):
-    """The calibrators, by the names that users type."""
-
-    hedge = "hedge"
-    isotonic = "isotonic"
-    platt = "platt"
-    beta = "beta"
-    histogram = "histogram"
-
-
-# The options that each calibrator takes.
-_TAKES = {
-    Method.hedge: (),
-    Method.isotonic: ("loss", "prior", "window", "half_life", "max_scores", "interpolation"),
-    Method.platt: ("half_life",),
-    Method.beta: ("half_life",),
-    Method.histogram: ("half_life",),
-}
 _METHOD = (
     "What maps scores to probabilities. hedge: a mixture of Platt scaling and isotonic maps of "
     "several windows, by their likelihood so far. isotonic: the exact isotonic regression of all "
@@ -102,7 +74,6 @@ _DELAY = (
     "The label of a row is known this many rows later: a number, or the name of a column of "
     "numbers. Default: before the next row."
 )
-LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 _LOSS = (
     "Isotonic: what is minimised: log (the default; labels in 0..1), squared, linex, poisson or "
     "tweedie (labels not negative), gamma (positive labels), logistic or exponential (labels -1 "
@@ -182,7 +153,7 @@ def calibrate(
     with usage_errors():
         numbers = _parse_delay(delay), _parse_rate(sampling_rate)
     columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
-    settings = _Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
+    settings = Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
         kind = tables.format_of(*table, out, given=file_format)
         settings.check(columns)
@@ -220,83 +191,6 @@ def calibrate(
             else:
                 rows = sample.rows()
             _draw_before_and_after(plot, totals, rows, sample.n_rows, columns, summary)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """The parameters of the calibrators."""
-
-    calibrator: Method
-    loss: str | None
-    prior: float | None
-    window: int | None
-    half_life: float | None
-    max_scores: int | None
-    interpolation: Interpolation | None
-
-    def check(self, columns: Columns) -> None:
-        """Raise ``ValueError`` if a parameter is wrong, or does not fit the columns."""
-        segment = columns.segment
-        if columns.label in (columns.key, *(segment or ())):
-            option = "--key" if columns.label == columns.key else "--segment"
-            raise ValueError(
-                f"{option} must be another column than --label, whose value is not known when a row"
-                f" is predicted, got {columns.label!r}"
-            )
-        if columns.group is not None and (segment is not None or self.calibrator != Method.hedge):
-            got = "--segment" if segment is not None else self.calibrator
-            raise ValueError(f"--group needs --calibrator hedge without --segment, got {got}")
-        if segment is not None:
-            for name in segment:
-                if segment.count(name) > 1:
-                    raise ValueError(f"--segment must name different columns, got {name!r} twice")
-            if self.found_loss != "log":
-                raise ValueError(
-                    f"--segment corrects probabilities: it needs --loss log, got {self.loss}"
-                )
-        if columns.sampling_rate is not None and self.found_loss != "log":
-            raise ValueError(
-                f"--sampling-rate corrects probabilities: it needs --loss log, got {self.loss}"
-            )
-        self.make_calibrator(segment)
-
-    def make_calibrator(self, segment: list[str] | None) -> "AnyCalibrator":
-        """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
-        from streamcal import calibration
-
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        del given["calibrator"]
-        for name in given:
-            if name not in _TAKES[self.calibrator]:
-                option = name.replace("_", "-")
-                fit = " or ".join(method for method in Method if name in _TAKES[method])
-                raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
-        if self.loss is not None:
-            check_choice(self.loss, "loss", LOSSES)
-        kinds = {
-            Method.hedge: calibration.HedgedCalibrator,
-            Method.isotonic: calibration.IsotonicCalibrator,
-            Method.platt: calibration.PlattCalibrator,
-            Method.beta: calibration.BetaCalibrator,
-            Method.histogram: calibration.HistogramCalibrator,
-        }
-        made: calibration.Calibrator = kinds[self.calibrator](**given)
-        if segment is None:
-            return made
-        # Without a base, the parameters are those of `SegmentCalibrator(segment)` in Python.
-        base = None if self.calibrator is Method.hedge else made
-        return calibration.SegmentCalibrator(segment, base=base)
-
-    @property
-    def found_loss(self) -> str:
-        """The name of the loss that is minimised."""
-        return self.loss or "log"
-
-    def new_totals(self) -> Totals:
-        """Return empty totals of the loss."""
-        from streamcal import losses
-
-        return Totals(losses.get_mean(self.found_loss))
 
 
 def _parse_delay(delay: str | None) -> int | str | None:
@@ -341,7 +235,7 @@ def _open_checkpoint(
     tables: list[Path],
     output: "Output",
     columns: Columns,
-    settings: _Settings,
+    settings: Settings,
     on_error: OnError,
     kind: str,
 ) -> "Checkpoint | NoCheckpoint":

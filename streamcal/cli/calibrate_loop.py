@@ -194,5 +194,6 @@ class Loop:
         summary.add(", ".join(parts), **counts)
         summary.add_skipped(self.reader)
         if self.columns.sampling_rate is not None:
-            summary.add("  losses are of the kept rows, before --sampling-rate is undone")
+            line = "  losses are of the kept rows, before --sampling-rate is undone"
+            summary.add(line, losses_among="kept rows")
         self.totals.add_to(summary)

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_score, as_weight
+from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
 from streamcal.calibration.segments import OwnTicket
+from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
-from streamcal.durable.waiting import pack_fields, pack_ticket, unpack_fields, unpack_ticket
+from streamcal.durable.waiting import pack_fields, unpack_fields
 
 
 class _Late(NamedTuple):
@@ -54,6 +56,7 @@ class LateLabels:
 
     def __init__(self, keyed: KeyedCalibrator) -> None:
         self.keyed = keyed
+        self._path = None if keyed.store is None else keyed.store.path
         self._waiting: list[_Late] = []  # a heap
         self._open: list[_Late] = []  # the rows of the last group, which may go on
 
@@ -83,6 +86,11 @@ class LateLabels:
         Returns
         -------
         values : ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        StoreError
+            If a row that waited in the store can't be learned.
         """
         keys = np.empty(len(rows), object)
         for key, at in samples.groups.items():
@@ -119,7 +127,8 @@ class LateLabels:
             late = heappop(self._waiting)
             if late.group is None:
                 sample = late.key, late.score, late.label, late.weight
-                self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
+                with errors_of_waiting(self._path):
+                    self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
                 continue
             group = {late.key: [late]}  # the rows of each key are a sample of this key
             while self._waiting and self._waiting[0].group == late.group:
@@ -132,7 +141,9 @@ class LateLabels:
         """Learn rows of a group as one sample with the mean of their weights."""
         scores, labels, weights = zip(*(late[2:5] for late in rows), strict=True)
         weight = float(np.mean(weights))
-        self.keyed.learn_group(key, scores, labels, weight, served=[late.ticket for late in rows])
+        tickets = [late.ticket for late in rows]
+        with errors_of_waiting(self._path):
+            self.keyed.learn_group(key, scores, labels, weight, served=tickets)
 
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""

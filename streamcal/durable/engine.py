@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from streamcal._validation import as_vector, check_count
 from streamcal.calibration.segments import AnyCalibrator
-from streamcal.durable.errors import StoreError
+from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of
 from streamcal.durable.labels import Event, LabelJoin
@@ -132,9 +132,9 @@ def run(
     Raises
     ------
     StoreError
-        If the store has fewer or more states than were saved, if a commit fails, or if somebody
-        else has changed the store's offset, or states of the same keys, during the run; the store
-        is as after the last commit.
+        If the store has fewer or more states than were saved, or a sample waits in it that can't be
+        learned, if a commit fails, or if somebody else has changed the store's offset, or states of
+        the same keys, during the run; the store is as after the last commit.
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
         all earlier batches are committed.
@@ -267,7 +267,7 @@ class _Loop:
         samples: list[tuple[float, ...]] = []
         for at, event in enumerate(events, self.offset + 1):
             n_duplicates = join.n_duplicates
-            value, sample = _learn_one(event, self.keyed, join)
+            value, sample = _learn_one(event, self.keyed, join, self.store)
             values.append(value)
             if sample is not None:
                 served = self.timeline.recall(event.id) if math.isnan(value) else value
@@ -435,13 +435,17 @@ def _columns_of(events: list[Event], fields: tuple[str, ...] | None) -> dict[str
     return {name: [x.get(name) for x in given] for name in fields}
 
 
-def _learn_one(event: Event, keyed: KeyedCalibrator, join: LabelJoin) -> tuple[float, Event | None]:
+def _learn_one(
+    event: Event, keyed: KeyedCalibrator, join: LabelJoin, store: Store
+) -> tuple[float, Event | None]:
     """Return the value of an event's score, and the sample that it completes, which is learned."""
     value, ticket = math.nan, None  # a ticket that comes with a label is not used
     if not math.isnan(event.score):
         value, ticket = keyed.serve_one(event.key, float(event.score), x=event.x)
     sample = join.add(event._replace(ticket=ticket))
     if sample is not None:
+        waited = math.isnan(event.score) or math.isnan(event.y)
         numbers = sample.score, sample.y, sample.w
-        keyed.learn_one(sample.key, *numbers, x=sample.x, served=sample.ticket)
+        with errors_of_waiting(store.path if waited else None):
+            keyed.learn_one(sample.key, *numbers, x=sample.x, served=sample.ticket)
     return value, sample

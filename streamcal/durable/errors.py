@@ -49,3 +49,22 @@ def errors_of_content(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise StoreError(f"{path} is damaged: {error}") from error
+
+
+@contextlib.contextmanager
+def errors_of_waiting(path: Path | None) -> Iterator[None]:
+    """Turn the refusal of a sample that waited for its label into a `StoreError`.
+
+    ``path`` is the store in which it waited; None: in none. The sample was checked when it began to
+    wait, so only a file that was changed since then has one that can't be learned.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except (TypeError, ValueError) as error:
+        if path is None:
+            raise
+        raise StoreError(
+            f"{path} is damaged: a sample that waited for its label can't be learned: {error}"
+        ) from error

@@ -22,10 +22,11 @@ from streamcal._state import (
     unpack,
 )
 from streamcal._validation import as_number, as_weight, check_count
+from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
 from streamcal.calibration.segments import OwnTicket, SegmentTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.keys import name_of
-from streamcal.durable.waiting import pack_fields, pack_ticket, unpack_fields, unpack_ticket
+from streamcal.durable.waiting import pack_fields, unpack_fields
 
 
 class Event(NamedTuple):

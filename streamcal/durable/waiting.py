@@ -1,4 +1,4 @@
-"""What waits with a score until its label comes, as JSON: the ticket and the values of fields."""
+"""The values of fields that wait with a score until its label comes, as JSON."""
 
 import json
 from collections.abc import Mapping
@@ -7,42 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamcal._frames import is_na
-from streamcal._state import as_float, as_int, as_list, require
-from streamcal.calibration.segments import OwnTicket, SegmentTicket
-from streamcal.calibration.tickets import Ticket
-
-
-def pack_ticket(ticket: OwnTicket | None) -> Any:
-    """Return a ticket as JSON.
-
-    Examples
-    --------
-    >>> pack_ticket(SegmentTicket(None, Ticket(7, (0.5, 0.25))))
-    {'base': None, 'models': [7, 0.5, 0.25]}
-    """
-    if isinstance(ticket, SegmentTicket):
-        return {"base": pack_ticket(ticket.base), "models": pack_ticket(ticket.models)}
-    return None if ticket is None else [ticket.n_samples, *map(float, ticket.answers)]
-
-
-def unpack_ticket(packed: Any) -> OwnTicket | None:
-    """Return the argument of `pack_ticket`; raise ``ValueError`` if there is none."""
-    if isinstance(packed, dict):
-        require(packed.keys() == {"base", "models"}, "tickets must have a base and models")
-        models = _unpack_plain(packed["models"])
-        require(models is not None, "tickets must have models")
-        # mypy does not see that `models` is not None here.
-        return SegmentTicket(_unpack_plain(packed["base"]), models)  # type: ignore[arg-type]
-    return _unpack_plain(packed)
-
-
-def _unpack_plain(packed: Any) -> Ticket | None:
-    if packed is None:
-        return None
-    require(packed != [], "tickets must have a number of samples")
-    n_samples, *answers = as_list(packed, "tickets")
-    shares = tuple(as_float(answer, "tickets", 0.0, 1.0) for answer in answers)
-    return Ticket(as_int(n_samples, "tickets"), shares)
+from streamcal._state import require
 
 
 def pack_fields(x: Any) -> dict[str, Any] | None:

@@ -8,11 +8,11 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
+from streamcal.calibration.packed_tickets import pack_ticket, unpack_plain, unpack_ticket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import OwnTicket, SegmentTicket
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.segments import OwnTicket
 from streamcal.wrappers._checks import as_probabilities_of_labels
-from streamcal.wrappers._json import as_count, as_items, as_pairs, as_share, from_pairs
+from streamcal.wrappers._json import as_count, as_pairs, as_share, from_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Served:
             "calibrated": as_pairs(as_probabilities_of_labels(self.calibrated)),
             "raw": as_pairs(as_probabilities_of_labels(self.raw)),
             "tickets": as_pairs(
-                {label: _as_list(ticket) for label, ticket in self.tickets.items()}
+                {label: _pack_ticket(ticket) for label, ticket in self.tickets.items()}
             ),
             "n_alarms": self.n_alarms,
             "sampling_rate": as_sampling_rate(self.sampling_rate),
@@ -88,7 +88,7 @@ class Served:
         TypeError
             If ``kept`` is not a mapping, or a value in it has the wrong type.
         ValueError
-            If an entry is missing, repeated, unknown or out of its range.
+            If an entry is missing, repeated, unknown or out of its range, or a ticket is none.
         """
         if not isinstance(kept, Mapping):
             raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
@@ -98,41 +98,31 @@ class Served:
         return cls(
             {label: as_share(p) for label, p in calibrated.items()},
             {label: as_share(p) for label, p in raw.items()},
-            {label: _as_ticket(ticket) for label, ticket in tickets.items()},
+            {label: _unpack_ticket(ticket) for label, ticket in tickets.items()},
             as_count(kept["n_alarms"]),
             as_sampling_rate(kept["sampling_rate"]),
         )
 
 
-def _as_list(ticket: AnyTicket) -> Any:
+def _pack_ticket(ticket: AnyTicket) -> Any:
+    """Return a ticket as JSON; that of a `JointTicket` is a list of two."""
     if isinstance(ticket, JointTicket):
-        return [_as_list(part) for part in ticket]
-    if isinstance(ticket, SegmentTicket):
-        base = None if ticket.base is None else _as_list(ticket.base)
-        return {"base": base, "models": _as_list(ticket.models)}
-    n_samples, answers = ticket
-    return [n_samples, list(answers)]
+        return [pack_ticket(part) for part in ticket]
+    return pack_ticket(ticket)
 
 
-def _as_ticket(kept: Any) -> AnyTicket:
-    if isinstance(kept, dict):
-        return _as_own_ticket(kept)
-    parts = as_items(kept, "a ticket, or two", 2)
-    if isinstance(parts[0], list | tuple | dict):
-        return JointTicket(_as_own_ticket(parts[0]), _as_plain_ticket(parts[1]))
-    return _as_plain_ticket(kept)
+def _unpack_ticket(kept: Any) -> AnyTicket:
+    """Return the argument of `_pack_ticket`; raise ``ValueError`` if there is none."""
+    try:
+        if isinstance(kept, list) and len(kept) == 2 and isinstance(kept[0], list | dict):
+            return JointTicket(_unpack_own(kept[0]), unpack_plain(kept[1]))
+        return _unpack_own(kept)
+    except (ValueError, RecursionError):  # the latter if it is too deep for the error's message
+        raise ValueError(f"`kept` must hold tickets, got {reprlib.repr(kept)}") from None
 
 
-def _as_own_ticket(kept: Any) -> OwnTicket:
-    if not isinstance(kept, dict):
-        return _as_plain_ticket(kept)
-    if set(kept) != {"base", "models"}:
-        raise ValueError(f"`kept` must hold tickets of base and models, got {reprlib.repr(kept)}")
-    base = None if kept["base"] is None else _as_plain_ticket(kept["base"])
-    return SegmentTicket(base, _as_plain_ticket(kept["models"]))
-
-
-def _as_plain_ticket(kept: Any) -> Ticket:
-    n_samples, answers = as_items(kept, "a count and answers in a ticket", 2)
-    shares = as_items(answers, "a list of answers in a ticket")
-    return Ticket(as_count(n_samples), tuple(as_share(p) for p in shares))
+def _unpack_own(kept: Any) -> OwnTicket:
+    ticket = unpack_ticket(kept)
+    if ticket is None:
+        raise ValueError("there must be a ticket")
+    return ticket
