@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -503,6 +504,22 @@ def test_a_copy_continues_as_the_original_does(copied: Any) -> None:
     for x, p, y, w in samples[100:]:
         original.learn_one(x, p, y, w)
     assert original.to_bytes() == twin.to_bytes()
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque])
+def test_fields_may_be_any_sequence_and_later_changes_of_it_do_not_count(kind: Any) -> None:
+    fields, crosses = kind(["a", "b", "c"]), kind([kind(["a", "b"])])
+    calibrator = SegmentCalibrator(fields, crosses=crosses, base=IdentityCalibrator())
+    twin = SegmentCalibrator(["a", "b", "c"], crosses=[("a", "b")], base=IdentityCalibrator())
+    for x, p, y, w in stream(3, 20):
+        calibrator.learn_one(x, p, y, w)
+        twin.learn_one(x, p, y, w)
+    if kind is not tuple:
+        fields.append("d")
+        crosses.append(("b", "c"))
+    assert calibrator.to_bytes() == twin.to_bytes()
+    assert repr(calibrator.clone()) == repr(twin)
+    assert SegmentCalibrator.from_bytes(calibrator.to_bytes()).to_bytes() == twin.to_bytes()
 
 
 def test_a_clone_has_learned_nothing() -> None:

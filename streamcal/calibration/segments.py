@@ -193,8 +193,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         if not isinstance(prototype, Calibrator):
             raise TypeError(f"`base` must be a Calibrator or None, got {base!r}")
         check_binary(prototype, "base")
-        self.fields = fields
-        self.crosses = crosses
+        self.fields = names  # not the caller's list, which may change
+        self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
         self.base = base
         self.half_life = half_life
         self.max_terms = max_terms
@@ -633,16 +633,18 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
 _MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)
 
 
-def check_fields(fields: Any) -> tuple[str, ...]:
+def check_fields(fields: Any, argument: str = "fields") -> tuple[str, ...]:
     """Return the names of fields, or raise."""
     if isinstance(fields, str) or not isinstance(fields, Sequence):
-        raise TypeError(f"`fields` must be a sequence of names, got {fields!r}")
+        raise TypeError(f"`{argument}` must be a sequence of names, got {fields!r}")
     names = tuple(fields)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"`fields` must be names, got {name!r}")
+            raise TypeError(f"`{argument}` must be names, got {name!r}")
     if not 1 <= len(names) <= _MOST_FIELDS or len(set(names)) < len(names):
-        raise ValueError(f"`fields` must be 1 to {_MOST_FIELDS} different names, got {fields!r}")
+        raise ValueError(
+            f"`{argument}` must be 1 to {_MOST_FIELDS} different names, got {fields!r}"
+        )
     return names
 
 

@@ -28,7 +28,7 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.wrappers._checks import (
     Features,
     add_batch_weights,
@@ -160,6 +160,8 @@ class CalibratedClassifier(
         check_classifier(classifier)
         if calibrator is None:
             calibrator = HedgedCalibrator()
+        if segments is not None:
+            segments = check_fields(segments, "segments")
         prototype = _prototype_of(calibrator, segments)
         check_rate(sampling_rate)
         check_choice(on_drift, "on_drift", _ON_DRIFT)
