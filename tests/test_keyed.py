@@ -586,6 +586,18 @@ def test_segments_by_key() -> None:
     assert keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
 
 
+def test_a_snapshot_of_a_key_with_segments_needs_the_fields_too() -> None:
+    keyed = KeyedCalibrator(SegmentCalibrator(["a"]))
+    for i in range(40):
+        keyed.learn_one("k", 0.5, i % 4 > 0, x={"a": i % 2})
+    snapshot, new = keyed.snapshot("k"), keyed.snapshot("a new key")
+    before = keyed.predict_one("k", 0.5, x={"a": 0})
+    keyed.learn_one("k", 0.5, 1, x={"a": 0})
+    assert snapshot.predict_one({"a": 0}, 0.5) == before != keyed.predict_one("k", 0.5, x={"a": 0})
+    assert new.predict_one({"a": 0}, 0.5) == 0.5
+    assert list(keyed) == ["k"]
+
+
 def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
     segments, plain = KeyedCalibrator(SegmentCalibrator(["a"])), KeyedCalibrator(PlattCalibrator())
     needs: Any = {"match": "must have the values of the fields 'a', got None"}
@@ -601,8 +613,6 @@ def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
                 call()
     with pytest.raises(TypeError, match="got \\[\\]"):
         segments.learn_many(["j", "k"], [0.5, 0.5], [1, 1], columns={"a": [1, []]})
-    with pytest.raises(TypeError, match="must be a map of scores"):
-        segments.snapshot("k")
     assert len(segments) == len(plain) == 0
 
 

@@ -551,6 +551,26 @@ def test_predicting_changes_nothing() -> None:
     assert calibrator.to_bytes() == before
 
 
+def test_a_snapshot_predicts_what_was_learned_before_it() -> None:
+    calibrator = SegmentCalibrator(["a", "b", "c"])
+    samples = list(stream(9, 200))
+    columns, scores, *_ = columns_of(samples)
+    for x, p, y, w in samples[:100]:
+        calibrator.learn_one(x, p, y, w)
+    snapshot = calibrator.snapshot()
+    before = [calibrator.predict_one(x, p) for x, p, *_ in samples]
+    for x, p, y, w in samples[100:]:
+        calibrator.learn_one(x, p, y, w)
+    assert before != [calibrator.predict_one(x, p) for x, p, *_ in samples]
+    for each in (snapshot, pickle.loads(pickle.dumps(snapshot)), copy.deepcopy(snapshot)):
+        assert [each.predict_one(x, p) for x, p, *_ in samples] == before
+        assert each.predict_many(columns, scores).tolist() == before
+        assert each.n_samples == 100
+    with pytest.raises(AttributeError, match="does not change"):
+        snapshot.n_samples = 0
+    assert not hasattr(snapshot, "learn_one")
+
+
 def test_threads_may_share_it() -> None:
     calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator(), max_terms=30)
     failures: list[BaseException] = []

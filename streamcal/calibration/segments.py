@@ -7,6 +7,7 @@ that are learned online (see `streamcal.kernels.segment_terms`). The corrected p
 mixed with the base's by their likelihood, so that corrections which do not help are not served.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, NoReturn
@@ -100,6 +101,47 @@ class Effect(NamedTuple):
     segment: dict[str, Any]
     log_odds: float
     deviation: float
+
+
+class SegmentSnapshot:
+    """An immutable copy of a `SegmentCalibrator`; any number of threads may use it.
+
+    Call `SegmentCalibrator.snapshot` in any thread; assign the result to a variable that others
+    read.
+
+    Examples
+    --------
+    >>> calibrator = SegmentCalibrator(["region"])
+    >>> snapshot = calibrator.snapshot()
+    >>> calibrator.learn_one({"region": "north"}, 0.5, 1)
+    >>> snapshot.predict_one({"region": "north"}, 0.5), snapshot.n_samples
+    (0.5, 0)
+    """
+
+    __slots__ = ("_calibrator",)
+    _calibrator: "SegmentCalibrator"
+
+    def __init__(self, calibrator: "SegmentCalibrator") -> None:
+        object.__setattr__(self, "_calibrator", calibrator)
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples had been learned at that moment."""
+        return self._calibrator.n_samples
+
+    def predict_one(self, x: Mapping[str, Any], score: float) -> float:
+        """Return what `SegmentCalibrator.predict_one` would have returned at that moment."""
+        return self._calibrator.predict_one(x, score)
+
+    def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
+        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
+        return self._calibrator.predict_many(columns, scores)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SegmentSnapshot, (self._calibrator,)
 
 
 class SegmentCalibrator(Locked, Stateful, Cloned):
@@ -244,6 +286,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """The weights of the base calibrator and of the two corrected models; they sum to 1."""
         with self._mutex:
             return dict(zip(_MODELS, self._weigher.weights.values(), strict=True))
+
+    def snapshot(self) -> SegmentSnapshot:
+        """Return an immutable copy that predicts; see `SegmentSnapshot`."""
+        return SegmentSnapshot(copy.deepcopy(self))
 
     # ------------------------------------------------------------------------------ one sample
 

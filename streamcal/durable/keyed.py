@@ -14,7 +14,6 @@ from streamcal.calibration.base import predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
-from streamcal.calibration.snapshot import Snapshot
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
@@ -378,19 +377,13 @@ class KeyedCalibrator(Locked):
             raise
         return values
 
-    def snapshot(self, key: Hashable) -> Snapshot:
-        """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`.
+    def snapshot(self, key: Hashable) -> Any:
+        """Return an immutable copy of the calibrator of a key, for any thread.
 
-        Raises
-        ------
-        TypeError
-            If it is a `SegmentCalibrator`, whose values depend on more than the score.
+        It is a `Snapshot`; of a `SegmentCalibrator` it is a `SegmentSnapshot`.
         """
-        if self.fields is not None:
-            raise TypeError("`calibrator` must be a map of scores: SegmentCalibrator is none")
         with self._mutex:
-            view: Snapshot = self._find_or_fresh(key).snapshot()
-            return view
+            return self._find_or_fresh(key).snapshot()
 
     def _find_or_fresh(self, key: Hashable) -> Any:
         """Return the calibrator of a key, or a new one that must not learn."""
