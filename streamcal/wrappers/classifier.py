@@ -89,9 +89,11 @@ class CalibratedClassifier(
     sampling_rate : float or str, optional
         If the stream has all positives and a random share of the negatives: this share, in (0, 1],
         or the name of the feature that holds it. Model and calibrator learn the stream as it is;
-        each probability that is answered is right among all samples (see `undo_sampling`). Only for
-        the labels False and True, or 0 and 1; other labels raise an error when they are first met.
-        The feature is needed to predict, not to learn.
+        each probability that is answered is right among all samples (see `undo_sampling`). A
+        feature with several shares should be one of the ``segments``, too: the probabilities must
+        be right for each share, before they are changed. It is needed to predict, not to learn.
+        Only for the labels False and True, or 0 and 1; other labels raise an error when they are
+        first met.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
