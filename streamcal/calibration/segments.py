@@ -59,6 +59,7 @@ _MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
 _MOST_TERMS_PER_SAMPLE = 1_000
 _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
+_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)  # of a term in a state; the kernel's limits
 
 
 class SegmentTicket(NamedTuple):
@@ -422,8 +423,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
 
-        They are means over all models by their weights, with no correction by the base. The slope
-        is left out, because its effect depends on the score.
+        They are means over the three models by their weights; in the base all terms are 0. The
+        slope is left out, because its effect depends on the score.
 
         Examples
         --------
@@ -508,18 +509,18 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             for ticket in tickets:
                 if ticket is not None:
                     self._check_ticket(ticket)
-            rows = list(zip(xs, vector.tolist(), tickets, strict=True))
-            both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
+            # All rows are predicted before any of them is learned.
+            rows = zip(xs, vector.tolist(), tickets, strict=True)
+            known = [ticket or self.serve_one(x, p)[1] for x, p, ticket in rows]
+            of_base, of_models = zip(*known, strict=True)
             bases = [self._predict_base(p) for p in vector.tolist()]
             if isinstance(self._base, HedgedCalibrator):
-                base_tickets = [ticket for ticket, _ in both]
-                self._base.learn_group(vector, labels, weight, served=base_tickets)
+                self._base.learn_group(vector, labels, weight, served=of_base)
             else:
                 self._base.learn_many(vector, labels, np.full(n_rows, part))
             for row in zip(hashes, bases, labels.tolist(), strict=True):
                 self._terms.learn(*row, part)
-            models = [ticket for _, ticket in both]
-            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=models)
+            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=of_models)
 
     def check_columns(self, columns: Any, n_samples: int) -> None:
         """Raise unless `predict_many` and `learn_many` accept these columns."""
@@ -674,9 +675,6 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     )
     require((squares >= -1.0).all() and (squares <= MOST_COUNT).all(), "sums must be in range")
     return [squares, keys, groups, learned, means, variances]
-
-
-_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)
 
 
 def check_fields(fields: Any, argument: str = "fields") -> tuple[str, ...]:
