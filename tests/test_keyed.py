@@ -626,6 +626,26 @@ def test_a_group_is_one_sample_of_its_key() -> None:
     assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
     with pytest.raises(ValueError, match="`served` must have one ticket per score"):
         keyed.learn_group("b", scores, [1, 1, 0], served=tickets[:2])
-    with pytest.raises(TypeError, match="must be a HedgedCalibrator to learn groups, got Platt"):
+    with pytest.raises(TypeError, match="must be a HedgedCalibrator or a .* groups, got Platt"):
         KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
     assert list(keyed) == ["a"]
+
+
+def test_a_group_of_segments_is_one_sample_of_its_key() -> None:
+    keyed, twin = KeyedCalibrator(SegmentCalibrator(["a"])), SegmentCalibrator(["a"])
+    xs, rows = [{"a": 1}, {"a": 2}, {"a": 1}], ([0.6, 0.7, 0.2], [1, 1, 0], 2.0)
+    for _ in range(3):
+        tickets = [keyed.serve_one("k", p, x=x)[1] for x, p in zip(xs, rows[0], strict=True)]
+        keyed.learn_group("k", *rows, xs=xs, served=tickets)
+        twin.learn_group(
+            xs, *rows, served=[twin.serve_one(x, p)[1] for x, p in zip(xs, rows[0], strict=True)]
+        )
+    for x in xs:
+        assert keyed.predict_one("k", 0.4, x=x) == twin.predict_one(x, 0.4)
+    with pytest.raises(ValueError, match="`xs` must have one row per score"):
+        keyed.learn_group("new", *rows, xs=xs[:2])
+    with pytest.raises(TypeError, match="`xs` must have the values of the fields 'a', got None"):
+        keyed.learn_group("new", *rows)
+    with pytest.raises(TypeError, match="`xs` must be None: only a SegmentCalibrator has fields"):
+        KeyedCalibrator(HedgedCalibrator()).learn_group("new", *rows, xs=xs)
+    assert list(keyed) == ["k"]
