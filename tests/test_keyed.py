@@ -626,7 +626,7 @@ def test_a_group_is_one_sample_of_its_key() -> None:
     assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
     with pytest.raises(ValueError, match="`served` must have one ticket per score"):
         keyed.learn_group("b", scores, [1, 1, 0], served=tickets[:2])
-    with pytest.raises(TypeError, match="must be a HedgedCalibrator or a .* groups, got Platt"):
+    with pytest.raises(TypeError, match=r"must be a HedgedCalibrator or a .* groups, got Platt"):
         KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
     assert list(keyed) == ["a"]
 

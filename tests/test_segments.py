@@ -441,6 +441,14 @@ def test_lengths_must_agree() -> None:
     assert calibrator.n_samples == 0
 
 
+@pytest.mark.parametrize("column", ["de", 5, np.array(5)], ids=repr)
+def test_a_column_must_hold_values(column: Any) -> None:
+    calibrator = SegmentCalibrator(["country"])
+    with pytest.raises(TypeError, match=r"`columns` must hold columns, got .* for 'country'"):
+        calibrator.learn_many({"country": column}, [0.5, 0.5], [0, 1])
+    assert calibrator.n_samples == 0
+
+
 class Undefined(IdentityCalibrator):
     """Predicts NaN for one score."""
 
@@ -669,6 +677,7 @@ def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
     ("changes", "error", "message"),
     [
         ({"xs": [{}]}, ValueError, r"`xs` must have one row per score \(2\), got 1"),
+        ({"xs": 5}, TypeError, "`xs` must be a sequence of mappings, got 5"),
         ({"xs": [{}, 3]}, TypeError, "`x` must be a mapping"),
         ({"xs": [{}, {"a": []}]}, TypeError, "the value of the field 'a'"),
         ({"scores": [0.5, 2.0]}, ValueError, "scores"),

@@ -497,6 +497,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         vector, labels, _ = _checks._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         tickets: Sequence[Any] = as_tickets(served, n_rows)
+        if not hasattr(xs, "__len__"):
+            raise TypeError(f"`xs` must be a sequence of mappings, got {xs!r}")
         if len(xs) != n_rows:
             raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
         if n_rows < 2:  # learned as any other sample
