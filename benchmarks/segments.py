@@ -5,7 +5,7 @@
 ``DATA`` is a folder with ``segments/bank-full.csv.gz`` and ``adult.data.gz`` (UCI) and
 ``compas.csv.gz`` (ProPublica). The scores of the first two are those of river's logistic
 regression, on the numeric features alone or on all, before it learns each sample; those of COMPAS
-are the vendor's. Two streams are generated: 100,000 users, a few of them frequent, whose rates
+are the vendor's. Two streams are generated: users, drawn from 100,000 by Zipf's law, whose rates
 drift, and scores that are the true probabilities in all segments. Nothing is downloaded.
 
 Everything is prequential, with labels at once. With ``--mcgrad`` also the peers of the package
@@ -15,9 +15,11 @@ or to the last 20,000 ("recent"). Before the first fit they return the score. Fo
 * the log loss of each calibrator,
 * "rare": `SegmentCalibrator` minus the default hedge on samples whose combination of all fields was
   seen less than 20 times before,
-* the multicalibration error of each calibrator: the root mean square of z over all values and
-  pairs of values with 100 samples or more, where z is the sum of y − p in standard deviations of a
-  calibrated model, for which the expected value is 1.
+* the error of each calibrator by segment: the root mean square of z over all values and pairs of
+  values with 100 samples or more, where z is the sum of y − p in standard deviations of a
+  calibrated model, for which the expected value is 1,
+* how many segments `streamcal.metrics.multicalibration_error` finds miscalibrated, of those with 10
+  samples or more: p-values corrected for their number are at most 0.01.
 """
 
 import argparse
@@ -40,6 +42,7 @@ from scipy.special import expit
 from streams import Vector, log_loss, scored
 
 from streamcal import HedgedCalibrator, KeyedCalibrator, SegmentCalibrator
+from streamcal.metrics import multicalibration_error
 
 BANK_NUMBERS = ("age", "balance", "day", "campaign", "pdays", "previous")
 BANK_FIELDS = (
@@ -193,7 +196,7 @@ def is_rare(columns: dict[str, list[Any]]) -> Any:
     return np.array(rare)
 
 
-def multicalibration_error(stream: Stream, p: Vector) -> float:
+def error_by_segment(stream: Stream, p: Vector) -> float:
     """Return the root mean square of the errors of values and pairs of values."""
     codes = [np.unique(column, return_inverse=True)[1] for column in stream.columns.values()]
     pairs = [a * (b.max() + 1) + b for a, b in combinations(codes, 2)]
@@ -208,15 +211,16 @@ def multicalibration_error(stream: Stream, p: Vector) -> float:
 
 def measure(name: str, stream: Stream, mcgrad: bool) -> None:
     """Print the loss and the error of each calibrator on a stream."""
-    print(f"\n{name}: {len(stream.y):,} samples")
+    print(f"\n{name}: {len(stream.y):,} samples; log loss, error by segment, wrong segments")
     rare, losses = is_rare(stream.columns), {}
     begun = time.perf_counter()
     for calibrator, p in answers_of(stream, mcgrad):
         took = time.perf_counter() - begun
         losses[calibrator] = log_loss(p[rare], stream.y[rare])
-        error = multicalibration_error(stream, p)
-        loss = log_loss(p, stream.y)
-        print(f"{calibrator:28} {loss:.4f}   error {error:5.2f}   {took:6.1f} s", flush=True)
+        loss, error = log_loss(p, stream.y), error_by_segment(stream, p)
+        found = multicalibration_error(stream.y, p, stream.columns, pos_val=1.0)
+        wrong = f"{len(found.miscalibrated(0.01)):,} of {len(found.segments):,}"
+        print(f"{calibrator:28} {loss:.4f} {error:6.2f} {wrong:>14} {took:6.1f} s", flush=True)
         begun = time.perf_counter()
     excess = losses["segments"] - losses["default"]
     print(f"rare: {excess:+.4f} ({rare.sum():,} samples)", flush=True)

@@ -4,6 +4,7 @@ No library of data frames is imported here: who passes one of its objects has im
 """
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def column_of(columns: Any, name: str) -> list[Any] | None:
     Raises
     ------
     TypeError
-        If ``columns`` are neither.
+        If ``columns`` are neither, or the column is text or a number.
 
     Examples
     --------
@@ -67,7 +68,9 @@ def column_of(columns: Any, name: str) -> list[Any] | None:
         ) from None
     for method in ("to_pylist", "tolist"):  # of pyarrow; of NumPy and pandas
         if hasattr(column, method):
-            return list(getattr(column, method)())
+            column = getattr(column, method)()
+    if isinstance(column, str) or not isinstance(column, Iterable):
+        raise TypeError(f"`columns` must hold columns, got {column!r} for {name!r}")
     return list(column)
 
 

@@ -68,14 +68,16 @@ def calibrator_contract(
     weights_repeat: bool,
     bounded: bool = False,
     monotone: bool = True,
+    unlabelled: bool = False,
     labels: tuple[float, float] = (0.0, 1.0),
     bad_labels: tuple[Any, ...] = (math.nan, math.inf, 2.0, -1.0, "yes", None),
 ) -> type:
     """Return a test class for calibrators.
 
     ``weights_repeat``: learning with w = 2 equals learning twice. ``bounded``: memory is bounded.
-    ``monotone``: predictions do not fall as the score rises. ``labels``: the lowest and the
-    highest. ``bad_labels``: labels that must raise an error.
+    ``monotone``: predictions do not fall as the score rises. ``unlabelled``: samples of a batch
+    whose label is NaN are only predicted. ``labels``: the lowest and the highest. ``bad_labels``:
+    labels that must raise an error.
     """
     return _subclass(
         CalibratorContract,
@@ -83,6 +85,7 @@ def calibrator_contract(
         weights_repeat=weights_repeat,
         bounded=bounded,
         monotone=monotone,
+        unlabelled=unlabelled,
         labels=labels,
         bad_labels=bad_labels,
     )
@@ -93,6 +96,7 @@ class CalibratorContract:
     weights_repeat: ClassVar[bool]
     bounded: ClassVar[bool]
     monotone: ClassVar[bool]
+    unlabelled: ClassVar[bool]
     labels: ClassVar[tuple[float, float]]
     bad_labels: ClassVar[tuple[Any, ...]]
 
@@ -190,8 +194,9 @@ class CalibratorContract:
         for bad in (math.nan, math.inf):
             with pytest.raises(ValueError, match=r"`scores`.* position 4"):
                 learn(np.append(scores[:4], bad), y, w)
-        with pytest.raises(ValueError, match=r"`y`.* position 4"):
-            learn(scores, np.append(y[:4], math.nan), w)
+        for bad in [math.inf] if self.unlabelled else [math.nan, math.inf]:
+            with pytest.raises(ValueError, match=r"`y`.* position 4"):
+                learn(scores, np.append(y[:4], bad), w)
         for bad in (math.nan, 0.0, -1.0, math.inf):
             with pytest.raises(ValueError, match=r"`w`.* position 4"):
                 learn(scores, y, np.append(w[:4], bad))

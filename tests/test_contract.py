@@ -1,7 +1,9 @@
 """The classes that fulfil the contract of `tests.contract`, and river's own checks."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from river import (
     base,
@@ -18,6 +20,7 @@ from streamcal import (
     CalibratedClassifier,
     IsotonicCalibrator,
     PlattCalibrator,
+    SegmentCalibrator,
     TemperatureCalibrator,
     VennAbersCalibrator,
 )
@@ -70,6 +73,42 @@ TestPlatt = calibrator_contract(
     bounded=True,
 )
 
+
+class BySegment(base.Base):
+    """A `SegmentCalibrator` as a map of scores: the field is the first digits of the score."""
+
+    def __init__(self, calibrator: SegmentCalibrator | None = None) -> None:
+        self.calibrator = calibrator
+        self.own = SegmentCalibrator(["digits"]) if calibrator is None else calibrator.clone()
+
+    @staticmethod
+    def columns(scores: Any) -> dict[str, list[str]]:
+        return {"digits": [str(score)[:3] for score in np.ravel(scores)]}
+
+    def predict_one(self, score: Any) -> float:
+        return self.own.predict_one({"digits": str(score)[:3]}, score)
+
+    def learn_one(self, score: Any, y: Any, w: Any = 1.0) -> None:
+        self.own.learn_one({"digits": str(score)[:3]}, score, y, w)
+
+    def predict_many(self, scores: Any) -> Any:
+        return self.own.predict_many(self.columns(scores), scores)
+
+    def learn_many(self, scores: Any, y: Any, w: Any = None) -> None:
+        self.own.learn_many(self.columns(scores), scores, y, w)
+
+    def predict_learn_many(self, scores: Any, y: Any, w: Any = None) -> Any:
+        return self.own.predict_learn_many(self.columns(scores), scores, y, w)
+
+
+PROMISES: Any = {"weights_repeat": False, "monotone": False, "unlabelled": True}
+TestSegments = calibrator_contract(cast(Any, BySegment()), **PROMISES)
+TestSegmentsBounded = calibrator_contract(
+    cast(Any, BySegment(SegmentCalibrator(["digits"], base=PlattCalibrator(), max_terms=5))),
+    bounded=True,
+    **PROMISES,
+)
+
 TestBinaryWrapper = classifier_contract(
     CalibratedClassifier(scaled(linear_model.LogisticRegression())),
     CalibratedClassifier(linear_model.PAClassifier(), PlattCalibrator()),
@@ -79,10 +118,15 @@ TestWrapper = classifier_contract(
     CalibratedClassifier(naive_bayes.GaussianNB()),
     CalibratedClassifier(scaled(tree.HoeffdingTreeClassifier()), PlattCalibrator()),
     CalibratedClassifier(linear_model.SoftmaxRegression(), IsotonicCalibrator(window=100)),
+    CalibratedClassifier(naive_bayes.GaussianNB(), PlattCalibrator(), segments=("a", "missing")),
 )
 TestBoundedWrapper = classifier_contract(
     CalibratedClassifier(linear_model.LogisticRegression(), IsotonicCalibrator(window=100)),
     CalibratedClassifier(linear_model.LogisticRegression(), PlattCalibrator()),
+    CalibratedClassifier(
+        linear_model.LogisticRegression(),
+        SegmentCalibrator(("a", "missing"), base=PlattCalibrator(), max_terms=50),
+    ),
     multiclass=False,
     bounded=True,
 )

@@ -586,6 +586,18 @@ def test_segments_by_key() -> None:
     assert keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
 
 
+def test_a_snapshot_of_a_key_with_segments_needs_the_fields_too() -> None:
+    keyed = KeyedCalibrator(SegmentCalibrator(["a"]))
+    for i in range(40):
+        keyed.learn_one("k", 0.5, i % 4 > 0, x={"a": i % 2})
+    snapshot, new = keyed.snapshot("k"), keyed.snapshot("a new key")
+    before = keyed.predict_one("k", 0.5, x={"a": 0})
+    keyed.learn_one("k", 0.5, 1, x={"a": 0})
+    assert snapshot.predict_one({"a": 0}, 0.5) == before != keyed.predict_one("k", 0.5, x={"a": 0})
+    assert new.predict_one({"a": 0}, 0.5) == 0.5
+    assert list(keyed) == ["k"]
+
+
 def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
     segments, plain = KeyedCalibrator(SegmentCalibrator(["a"])), KeyedCalibrator(PlattCalibrator())
     needs: Any = {"match": "must have the values of the fields 'a', got None"}
@@ -601,8 +613,6 @@ def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
                 call()
     with pytest.raises(TypeError, match="got \\[\\]"):
         segments.learn_many(["j", "k"], [0.5, 0.5], [1, 1], columns={"a": [1, []]})
-    with pytest.raises(TypeError, match="must be a map of scores"):
-        segments.snapshot("k")
     assert len(segments) == len(plain) == 0
 
 
@@ -616,6 +626,26 @@ def test_a_group_is_one_sample_of_its_key() -> None:
     assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
     with pytest.raises(ValueError, match="`served` must have one ticket per score"):
         keyed.learn_group("b", scores, [1, 1, 0], served=tickets[:2])
-    with pytest.raises(TypeError, match="must be a HedgedCalibrator to learn groups, got Platt"):
+    with pytest.raises(TypeError, match=r"must be a HedgedCalibrator or a .* groups, got Platt"):
         KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
     assert list(keyed) == ["a"]
+
+
+def test_a_group_of_segments_is_one_sample_of_its_key() -> None:
+    keyed, twin = KeyedCalibrator(SegmentCalibrator(["a"])), SegmentCalibrator(["a"])
+    xs, rows = [{"a": 1}, {"a": 2}, {"a": 1}], ([0.6, 0.7, 0.2], [1, 1, 0], 2.0)
+    for _ in range(3):
+        tickets = [keyed.serve_one("k", p, x=x)[1] for x, p in zip(xs, rows[0], strict=True)]
+        keyed.learn_group("k", *rows, xs=xs, served=tickets)
+        twin.learn_group(
+            xs, *rows, served=[twin.serve_one(x, p)[1] for x, p in zip(xs, rows[0], strict=True)]
+        )
+    for x in xs:
+        assert keyed.predict_one("k", 0.4, x=x) == twin.predict_one(x, 0.4)
+    with pytest.raises(ValueError, match="`xs` must have one row per score"):
+        keyed.learn_group("new", *rows, xs=xs[:2])
+    with pytest.raises(TypeError, match="`xs` must have the values of the fields 'a', got None"):
+        keyed.learn_group("new", *rows)
+    with pytest.raises(TypeError, match="`xs` must be None: only a SegmentCalibrator has fields"):
+        KeyedCalibrator(HedgedCalibrator()).learn_group("new", *rows, xs=xs)
+    assert list(keyed) == ["k"]

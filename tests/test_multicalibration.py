@@ -256,6 +256,18 @@ def test_it_is_a_river_metric() -> None:
     assert metric.clone()._get_params() == metric._get_params()
 
 
+def test_later_changes_of_the_sequence_of_fields_do_not_count() -> None:
+    fields, crosses = ["device", "country"], [["device", "country"]]
+    metric = MulticalibrationError(fields, crosses)
+    fields.append("hour")
+    crosses[0].append("hour")
+    clone = metric.clone()
+    for each in (metric, clone):
+        for hour in range(20):
+            each.update(True, 0.5, x={"device": "tv", "country": "de", "hour": hour // 10})
+    assert clone.result() == metric.result()
+
+
 def test_it_holds_a_window_and_can_remove_samples() -> None:
     y, p, columns = many_samples(60, 2)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

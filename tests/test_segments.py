@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -440,6 +441,14 @@ def test_lengths_must_agree() -> None:
     assert calibrator.n_samples == 0
 
 
+@pytest.mark.parametrize("column", ["de", 5, np.array(5)], ids=repr)
+def test_a_column_must_hold_values(column: Any) -> None:
+    calibrator = SegmentCalibrator(["country"])
+    with pytest.raises(TypeError, match=r"`columns` must hold columns, got .* for 'country'"):
+        calibrator.learn_many({"country": column}, [0.5, 0.5], [0, 1])
+    assert calibrator.n_samples == 0
+
+
 class Undefined(IdentityCalibrator):
     """Predicts NaN for one score."""
 
@@ -505,6 +514,22 @@ def test_a_copy_continues_as_the_original_does(copied: Any) -> None:
     assert original.to_bytes() == twin.to_bytes()
 
 
+@pytest.mark.parametrize("kind", [list, tuple, deque])
+def test_fields_may_be_any_sequence_and_later_changes_of_it_do_not_count(kind: Any) -> None:
+    fields, crosses = kind(["a", "b", "c"]), kind([kind(["a", "b"])])
+    calibrator = SegmentCalibrator(fields, crosses=crosses, base=IdentityCalibrator())
+    twin = SegmentCalibrator(["a", "b", "c"], crosses=[("a", "b")], base=IdentityCalibrator())
+    for x, p, y, w in stream(3, 20):
+        calibrator.learn_one(x, p, y, w)
+        twin.learn_one(x, p, y, w)
+    if kind is not tuple:
+        fields.append("d")
+        crosses.append(("b", "c"))
+    assert calibrator.to_bytes() == twin.to_bytes()
+    assert repr(calibrator.clone()) == repr(twin)
+    assert SegmentCalibrator.from_bytes(calibrator.to_bytes()).to_bytes() == twin.to_bytes()
+
+
 def test_a_clone_has_learned_nothing() -> None:
     original = SegmentCalibrator(["a"], half_life=5.0)
     original.learn_one(*GOOD)
@@ -532,6 +557,26 @@ def test_predicting_changes_nothing() -> None:
         calibrator.serve_one(x, p)
         calibrator.explain_one(x)
     assert calibrator.to_bytes() == before
+
+
+def test_a_snapshot_predicts_what_was_learned_before_it() -> None:
+    calibrator = SegmentCalibrator(["a", "b", "c"])
+    samples = list(stream(9, 200))
+    columns, scores, *_ = columns_of(samples)
+    for x, p, y, w in samples[:100]:
+        calibrator.learn_one(x, p, y, w)
+    snapshot = calibrator.snapshot()
+    before = [calibrator.predict_one(x, p) for x, p, *_ in samples]
+    for x, p, y, w in samples[100:]:
+        calibrator.learn_one(x, p, y, w)
+    assert before != [calibrator.predict_one(x, p) for x, p, *_ in samples]
+    for each in (snapshot, pickle.loads(pickle.dumps(snapshot)), copy.deepcopy(snapshot)):
+        assert [each.predict_one(x, p) for x, p, *_ in samples] == before
+        assert each.predict_many(columns, scores).tolist() == before
+        assert each.n_samples == 100
+    with pytest.raises(AttributeError, match="does not change"):
+        snapshot.n_samples = 0
+    assert not hasattr(snapshot, "learn_one")
 
 
 def test_threads_may_share_it() -> None:
@@ -632,6 +677,7 @@ def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
     ("changes", "error", "message"),
     [
         ({"xs": [{}]}, ValueError, r"`xs` must have one row per score \(2\), got 1"),
+        ({"xs": 5}, TypeError, "`xs` must be a sequence of mappings, got 5"),
         ({"xs": [{}, 3]}, TypeError, "`x` must be a mapping"),
         ({"xs": [{}, {"a": []}]}, TypeError, "the value of the field 'a'"),
         ({"scores": [0.5, 2.0]}, ValueError, "scores"),

@@ -43,6 +43,16 @@ def test_answers_are_right_among_all_samples() -> None:
     assert abs(np.mean(errors[300:])) < 0.05
 
 
+def test_answers_are_right_for_each_rate_if_it_is_a_segment() -> None:
+    model = model_of("rate", segments=["rate"])
+    errors: dict[float, list[float]] = {0.1: [], 0.5: []}
+    for x, y in stream(2_000, seed=1):
+        errors[x["rate"]].append(model.predict_proba_one(x)[True] - x["s"])
+        model.learn_one(x, y)
+    for each in errors.values():
+        assert abs(np.mean(each[-300:])) < 0.05
+
+
 @pytest.mark.parametrize("rate", [0.25, "rate"])
 @pytest.mark.parametrize("parameters", [{}, {"segments": ["country"]}], ids=["plain", "segments"])
 def test_what_is_learned_is_the_stream_as_it_is(rate: Any, parameters: Any) -> None:

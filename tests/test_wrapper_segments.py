@@ -147,15 +147,23 @@ def test_a_prototype_has_the_other_parameters() -> None:
     [
         ((SegmentCalibrator(["a"]), ["a"]), ValueError, "`segments` must be None with a Segment"),
         ((TemperatureCalibrator(), ["a"]), ValueError, "`segments` must be None with a Joint"),
-        ((None, "country"), TypeError, "`fields` must be a sequence of names, got 'country'"),
-        ((None, []), ValueError, "`fields` must be 1 to 64"),
-        ((None, [1]), TypeError, "`fields` must be names, got 1"),
+        ((None, "country"), TypeError, "`segments` must be a sequence of names, got 'country'"),
+        ((None, []), ValueError, "`segments` must be 1 to 64"),
+        ((None, [1]), TypeError, "`segments` must be names, got 1"),
     ],
     ids=str,
 )
 def test_bad_segments_are_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         model_of(*arguments)
+
+
+def test_later_changes_of_the_sequence_of_segments_do_not_count() -> None:
+    segments = deque(FIELDS)
+    model, twin = model_of(None, segments), model_of(None, FIELDS)
+    segments.append("another")
+    assert model.to_bytes() == twin.to_bytes()
+    assert model.clone().segments == twin.segments
 
 
 def test_a_segment_that_cannot_be_read_is_refused_before_the_model_learns() -> None:

@@ -7,6 +7,7 @@ that are learned online (see `streamcal.kernels.segment_terms`). The corrected p
 mixed with the base's by their likelihood, so that corrections which do not help are not served.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, NoReturn
@@ -58,6 +59,7 @@ _MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
 _MOST_TERMS_PER_SAMPLE = 1_000
 _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
+_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)  # of a term in a state; the kernel's limits
 
 
 class SegmentTicket(NamedTuple):
@@ -100,6 +102,47 @@ class Effect(NamedTuple):
     segment: dict[str, Any]
     log_odds: float
     deviation: float
+
+
+class SegmentSnapshot:
+    """An immutable copy of a `SegmentCalibrator`; any number of threads may use it.
+
+    Call `SegmentCalibrator.snapshot` in any thread; assign the result to a variable that others
+    read.
+
+    Examples
+    --------
+    >>> calibrator = SegmentCalibrator(["region"])
+    >>> snapshot = calibrator.snapshot()
+    >>> calibrator.learn_one({"region": "north"}, 0.5, 1)
+    >>> snapshot.predict_one({"region": "north"}, 0.5), snapshot.n_samples
+    (0.5, 0)
+    """
+
+    __slots__ = ("_calibrator",)
+    _calibrator: "SegmentCalibrator"
+
+    def __init__(self, calibrator: "SegmentCalibrator") -> None:
+        object.__setattr__(self, "_calibrator", calibrator)
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples had been learned at that moment."""
+        return self._calibrator.n_samples
+
+    def predict_one(self, x: Mapping[str, Any], score: float) -> float:
+        """Return what `SegmentCalibrator.predict_one` would have returned at that moment."""
+        return self._calibrator.predict_one(x, score)
+
+    def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
+        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
+        return self._calibrator.predict_many(columns, scores)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SegmentSnapshot, (self._calibrator,)
 
 
 class SegmentCalibrator(Locked, Stateful, Cloned):
@@ -193,8 +236,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         if not isinstance(prototype, Calibrator):
             raise TypeError(f"`base` must be a Calibrator or None, got {base!r}")
         check_binary(prototype, "base")
-        self.fields = fields
-        self.crosses = crosses
+        self.fields = names  # not the caller's list, which may change
+        self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
         self.base = base
         self.half_life = half_life
         self.max_terms = max_terms
@@ -244,6 +287,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """The weights of the base calibrator and of the two corrected models; they sum to 1."""
         with self._mutex:
             return dict(zip(_MODELS, self._weigher.weights.values(), strict=True))
+
+    def snapshot(self) -> SegmentSnapshot:
+        """Return an immutable copy that predicts; see `SegmentSnapshot`."""
+        return SegmentSnapshot(copy.deepcopy(self))
 
     # ------------------------------------------------------------------------------ one sample
 
@@ -376,8 +423,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
 
-        They are means over all models by their weights, with no correction by the base. The slope
-        is left out, because its effect depends on the score.
+        They are means over the three models by their weights; in the base all terms are 0. The
+        slope is left out, because its effect depends on the score.
 
         Examples
         --------
@@ -450,6 +497,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         vector, labels, _ = _checks._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         tickets: Sequence[Any] = as_tickets(served, n_rows)
+        if not hasattr(xs, "__len__"):
+            raise TypeError(f"`xs` must be a sequence of mappings, got {xs!r}")
         if len(xs) != n_rows:
             raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
         if n_rows < 2:  # learned as any other sample
@@ -462,18 +511,18 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             for ticket in tickets:
                 if ticket is not None:
                     self._check_ticket(ticket)
-            rows = list(zip(xs, vector.tolist(), tickets, strict=True))
-            both = [each or self.serve_one(x, p)[1] for x, p, each in rows]
+            # All rows are predicted before any of them is learned.
+            rows = zip(xs, vector.tolist(), tickets, strict=True)
+            known = [ticket or self.serve_one(x, p)[1] for x, p, ticket in rows]
+            of_base, of_models = zip(*known, strict=True)
             bases = [self._predict_base(p) for p in vector.tolist()]
             if isinstance(self._base, HedgedCalibrator):
-                base_tickets = [ticket for ticket, _ in both]
-                self._base.learn_group(vector, labels, weight, served=base_tickets)
+                self._base.learn_group(vector, labels, weight, served=of_base)
             else:
                 self._base.learn_many(vector, labels, np.full(n_rows, part))
             for row in zip(hashes, bases, labels.tolist(), strict=True):
                 self._terms.learn(*row, part)
-            models = [ticket for _, ticket in both]
-            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=models)
+            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=of_models)
 
     def check_columns(self, columns: Any, n_samples: int) -> None:
         """Raise unless `predict_many` and `learn_many` accept these columns."""
@@ -630,19 +679,18 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     return [squares, keys, groups, learned, means, variances]
 
 
-_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)
-
-
-def check_fields(fields: Any) -> tuple[str, ...]:
+def check_fields(fields: Any, argument: str = "fields") -> tuple[str, ...]:
     """Return the names of fields, or raise."""
     if isinstance(fields, str) or not isinstance(fields, Sequence):
-        raise TypeError(f"`fields` must be a sequence of names, got {fields!r}")
+        raise TypeError(f"`{argument}` must be a sequence of names, got {fields!r}")
     names = tuple(fields)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"`fields` must be names, got {name!r}")
+            raise TypeError(f"`{argument}` must be names, got {name!r}")
     if not 1 <= len(names) <= _MOST_FIELDS or len(set(names)) < len(names):
-        raise ValueError(f"`fields` must be 1 to {_MOST_FIELDS} different names, got {fields!r}")
+        raise ValueError(
+            f"`{argument}` must be 1 to {_MOST_FIELDS} different names, got {fields!r}"
+        )
     return names
 
 

@@ -14,7 +14,6 @@ from streamcal.calibration.base import predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
-from streamcal.calibration.snapshot import Snapshot
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
@@ -236,26 +235,30 @@ class KeyedCalibrator(Locked):
         y: ArrayLike,
         w: float = 1.0,
         *,
+        xs: Sequence[Mapping[str, Any]] | None = None,
         served: Sequence[Any] | None = None,
     ) -> None:
         """Learn rows of a key that share an outcome as one sample: `HedgedCalibrator.learn_group`.
 
+        ``xs`` has the values of the fields of each row, for `SegmentCalibrator.learn_group`.
+
         Raises
         ------
         TypeError
-            If calibrators are not hedges.
+            If calibrators are neither hedges nor segment calibrators.
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
+        given = self._check_x(xs, "xs")
         with self._mutex:
             calibrator = self._find_or_make(key)
-            if not isinstance(calibrator, HedgedCalibrator):
+            if not self._makes_tickets(calibrator):
                 raise TypeError(
-                    "`calibrator` must be a HedgedCalibrator to learn groups, got"
-                    f" {type(calibrator).__name__}"
+                    "`calibrator` must be a HedgedCalibrator or a SegmentCalibrator to learn"
+                    f" groups, got {type(calibrator).__name__}"
                 )
             try:
-                calibrator.learn_group(scores, y, w, served=served)
+                calibrator.learn_group(*given, scores, y, w, served=served)
                 self._cache.changed(key, calibrator)
             except BaseException:
                 self._cache.changed_in_part(key)
@@ -265,9 +268,9 @@ class KeyedCalibrator(Locked):
     def _makes_tickets(calibrator: Any) -> bool:
         return isinstance(calibrator, HedgedCalibrator | SegmentCalibrator)
 
-    def _check_x(self, x: Any) -> tuple[Any, ...]:
+    def _check_x(self, x: Any, name: str = "x") -> tuple[Any, ...]:
         """Return the arguments that calibrators take before the score; raise if ``x`` is wrong."""
-        self._check_given(x, "x")
+        self._check_given(x, name)
         return () if self.fields is None else (x,)
 
     def _check_given(self, values: Any, name: str) -> None:
@@ -378,19 +381,13 @@ class KeyedCalibrator(Locked):
             raise
         return values
 
-    def snapshot(self, key: Hashable) -> Snapshot:
-        """Return an immutable view of the calibrator of a key, for any thread; see `Snapshot`.
+    def snapshot(self, key: Hashable) -> Any:
+        """Return an immutable copy of the calibrator of a key, for any thread.
 
-        Raises
-        ------
-        TypeError
-            If it is a `SegmentCalibrator`, whose values depend on more than the score.
+        It is a `Snapshot`; of a `SegmentCalibrator` it is a `SegmentSnapshot`.
         """
-        if self.fields is not None:
-            raise TypeError("`calibrator` must be a map of scores: SegmentCalibrator is none")
         with self._mutex:
-            view: Snapshot = self._find_or_fresh(key).snapshot()
-            return view
+            return self._find_or_fresh(key).snapshot()
 
     def _find_or_fresh(self, key: Hashable) -> Any:
         """Return the calibrator of a key, or a new one that must not learn."""

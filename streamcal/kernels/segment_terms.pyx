@@ -7,21 +7,25 @@ intercept and a slope::
     z = u + intercept + slope · (u − centre) + term(country=de) + term(device=tv)
           + term(country=de, device=tv)                          p = sigmoid(z)
 
-The terms are independent and normal, with mean 0 before anything is learned, so a segment that was
-never seen changes nothing. A sample of label y moves them together. Let v be the variances of its
-terms and V their sum. The mode z* of the posterior of z solves z* = z + w · V · (y − sigmoid(z*)),
-and with h = w · p* · (1 − p*) each term takes its part (Laplace's approximation, in one dimension;
-the terms stay independent, as in assumed-density filtering)::
+``centre`` is the mean of u over all samples so far. The terms are independent and normal, with mean
+0 before anything is learned, so a segment that was never seen changes nothing. A sample of label y
+and weight w moves them together. Let v be the variances of its terms and V their sum. The mode z*
+of the posterior of z solves z* = z + w · V · (y − p*), where p* = sigmoid(z*), and with
+h = w · p* · (1 − p*) each term takes its part (Laplace's approximation, in one dimension; the terms
+stay independent, as in assumed-density filtering)::
 
     mean ← mean + v · (z* − z) / V,    variance ← v − v² · h / (1 + h · V)
+
+The slope has a factor x = u − centre in z: it adds x² · v to V, and its formulas have x · v instead
+of v, and x² · v² instead of v².
 
 *Uncertainty.* The answer is the mean of sigmoid(z) over the distribution of z, approximated by
 sigmoid(z / sqrt(1 + π V / 8)) (MacKay, *The Evidence Framework Applied to Classification Networks*,
 Neural Computation 4, 1992).
 
-*Prior.* Each group of terms (a field or a crossing) has a prior variance. It is the mean of
-mean² + variance over its terms, which is the M step of an EM algorithm, with two pseudo-terms of
-the initial variance.
+*Prior.* Each group of terms (those of a field or a crossing, the intercept, the slope) has a prior
+variance. It is the mean of mean² + variance over its terms, which is the M step of an EM algorithm,
+with two pseudo-terms of the initial variance; at most 4.
 
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
@@ -707,6 +711,3 @@ cdef class SegmentTerms:
             self.max_terms,
         )
         return restored, (SegmentTerms, settings, self.state())
-
-
-

@@ -108,11 +108,9 @@ def encode(values: Sequence[Any], field: str) -> tuple[list[Any], Codes]:
 def as_category(value: Any, field: str) -> Any:
     """Return a value of a field as plain text, number or None (also for NaN and NA), or raise."""
     plain = value.item() if isinstance(value, np.generic) else value
-    if plain is None or is_na(plain):
-        return None
     if isinstance(plain, str):
         return plain
-    if is_na(plain):
+    if plain is None or is_na(plain):
         return None
     if not isinstance(plain, int | float):
         raise TypeError(

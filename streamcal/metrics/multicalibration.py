@@ -301,8 +301,8 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
         self._crossings = check_crosses(crosses, self._names)
         check_count(window, "window", optional=True)
         check_count(min_samples, "min_samples")
-        self.fields = fields
-        self.crosses = crosses
+        self.fields = self._names
+        self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
         self.window = window
         self.min_samples = min_samples
         self.pos_val = pos_val

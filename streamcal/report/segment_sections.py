@@ -19,7 +19,8 @@ MAX_SEGMENTS = 200
 
 _N_WORST = 10  # are in a table that is always open
 _HEADER = (
-    *("Segment", "Rows", "Predicted", "Observed", "Observed, low", "Observed, high"),
+    *("Segment", "Rows", "Predicted before", "Predicted after"),
+    *("Observed", "Observed, low", "Observed, high"),
     *("Error before", "Error after", "p-value after"),
 )
 _NORMAL_QUANTILE = 1.6448536  # of a two-sided interval at `LEVEL`
@@ -88,9 +89,10 @@ def of_segments(compared: Compared) -> Section:
     n_shown, n = len(names), len(after.n)
     low, high = wilson(after.observed[:n_shown], after.n[:n_shown])
     unknown = np.full(n_shown, math.nan)
+    earlier, error = (unknown, unknown) if before is None else (before.predicted, before.sigmas)
     columns = (
-        *(after.n, after.predicted, after.observed, low, high),
-        *(unknown if before is None else before.sigmas, after.sigmas, adjust(after.p_values)),
+        *(after.n, earlier, after.predicted, after.observed, low, high),
+        *(error, after.sigmas, adjust(after.p_values)),
     )
     numbers = zip(*(column[:n_shown].tolist() for column in columns), strict=True)
     rows: list[Cells] = [(name, *cells) for name, cells in zip(names, numbers, strict=True)]
@@ -101,11 +103,11 @@ def of_segments(compared: Compared) -> Section:
     text = f"{n:,} segments of at least {MIN_SAMPLES} rows, the clearest error after calibration"
     text += f" first; the {n_shown} worst are shown." if n > n_shown else " first."
     text += (
-        " Predicted and observed are means after calibration, low and high the ends of Wilson's"
-        f" {100 * LEVEL:g} % interval. An error is the greatest gap between labels and predictions"
-        " that are added in the order of the predictions, in standard errors. The error of a"
-        " calibrated segment is 1.6 on average, and above 3.0 in 1 % of all cases. The p-value is"
-        f" the probability of such an error by chance, corrected for {n:,} segments: below"
+        " Predicted and observed are means of predictions and labels, low and high the ends of"
+        f" Wilson's {100 * LEVEL:g} % interval. An error is the greatest gap between labels and"
+        " predictions that are added in the order of the predictions, in standard errors. The error"
+        " of a calibrated segment is 1.6 on average, and above 3.0 in 1 % of all cases. The p-value"
+        f" is the probability of such an error by chance, corrected for {n:,} segments: below"
         f" {verdict.LEVEL:g}, the segment is miscalibrated."
     )
     return Section("segments", "Segments", text, (), tuple(tables))

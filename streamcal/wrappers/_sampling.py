@@ -1,6 +1,6 @@
 """A stream that keeps a share of the negatives: its rate, and the answers for all samples."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,9 @@ def rate_of(sampling_rate: SamplingRate, x: Mapping[Any, Any]) -> float:
 
 def rates_of(sampling_rate: SamplingRate, X: IntoDataFrame) -> Any:
     """Return the rate of all rows of a frame, or that of each row, or raise."""
-    frame = into_frame(X)
     if not isinstance(sampling_rate, str):
         return sampling_rate
+    frame = into_frame(X)
     if sampling_rate not in frame.columns:
         raise ValueError(
             f"`X` must have the column {sampling_rate!r}, which `sampling_rate` names,"
@@ -78,7 +78,9 @@ def answers_among_kept(answered: Mapping[ClfTarget, float], rate: float) -> dict
     return _with_positive(answered, lambda p: among_kept(p, rate))
 
 
-def _with_positive(probabilities: Mapping[ClfTarget, float], change: Any) -> dict[ClfTarget, float]:
+def _with_positive(
+    probabilities: Mapping[ClfTarget, float], change: Callable[[float], float]
+) -> dict[ClfTarget, float]:
     """Return the probabilities with a changed one of True; a single label has 1, which stays."""
     check_two_labels(probabilities)
     changed = dict(probabilities)

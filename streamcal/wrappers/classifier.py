@@ -28,7 +28,7 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
+from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.wrappers._checks import (
     Features,
     add_batch_weights,
@@ -89,9 +89,11 @@ class CalibratedClassifier(
     sampling_rate : float or str, optional
         If the stream has all positives and a random share of the negatives: this share, in (0, 1],
         or the name of the feature that holds it. Model and calibrator learn the stream as it is;
-        each probability that is answered is right among all samples (see `undo_sampling`). Only for
-        the labels False and True, or 0 and 1; other labels raise an error when they are first met.
-        The feature is needed to predict, not to learn.
+        each probability that is answered is right among all samples (see `undo_sampling`). A
+        feature with several shares should be one of the ``segments``, too: the probabilities must
+        be right for each share, before they are changed. It is needed to predict, not to learn.
+        Only for the labels False and True, or 0 and 1; other labels raise an error when they are
+        first met.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
@@ -160,6 +162,8 @@ class CalibratedClassifier(
         check_classifier(classifier)
         if calibrator is None:
             calibrator = HedgedCalibrator()
+        if segments is not None:
+            segments = check_fields(segments, "segments")
         prototype = _prototype_of(calibrator, segments)
         check_rate(sampling_rate)
         check_choice(on_drift, "on_drift", _ON_DRIFT)
