@@ -367,7 +367,10 @@ def test_parquet_with_a_bad_row_leaves_no_partial_file(tmp_path: Path) -> None:
     bad = good.set_column(1, "p", pyarrow.array([0.5] * 49 + [None]))
     pq.write_table(bad, table)
     printed = calibrate(table, out, store, status=1)
-    assert "row 50: `p` must be a finite number, got nothing\n" in printed
+    assert (
+        "row 50: `p` must be a finite number, got nothing; --on-error skip leaves such rows out\n"
+        in printed
+    )
     pq.write_table(good, table)
     calibrate(table, out, store)
     assert len(pq.read_table(out)) == 50
