@@ -153,6 +153,7 @@ def test_values_of_segments_that_were_learned_must_not_change(tmp_path: Path) ->
     )
     printed = calibrate(table, out, store, *more[:2], status=1)
     assert "was started with --segment id, and this command is without --segment" in printed
+    assert "needs a --store and an --out of its own" in printed
 
 
 def test_the_state_changes_nothing_in_the_output(done: tuple[Path, ...]) -> None:
