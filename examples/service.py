@@ -2,8 +2,8 @@
 
 `POST /predict` answers a probability and an id; `POST /labels` brings the label of an id. What was
 served waits as JSON, here in a dict; a service that restarts would keep it in a database. A river
-model is not made for several threads, so a lock is held while it predicts or learns. Start it with
-`uvicorn service:app` in this folder.
+model is not made for several threads, so a lock is held while it predicts or learns. It needs
+`pip install fastapi uvicorn`. Start it with `uvicorn service:app` in this folder.
 """
 
 import json

@@ -188,7 +188,10 @@ def test_scores_that_are_no_probabilities_need_the_isotonic_calibrator(tmp_path:
     path = tmp_path / "margins.csv"
     path.write_text("p,y\n0.5,1\n-3,0\n")
     result = calibrate(path, calibrator="hedge", status=1)
-    assert "must be a probability in [0, 1], or --calibrator isotonic must be used" in result.stderr
+    assert (
+        "must be a probability in [0, 1], got '-3'; other numbers need --calibrator iso"
+        in result.stderr
+    )
     assert "1 row calibrated" in calibrate(path, "--on-error", "skip", calibrator="hedge").stderr
     assert "2 rows calibrated" in calibrate(path).stderr
 
@@ -942,6 +945,19 @@ def test_a_cell_of_another_program_is_explained(
     assert f"; {advice}" in calibrate(path, calibrator=calibrator, status=1).stderr
     path.write_text("p;y\n-x;1\n")
     assert advice not in calibrate(path, calibrator=calibrator, status=1).stderr
+
+
+@pytest.mark.parametrize("calibrator", ["isotonic", "hedge"])
+def test_an_empty_score_needs_an_option_and_no_other_calibrator(
+    tmp_path: Path, calibrator: str
+) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text("p,y\n.5,1\n,0\n.6,0\n")
+    error = calibrate(path, "--out", out, calibrator=calibrator, status=1).stderr
+    assert ", got nothing; --on-error skip leaves such rows out; the incomplete output" in error
+    assert "isotonic" not in error
+    summary = calibrate(path, "--on-error", "skip", "--out", out, calibrator=calibrator).stderr
+    assert ", got nothing\n" in summary
 
 
 @pytest.mark.parametrize(("loss", "label"), [("squared", "-1e61"), ("linex", "-200")])

@@ -153,6 +153,7 @@ def test_values_of_segments_that_were_learned_must_not_change(tmp_path: Path) ->
     )
     printed = calibrate(table, out, store, *more[:2], status=1)
     assert "was started with --segment id, and this command is without --segment" in printed
+    assert "needs a --store and an --out of its own" in printed
 
 
 def test_the_state_changes_nothing_in_the_output(done: tuple[Path, ...]) -> None:
@@ -394,7 +395,10 @@ def test_parquet_with_a_bad_row_leaves_no_partial_file(tmp_path: Path) -> None:
     bad = good.set_column(1, "p", pyarrow.array([0.5] * 49 + [None]))
     pq.write_table(bad, table)
     printed = calibrate(table, out, store, status=1)
-    assert "row 50: `p` must be a finite number, got nothing\n" in printed
+    assert (
+        "row 50: `p` must be a finite number, got nothing; --on-error skip leaves such rows out\n"
+        in printed
+    )
     pq.write_table(good, table)
     calibrate(table, out, store)
     assert len(pq.read_table(out)) == 50

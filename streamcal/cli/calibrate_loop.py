@@ -66,7 +66,7 @@ class Columns:
         if any_score and self.segment is None:
             score = score_column(self.score)
         else:
-            otherwise = "" if self.segment else ", or --calibrator isotonic must be used"
+            otherwise = "" if self.segment else "; other numbers need --calibrator isotonic"
             score = probability_column(self.score, otherwise)
         read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
         if isinstance(self.delay, str):

@@ -234,7 +234,8 @@ class Checkpoint:
             if before != value:
                 raise StoreError(
                     f"{self.store.path} was started {_given(name, before)}, and this command is"
-                    f" {_given(name, value)}: the calibrators depend on this option"
+                    f" {_given(name, value)}: the calibrators depend on this option, so a run with"
+                    " another value needs a --store and an --out of its own"
                 )
 
     def _end_previous(self, notes: Mapping[str, Any]) -> None:

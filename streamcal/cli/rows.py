@@ -36,10 +36,14 @@ Mask = NDArray[np.bool_]
 
 
 class Requirement(NamedTuple):
-    """A requirement of a number: its text in messages, and the function that checks it."""
+    """A requirement of a number: its text in messages, and the function that checks it.
+
+    ``otherwise`` is what the message adds if there is a value that does not meet it.
+    """
 
     text: str
     is_met: Callable[[Vector], Mask]
+    otherwise: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,8 @@ class Column:
             raise TableError(f"column `{self.name}` {error}") from None
         with np.errstate(all="ignore"):
             checks = [
-                _Check(self.name, text, is_met(values) | (empty & self.is_label))
-                for text, is_met in self.requirements
+                _Check(self.name, each, each.is_met(values) | (empty & self.is_label))
+                for each in self.requirements
             ]
         return values.clip(0.0, 1.0) if self.is_probability else values, checks
 
@@ -85,7 +89,7 @@ class _Check(NamedTuple):
     """A requirement of a column, and which rows of a chunk meet it."""
 
     column: str
-    text: str
+    requirement: Requirement
     good: Mask
 
 
@@ -95,10 +99,11 @@ def score_column(name: str) -> Column:
 
 
 def probability_column(name: str, otherwise: str = "") -> Column:
-    """Return a column of probabilities, clipped; ``otherwise`` continues the messages."""
+    """Return a column of probabilities, clipped; ``otherwise`` is that of its `Requirement`."""
     requirement = Requirement(
-        f"a probability in [0, 1]{otherwise}",
+        "a probability in [0, 1]",
         lambda p: (p >= LEAST_PROBABILITY) & (p <= MOST_PROBABILITY),
+        otherwise,
     )
     return Column(name, (requirement,), is_probability=True)
 
@@ -250,10 +255,11 @@ class RowReader:
             values.append(numbers)
             checks += of_column
         keep: Mask = np.logical_and.reduce([check.good for check in checks])
-        faults = _faults(chunk, checks, keep)
+        stop = self.on_error is OnError.stop
+        faults = _faults(chunk, checks, keep, stop)
         if not faults:
             return Rows(chunk, values)
-        if self.on_error is OnError.stop:
+        if stop:
             self.fault = faults[0]
             keep &= chunk.rows < faults[0].row
         else:
@@ -270,15 +276,19 @@ class RowReader:
             raise TableError(self.fault.message)
 
 
-def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask) -> list["Fault"]:
+def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask, stop: bool) -> list["Fault"]:
     """Return the bad rows of a chunk in order: malformed ones, and those that are not kept."""
     from streamcal.tables import Fault
 
     faults = list(chunk.faults)
     for i in np.flatnonzero(~keep).tolist():
-        name, text, _ = next(check for check in checks if not check.good[i])
+        name, (text, _, otherwise), _ = next(check for check in checks if not check.good[i])
         got = chunk.show(name, i)
-        message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{_advice(text, got)}"
+        if got != "nothing":
+            advice = _advice(text, got) + otherwise
+        else:
+            advice = "; --on-error skip leaves such rows out" if stop else ""
+        message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{advice}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
     return sorted(faults, key=lambda fault: fault.row)
 
