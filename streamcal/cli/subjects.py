@@ -198,7 +198,7 @@ class StoreSubject:
 
     def _of_store(self, store: "Store") -> "Report":
         """Return the report without the output."""
-        from streamcal.cli.checkpoint import check_notes, is_run
+        from streamcal.cli.checkpoint import check_notes, is_run, names_of_tables
         from streamcal.report.content import Report
         from streamcal.report.run_sections import Run, metrics_of_run, of_run, verdict_of_run
         from streamcal.report.store_sections import facts_of_store, of_store
@@ -208,7 +208,8 @@ class StoreSubject:
         if is_run(store):
             check_notes(store)
             state = "finished" if notes["finished"] else "not finished yet"
-            subtitle += f": the run over {notes['table']}, {state}, at row {notes['row']:,}"
+            tables = names_of_tables(notes)
+            subtitle += f": the run over {tables}, {state}, at row {notes['row']:,}"
             given = {n: v for n, v in notes["options"].items() if v is not None}
             facts = tuple(
                 (n, ", ".join(map(str, v)) if isinstance(v, list) else str(v))
