@@ -24,7 +24,13 @@ from hypothesis import strategies as st
 from river import dummy, linear_model, metrics
 from sklearn.metrics import roc_auc_score
 
-from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+)
 from streamcal._log_loss import log_losses
 from streamcal.calibration.base import Calibrator
 from streamcal.cli.app import app
@@ -509,6 +515,15 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     assert report.facts[0][0] == "Calibrator"
     assert report.facts[0][1].startswith("PlattCalibrator(")
     assert "timeline" not in [row[0] for row in found["states"].tables[0].rows]
+
+
+def test_a_run_with_segments_shows_its_parameters(tmp_path: Path) -> None:
+    events = [Event(0.5, y, x={"device": "phone"}) for y in (0.0, 1.0)]
+    with Store(tmp_path / "segments.db") as store:
+        run_stream(events, SegmentCalibrator(["device"]), lambda *_: None, store)
+    ((name, text),) = open_subject(tmp_path / "segments.db", Given()).report().facts
+    assert name == "Calibrator"
+    assert text.startswith("SegmentCalibrator(fields=['device'], ")
 
 
 def run_of(tmp_path: Path, raw: Any, calibrated: Any, y: Any) -> Any:
