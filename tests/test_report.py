@@ -648,6 +648,16 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
 # --- the file
 
 
+def test_a_quiet_report_prints_nothing(table: Any) -> None:
+    with table.open("a") as file:
+        file.write("1.5,1,a\n")  # no probability
+    of_table = ["--score", "p", "--prob", "p", "--label", "y", "--on-error", "skip"]
+    command = ["report", table, *of_table, "--out", table.with_suffix(".html")]
+    assert "1 row skipped" in run(*command).stderr
+    assert run(*command, "--quiet").output == ""
+    assert "there is no file" in run("report", "none.csv", "--quiet", status=2).stderr
+
+
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
 def test_a_report_of_a_table(table: Any, ending: str) -> None:
     path = table.with_suffix(f".{ending}")
