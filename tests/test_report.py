@@ -964,6 +964,25 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db: An
 IN_USE = "Address already in use"
 
 
+def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = []
+
+    def serve(server: Any, **_: Any) -> None:
+        for _ in range(2):
+            with table.open("a") as file:
+                file.write("1.5,1,a\n")  # no probability
+            reports.append(server.source.report())
+
+    monkeypatch.setattr(watch.Server, "serve_forever", serve)
+    monkeypatch.setattr(watch, "_PAUSE_FACTOR", 0.0)
+    with table.open("a") as file:
+        file.write("1.5,1,a\n0.5,1,a\n")
+    of_table = ["--score", "p", "--prob", "p", "--label", "y", "--on-error", "skip"]
+    printed = run("watch", table, *of_table, "--port", 0).stderr
+    assert reports[0] is not reports[1]
+    assert re.findall(r".* skipped$", printed, re.M) == ["1 row skipped"]
+
+
 # --- a browser
 
 
