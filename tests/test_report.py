@@ -967,7 +967,7 @@ IN_USE = "Address already in use"
 def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = []
 
-    def serve(server: Any, **_: Any) -> None:
+    def serve(server: Any, **options: Any) -> None:
         for _ in range(2):
             with table.open("a") as file:
                 file.write("1.5,1,a\n")  # no probability
