@@ -6,10 +6,13 @@ skipped, and a page that `NAV` does not contain is under "More". Each build writ
 ``notebooks/``.
 """
 
+import inspect
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sphinx.util.inspect import stringify_signature
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -17,6 +20,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from reference_pages import MOCKED, write_reference  # noqa: E402
 
 import streamcal  # noqa: E402
+from streamcal._locked import Locked  # noqa: E402
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -112,6 +116,23 @@ def make_unambiguous(
         lines[at] = re.sub(r"^(\s*\.\. )\[(\d+)\]", rf"\1[#{name}.\2]", line)
 
 
+def show_init(
+    app: "Sphinx",
+    kind: str,
+    name: str,
+    thing: Any,
+    options: Any,
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str | None, str | None]:
+    """Show the parameters of ``__init__`` where autodoc shows those of `Locked.__new__`."""
+    if kind == "class" and thing.__new__ is Locked.__new__:
+        signature = stringify_signature(
+            inspect.signature(thing), show_annotation=False, show_return_annotation=False
+        )
+    return signature, returned
+
+
 def link_short_name(app: "Sphinx", env: Any, node: Any, content: Any) -> Any:
     """Link `Name` or `Name.method` to the only public path that ends so."""
     if node.get("refdomain") != "py":
@@ -170,6 +191,7 @@ def setup(app: "Sphinx") -> None:
     """Hook the above into the build."""
     app.add_config_value("made", write_reference(HERE / "reference"), "env")
     app.connect("autodoc-process-docstring", make_unambiguous, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", show_init)
     app.connect("missing-reference", link_short_name)
     app.connect("source-read", add_navigation)
     app.connect("html-page-context", link_source_to_public_path)

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sphinx.application import Sphinx
+
+import streamcal
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -60,6 +63,19 @@ def test_every_public_class_and_function_has_an_example(reference: Any) -> None:
             if callable(value) and ">>>" not in (value.__doc__ or "")
         ]
     assert sorted(without) == []
+
+
+def test_the_reference_shows_the_parameters_of_classes(tmp_path: Path) -> None:
+    lines = [f".. autoclass:: streamcal.{name}" for name in streamcal.__all__ if name[0].isupper()]
+    (tmp_path / "index.rst").write_text("\n".join(lines))
+    settings = {"extensions": ["sphinx.ext.autodoc"], "autodoc_typehints": "none"}
+    folders = [str(tmp_path), None, str(tmp_path / "out"), str(tmp_path / "trees")]
+    app = Sphinx(*folders, "text", settings, status=None, warning=None)
+    app.connect("autodoc-process-signature", runpy.run_path(str(DOCS / "conf.py"))["show_init"])
+    app.build()
+    text = (tmp_path / "out" / "index.txt").read_text("utf-8")
+    assert "class streamcal.HedgedCalibrator(calibrators=None, *, prior=None," in text
+    assert "kwargs" not in text
 
 
 def test_navigation_names_a_page_once() -> None:

@@ -341,6 +341,10 @@ def test_what_is_no_calibrator_is_refused() -> None:
         ReliabilityDisplay.from_calibrator(3)
     with pytest.raises(TypeError, match="a SegmentCalibrator also depends on the fields"):
         ReliabilityDisplay.from_calibrator(streamcal.SegmentCalibrator(["country"]))
+    model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
+    for thing in (model, model.snapshot(), linear_model.LogisticRegression()):
+        with pytest.raises(TypeError, match=f"but a {type(thing).__name__} is a model: draw the"):
+            ReliabilityDisplay.from_calibrator(thing)
     with pytest.raises(
         ValueError, match="`calibrator` must hold at least one calibrator, got none"
     ):

@@ -24,7 +24,13 @@ from hypothesis import strategies as st
 from river import dummy, linear_model, metrics
 from sklearn.metrics import roc_auc_score
 
-from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+)
 from streamcal._log_loss import log_losses
 from streamcal.calibration.base import Calibrator
 from streamcal.cli.app import app
@@ -513,6 +519,15 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     assert "timeline" not in [row[0] for row in found["states"].tables[0].rows]
 
 
+def test_a_run_with_segments_shows_its_parameters(tmp_path: Path) -> None:
+    events = [Event(0.5, y, x={"device": "phone"}) for y in (0.0, 1.0)]
+    with Store(tmp_path / "segments.db") as store:
+        run_stream(events, SegmentCalibrator(["device"]), lambda *_: None, store)
+    ((name, text),) = open_subject(tmp_path / "segments.db", Given()).report().facts
+    assert name == "Calibrator"
+    assert text.startswith("SegmentCalibrator(fields=['device'], ")
+
+
 def run_of(tmp_path: Path, raw: Any, calibrated: Any, y: Any) -> Any:
     """A run whose timeline has these samples."""
     timeline = Timeline()
@@ -633,6 +648,16 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
 
 
 # --- the file
+
+
+def test_a_quiet_report_prints_nothing(table: Any) -> None:
+    with table.open("a") as file:
+        file.write("1.5,1,a\n")  # no probability
+    of_table = ["--score", "p", "--prob", "p", "--label", "y", "--on-error", "skip"]
+    command = ["report", table, *of_table, "--out", table.with_suffix(".html")]
+    assert "1 row skipped" in run(*command).stderr
+    assert run(*command, "--quiet").output == ""
+    assert "there is no file" in run("report", "none.csv", "--quiet", status=2).stderr
 
 
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
@@ -939,6 +964,25 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db: An
 
 
 IN_USE = "Address already in use"
+
+
+def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = []
+
+    def serve(server: Any, **options: Any) -> None:
+        for _ in range(2):
+            with table.open("a") as file:
+                file.write("1.5,1,a\n")  # no probability
+            reports.append(server.source.report())
+
+    monkeypatch.setattr(watch.Server, "serve_forever", serve)
+    monkeypatch.setattr(watch, "_PAUSE_FACTOR", 0.0)
+    with table.open("a") as file:
+        file.write("1.5,1,a\n0.5,1,a\n")
+    of_table = ["--score", "p", "--prob", "p", "--label", "y", "--on-error", "skip"]
+    printed = run("watch", table, *of_table, "--port", 0).stderr
+    assert reports[0] is not reports[1]
+    assert re.findall(r".* skipped$", printed, re.M) == ["1 row skipped"]
 
 
 # --- a browser

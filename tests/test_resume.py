@@ -26,6 +26,7 @@ from streamcal import tables
 from streamcal.cli import checkpoint
 from streamcal.cli.app import app
 from streamcal.cli.resumable_output import ResumableOutput
+from streamcal.cli.subjects import StoreSubject
 from streamcal.durable import Store, StoreError
 from tests.runner import CliRunner
 
@@ -335,7 +336,9 @@ def test_several_tables_are_one_run_and_more_may_follow(tmp_path: Path) -> None:
     assert out.read_bytes() == plain.read_bytes()
     printed = calibrate(days[0], out, store, days[1], status=1)
     assert "give all of them, or others" in printed
-    assert "is finished, at row 300" in calibrate(days[0], out, store, *days[1:])
+    run = f"the run over {', '.join(map(str, days))}"
+    assert f"{run} is finished, at row 300" in calibrate(days[0], out, store, *days[1:])
+    assert f"{run}, finished, at row 300" in StoreSubject(store).report().source
     days[1].write_text(days[0].read_text())
     assert "are others" in calibrate(days[0], out, store, *days[1:], status=1)
 
@@ -352,6 +355,8 @@ def test_a_pipe_that_gives_all_rows_again_goes_on(tmp_path: Path) -> None:
     printed = calibrate(Path("-"), out, store, status=1, input=rest)
     assert "a pipe must give all rows again" in printed
     calibrate(Path("-"), out, store, input=text)
+    printed = calibrate(Path("-"), out, store, input=text)
+    assert "the run over standard input is finished" in printed
     assert out.read_bytes() == plain.read_bytes()
 
 

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from river import base
+
+from streamcal._snapshot import ModelSnapshot
 
 if TYPE_CHECKING:
     from streamcal.isotonic.staircase import Staircase
@@ -79,8 +82,13 @@ def shapes_of(thing: Any) -> dict[Any, Shape]:
     Raises
     ------
     TypeError
-        If it has neither ``staircase`` nor ``predict_many``.
+        If it has neither ``staircase`` nor ``predict_many``, or is a model, which maps features.
     """
+    if isinstance(thing, base.Classifier | base.Regressor | ModelSnapshot):
+        raise TypeError(
+            f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
+            " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"
+        )
     if hasattr(thing, "_shapes"):  # a joint calibrator
         shapes: dict[Any, Shape] = thing._shapes()
         return shapes

@@ -223,7 +223,7 @@ class Checkpoint:
         if notes["row"] != self.store.offset:
             raise StoreError(
                 f"{self.store.path} is at offset {self.store.offset:,}, but the run over"
-                f" {_names(notes)} has left it at row {notes['row']:,}: something else has"
+                f" {names_of_tables(notes)} has left it at row {notes['row']:,}: something else has"
                 " written to it"
             )
 
@@ -244,12 +244,12 @@ class Checkpoint:
         if notes["finished"]:
             if notes.get("copying") and os.path.lexists(partial):
                 raise StoreError(
-                    f"{path} has started to add new rows of {_names(notes)} in"
+                    f"{path} has started to add new rows of {names_of_tables(notes)} in"
                     f" {partial}: finish that first, or remove the file"
                 )
         elif not notes.get("complete"):
             raise StoreError(
-                f"{path} is at row {notes['row']:,} of {_names(notes)}: finish that first"
+                f"{path} is at row {notes['row']:,} of {names_of_tables(notes)}: finish that first"
             )
         elif os.path.lexists(partial):
             # A process was killed before it could give the complete output its name.
@@ -274,8 +274,8 @@ class Checkpoint:
             del notes["copying"]
             self.store.save({}, notes=notes)
         line = (
-            f"{self.store.path}: the run over {_names(notes)} is finished, at row {self.row:,}:"
-            " there is nothing to do"
+            f"{self.store.path}: the run over {names_of_tables(notes)} is finished, at row"
+            f" {self.row:,}: there is nothing to do"
         )
         if not os.path.lexists(out):
             return f"{line}; {out}, which was written then, is gone"
@@ -432,8 +432,10 @@ def tables_of(notes: Mapping[str, Any]) -> list[str]:
     return [notes["table"], *notes.get("more_tables", [])]
 
 
-def _names(notes: Mapping[str, Any]) -> str:
-    return ", ".join(tables_of(notes))
+def names_of_tables(notes: Mapping[str, Any]) -> str:
+    """Return the names of the tables of a run, for a message."""
+    names = tables_of(notes)
+    return ", ".join("standard input" if is_standard(Path(name)) else name for name in names)
 
 
 def _given(name: str, value: Any) -> str:

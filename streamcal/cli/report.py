@@ -15,6 +15,7 @@ from streamcal.cli.options import (
     KnownSegmentOption,
     OnError,
     OnErrorOption,
+    QuietOption,
     SourceArgument,
     out_option,
 )
@@ -37,6 +38,7 @@ def report(
     out: Annotated[Path, out_option("HTML", "The page.")] = Path("report.html"),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a page about a calibrated table or a store: one HTML file, which loads nothing else.
 
@@ -50,7 +52,7 @@ def report(
         check_folder(out)
         output = Output(out)
         given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
-        subject = open_subject(source, given)
+        subject = open_subject(source, given, quiet=quiet)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())
         if any(is_same_file(written, read) for written, read in pairs):
@@ -60,4 +62,5 @@ def report(
         html = page.encoded(page.render(subject.report()))
         with output as file:
             file.write(html)
-        say(f"{out}: {len(html) / 1e6:.1f} MB")
+        if not quiet:
+            say(f"{out}: {len(html) / 1e6:.1f} MB")

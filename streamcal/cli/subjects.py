@@ -54,15 +54,20 @@ class Given(NamedTuple):
                 )
 
 
-def open_subject(source: Path, given: Given) -> "TableSubject | StoreSubject":
-    """Return what a report is about; raise ``ValueError`` if an option is missing or too much."""
+def open_subject(
+    source: Path, given: Given, *, quiet: bool = False
+) -> "TableSubject | StoreSubject":
+    """Return what a report is about; raise ``ValueError`` if an option is missing or too much.
+
+    If ``quiet``, it prints neither a progress bar nor which rows are skipped.
+    """
     from streamcal.durable.files import is_store
     from streamcal.tables import format_of
 
     check_exists(source)
     if is_store(source):
         given.check_none(source)
-        return StoreSubject(source)
+        return StoreSubject(source, quiet=quiet)
     if given.score is None or given.label is None:
         raise ValueError("a table needs --score and --label")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
@@ -73,7 +78,7 @@ def open_subject(source: Path, given: Given) -> "TableSubject | StoreSubject":
     prob = given.prob or _DEFAULT_PROB
     columns = _ScoredColumns(given.score, given.label, prob, given.key, given.segment)
     kind = format_of(source, given=given.file_format)
-    return TableSubject(source, columns, kind, given.on_error)
+    return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
 
 class _ScoredColumns(NamedTuple):
@@ -141,8 +146,17 @@ class _Rows(NamedTuple):
 class TableSubject:
     """A calibrated table that a report is about."""
 
-    def __init__(self, path: Path, columns: _ScoredColumns, kind: str, on_error: OnError) -> None:
+    def __init__(
+        self,
+        path: Path,
+        columns: _ScoredColumns,
+        kind: str,
+        on_error: OnError,
+        *,
+        quiet: bool = False,
+    ) -> None:
         self.path, self.columns, self.kind, self.on_error = path, columns, kind, on_error
+        self.quiet = quiet
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
@@ -156,7 +170,7 @@ class TableSubject:
         """Compute the report."""
         from streamcal.report.content import Report
 
-        rows = _read_scored(self.path, self.kind, self.columns, self.on_error)
+        rows = _read_scored(self.path, self.kind, self.columns, self.on_error, quiet=self.quiet)
         title = f"Calibration of {self.path.name}"
         empty = Report(title, str(self.path), facts=self.columns.facts)
         return rows.add_to(empty, self.columns)
@@ -165,8 +179,8 @@ class TableSubject:
 class StoreSubject:
     """A store that a report is about; if it is of a run over a table, also the run's output."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, quiet: bool = False) -> None:
+        self.path, self.quiet = path, quiet
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
@@ -194,11 +208,11 @@ class StoreSubject:
         with Store(self.path, read_only=True) as store:
             report, notes = self._of_store(store), store.notes
             has_output = is_run(store)
-        return _with_output(report, notes) if has_output else report
+        return _with_output(report, notes, quiet=self.quiet) if has_output else report
 
     def _of_store(self, store: "Store") -> "Report":
         """Return the report without the output."""
-        from streamcal.cli.checkpoint import check_notes, is_run
+        from streamcal.cli.checkpoint import check_notes, is_run, names_of_tables
         from streamcal.report.content import Report
         from streamcal.report.run_sections import Run, metrics_of_run, of_run, verdict_of_run
         from streamcal.report.store_sections import facts_of_store, of_store
@@ -208,7 +222,8 @@ class StoreSubject:
         if is_run(store):
             check_notes(store)
             state = "finished" if notes["finished"] else "not finished yet"
-            subtitle += f": the run over {notes['table']}, {state}, at row {notes['row']:,}"
+            tables = names_of_tables(notes)
+            subtitle += f": the run over {tables}, {state}, at row {notes['row']:,}"
             given = {n: v for n, v in notes["options"].items() if v is not None}
             facts = tuple(
                 (n, ", ".join(map(str, v)) if isinstance(v, list) else str(v))
@@ -225,7 +240,7 @@ class StoreSubject:
         )
 
 
-def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
+def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Report":
     """Return the report of a store with that of its output, or with the reason for none."""
     from dataclasses import replace
 
@@ -246,7 +261,8 @@ def _with_output(report: "Report", notes: dict[str, Any]) -> "Report":
         columns = _ScoredColumns(score, label, prob, options.get("--key"), segment)
         kind = format_of(Path(notes["out"]), Path(notes["table"]))
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
-        rows = _read_scored(path, kind, columns, OnError(options["--on-error"]), n_rows)
+        on_error = OnError(options["--on-error"])
+        rows = _read_scored(path, kind, columns, on_error, n_rows, quiet=quiet)
         return rows.add_to(report, columns)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -265,7 +281,13 @@ def _stamp_of(*paths: Path) -> Hashable:
 
 
 def _read_scored(
-    table: Path, kind: str, columns: _ScoredColumns, on_error: OnError, limit: int | None = None
+    table: Path,
+    kind: str,
+    columns: _ScoredColumns,
+    on_error: OnError,
+    limit: int | None = None,
+    *,
+    quiet: bool,
 ) -> _Rows:
     """Return the labelled rows among the first ``limit`` rows of a table."""
     from streamcal.report.key_sections import Keys
@@ -284,7 +306,10 @@ def _read_scored(
     grouped = [columns.key, *columns.segment]
     places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
     parts, left = [np.empty((0, 4 + len(grouped)))], limit
-    with _open_table(table, kind, columns) as source, progress(source, "reading") as show:
+    with (
+        _open_table(table, kind, columns) as source,
+        progress(source, "reading", hidden=quiet) as show,
+    ):
         for rows in reader.iterate(source):
             codes = [_codes(rows, *each) for each in zip(grouped, places, strict=True)]
             part = np.column_stack([*rows.values, rows.numbers, *codes])[:left]
@@ -296,7 +321,7 @@ def _read_scored(
                     break
     if not sum(map(len, parts)):
         raise TableError("has no labelled rows: there is nothing to report")
-    if limit is None:
+    if limit is None and not quiet:
         print_skipped(reader)
     numbers = np.concatenate(parts).T
     keys, *segments = (

@@ -59,6 +59,7 @@ def watch(
 
         pages = Source(subject.report, subject.stamp)
         pages.report()
+        subject.quiet = True  # its skipped rows are printed, and there will be more reports
         try:
             server = Server(pages, port)
         except OSError as error:

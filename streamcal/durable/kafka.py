@@ -199,7 +199,8 @@ class KafkaSource:
                         messages.append(message)
             if deadline is not None and time.monotonic() >= deadline:
                 break
-        self._begin = begin if self._messages else self._begin
+        if self._messages:
+            self._begin = begin
         self._offset, self._messages, self._next = offset, messages, position
         self._stands_at = None if self._is_at_end(position) else position
         return events

@@ -92,7 +92,7 @@ def _draw(chart: Chart) -> Any:
     )
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
-    if chart.x == "row":
+    if chart.x in ("row", "event"):
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
     plot.xaxis.ticker.desired_num_ticks = 5
     plot.yaxis.ticker.desired_num_ticks = 5
