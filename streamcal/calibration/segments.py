@@ -59,7 +59,8 @@ _MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
 _MOST_TERMS_PER_SAMPLE = 1_000
 _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
-_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)  # of a term in a state; the kernel's limits
+# Of a term in a state; the limits of the kernel.
+_MOST_MEAN, _LEAST_VARIANCE, _MOST_VARIANCE = 30.0, 1e-12 * (1.0 - 1e-6), 4.0 * (1.0 + 1e-6)
 
 
 class SegmentTicket(NamedTuple):
@@ -637,7 +638,7 @@ OwnTicket = Ticket | SegmentTicket
 """What the calibrator of a single label gives out with a prediction."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
-_ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")
+_ARRAYS = ("squares", "effective", "keys", "groups", "learned", "means", "variances", "priors")
 _checks = IdentityCalibrator()  # it checks scores and labels as all calibrators of probabilities do
 
 
@@ -653,13 +654,16 @@ def _read_numbers(fields: Fields) -> tuple[int, int, float, int]:
 
 def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[Any]]:
     """Return the terms of a state, or raise."""
-    squares = array_of(arrays, "squares", n_groups, N_SPEEDS)
+    squares, effective = (
+        array_of(arrays, name, n_groups, N_SPEEDS) for name in ("squares", "effective")
+    )
     keys = array_of(arrays, "keys", None, dtype=np.int64)
     n = len(keys)
     groups = array_of(arrays, "groups", n, dtype=np.int64)
     learned = array_of(arrays, "learned", n)
-    means = array_of(arrays, "means", n, N_SPEEDS)
-    variances = array_of(arrays, "variances", n, N_SPEEDS)
+    means, variances, priors = (
+        array_of(arrays, name, n, N_SPEEDS) for name in ("means", "variances", "priors")
+    )
     require(n >= 2 and groups[:2].tolist() == [0, 1], "intercept and slope must come first")
     require(((groups[2:] >= 2) & (groups[2:] < n_groups)).all(), "terms must be of a group")
     require(len(np.unique(keys[2:])) == n - 2, "terms must be different")
@@ -671,12 +675,14 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     )
     known = learned >= 0.0
     require((np.abs(means) <= _MOST_MEAN).all(), "means must be in range")
-    require(
-        ((variances[known] > 0.0) & (variances[known] <= _MOST_VARIANCE)).all(),
-        "variances must be in range",
-    )
-    require((squares >= -1.0).all() and (squares <= MOST_COUNT).all(), "sums must be in range")
-    return [squares, keys, groups, learned, means, variances]
+    for values in (variances[known], priors[known]):
+        require(
+            ((values >= _LEAST_VARIANCE) & (values <= _MOST_VARIANCE)).all(),
+            "variances must be in range",
+        )
+    for sums in (squares, effective):
+        require((sums >= -1.0).all() and (sums <= MOST_COUNT).all(), "sums must be in range")
+    return [squares, effective, keys, groups, learned, means, variances, priors]
 
 
 def check_fields(fields: Any, argument: str = "fields") -> tuple[str, ...]:

@@ -16,6 +16,7 @@ cdef struct Term:
     double learned  # the number of samples when it last learned
     double mean[SPEEDS]
     double variance[SPEEDS]
+    float prior[SPEEDS]  # the prior variance when it last learned
 
 
 cdef struct Sample:
@@ -40,8 +41,8 @@ cdef class SegmentTerms:
     cdef uint32_t *slots  # a hash table of the places of terms plus 1; 0 is empty
     cdef double[::1] first_variances  # of the prior, by group, before a term has learned
     cdef double[:, ::1] prior_variances  # those learned, by group and speed
-    cdef double[::1] counts  # of terms that have learned, by group
-    cdef double[:, ::1] squares  # sums of their mean² + variance, by group and speed
+    cdef double[:, ::1] squares  # sums of mean² of all terms, by group and speed
+    cdef double[:, ::1] effective  # numbers of terms: sums of what each knows
     cdef Py_ssize_t[::1] members  # the fields of all crossings
     cdef Py_ssize_t[::1] bounds  # where those of each crossing start
     cdef Sample sample

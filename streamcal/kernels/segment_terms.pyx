@@ -24,8 +24,16 @@ sigmoid(z / sqrt(1 + π V / 8)) (MacKay, *The Evidence Framework Applied to Clas
 Neural Computation 4, 1992).
 
 *Prior.* Each group of terms (those of a field or a crossing, the intercept, the slope) has a prior
-variance. It is the mean of mean² + variance over its terms, which is the M step of an EM algorithm,
-with two pseudo-terms of the initial variance; at most 4.
+variance. Its value of greatest evidence is the sum of mean² over all terms, divided by their
+effective number: a term counts 1 − variance / prior, so it counts nothing as long as it knows
+nothing (MacKay, *Bayesian Interpolation*, Neural Computation 4, 1992, section 4.4). One more term
+of the initial variance is counted, and the prior variance is at most 4.
+
+If the prior changes, the terms do not lose what they learned. Samples give a term a precision and a
+pull, which add to those of the prior. So a term that has learned under the prior variance P₀ has
+under P::
+
+    1 / variance = 1 / variance₀ − 1 / P₀ + 1 / P,    mean = mean₀ · variance / variance₀
 
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
@@ -69,7 +77,7 @@ cdef extern from *:
 N_SPEEDS = SPEEDS
 
 cdef double CLIP = 1e-6  # the base's probabilities are clipped to [CLIP, 1 − CLIP]
-cdef double PSEUDO_TERMS = 2.0
+cdef double PSEUDO_TERMS = 1.0
 cdef double MOST_VARIANCE = 4.0  # of a prior
 cdef double LEAST_VARIANCE = 1e-12
 cdef double MOST_MEAN = 30.0
@@ -183,6 +191,10 @@ cdef inline double clipped(double p) noexcept nogil:
     return min(max(p, CLIP), 1.0 - CLIP)
 
 
+cdef inline double within(double mean) noexcept nogil:
+    return min(max(mean, -MOST_MEAN), MOST_MEAN)
+
+
 cdef double mode(double z, double V, double y, double w) noexcept nogil:
     """Return the solution t of t = z + w · V · (y − sigmoid(t)), by Newton's method."""
     cdef double low, high, t, p, excess, step
@@ -236,8 +248,8 @@ cdef class SegmentTerms:
         self.max_terms, self.half_life, self.rate = max_terms, half_life, 1.0 / half_life
         self.first_variances = np.array(prior_variances, dtype=np.float64)
         self.prior_variances = np.repeat(prior_variances, SPEEDS).reshape(-1, SPEEDS)
-        self.counts = np.zeros(self.n_groups)
         self.squares = np.zeros((self.n_groups, SPEEDS))
+        self.effective = np.zeros((self.n_groups, SPEEDS))
         self.members = np.array([f for c in self.crossings for f in c], dtype=np.intp)
         self.bounds = np.cumsum([0, *map(len, self.crossings)], dtype=np.intp)
         self.random = 1
@@ -458,16 +470,19 @@ cdef class SegmentTerms:
     ) noexcept nogil:
         """Write the current mean and variance of a term for each speed."""
         cdef Term *term = &self.terms[place] if place >= 0 else NULL
-        cdef double prior, kept
+        cdef double prior, before, known, kept, scale
         cdef int k
         for k in range(SPEEDS):
             prior = self.prior_variances[group, k]
             if term == NULL or term.learned < 0.0:
                 mean[k], variance[k] = 0.0, prior
                 continue
+            before, known = term.prior[k], term.variance[k]
+            # Rounding may leave the variance a little above the prior's.
+            scale = prior * before / (prior * max(before - known, 0.0) + before * known)
             kept = exp2(-self.rate * (self.n_samples - term.learned)) if k == 0 else 1.0
-            mean[k] = kept * term.mean[k]
-            variance[k] = prior + kept * kept * (term.variance[k] - prior)
+            mean[k] = kept * within(scale * term.mean[k])
+            variance[k] = prior + kept * kept * (scale * known - prior)
 
     # ------------------------------------------------------------------------------ learn
 
@@ -510,11 +525,11 @@ cdef class SegmentTerms:
             self.count(term, -1.0)
         for k in range(SPEEDS):
             mean, variance = self.sample.means[group][k], self.sample.variances[group][k]
-            mean += variance * x * pulls[k]
-            term.mean[k] = min(max(mean, -MOST_MEAN), MOST_MEAN)
+            term.mean[k] = within(mean + variance * x * pulls[k])
             term.variance[k] = max(
                 variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE
             )
+            term.prior[k] = <float> self.prior_variances[group, k]
         term.learned = self.n_samples
         self.count(term, 1.0)
         self.learn_prior(group)
@@ -522,20 +537,19 @@ cdef class SegmentTerms:
     cdef inline void count(self, Term *term, double sign) noexcept nogil:
         """Add a term to the sums of its group, or subtract it."""
         cdef int k
-        self.counts[term.group] += sign
         for k in range(SPEEDS):
-            self.squares[term.group, k] += sign * (term.mean[k] * term.mean[k] + term.variance[k])
+            self.squares[term.group, k] += sign * term.mean[k] * term.mean[k]
+            self.effective[term.group, k] += sign * max(1.0 - term.variance[k] / term.prior[k], 0.0)
 
     cdef inline void learn_prior(self, Py_ssize_t group) noexcept nogil:
-        """Set the prior variances of a group to the mean of its terms and pseudo-terms."""
-        cdef double total
+        """Set the prior variances of a group to those of greatest evidence."""
+        cdef double total, number
         cdef int k
         for k in range(SPEEDS):
             # Rounding may leave sums a little below 0.
             total = max(self.squares[group, k], 0.0) + PSEUDO_TERMS * self.first_variances[group]
-            self.prior_variances[group, k] = min(
-                total / (self.counts[group] + PSEUDO_TERMS), MOST_VARIANCE
-            )
+            number = max(self.effective[group, k], 0.0) + PSEUDO_TERMS
+            self.prior_variances[group, k] = min(total / number, MOST_VARIANCE)
 
     # ------------------------------------------------------------------------------ memory
 
@@ -661,27 +675,32 @@ cdef class SegmentTerms:
         cdef int k
         numbers = [self.n_samples, self.n_evicted, self.centre, self.random]
         keys, groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        learned, means, variances = np.empty(n), np.zeros((n, SPEEDS)), np.zeros((n, SPEEDS))
+        learned = np.empty(n)
+        means, variances, priors = (np.zeros((n, SPEEDS)) for _ in range(3))
         cdef int64_t[::1] key_view = keys, group_view = groups
         cdef double[::1] learned_view = learned
-        cdef double[:, ::1] mean_view = means, variance_view = variances
+        cdef double[:, ::1] mean_view = means, variance_view = variances, prior_view = priors
         for i in range(n):
             key_view[i], group_view[i] = <int64_t> self.terms[i].key, self.terms[i].group
             learned_view[i] = self.terms[i].learned
             for k in range(SPEEDS if self.terms[i].learned >= 0.0 else 0):
                 mean_view[i, k] = self.terms[i].mean[k]
                 variance_view[i, k] = self.terms[i].variance[k]
-        return numbers, np.array(self.squares), keys, groups, learned, means, variances
+                prior_view[i, k] = self.terms[i].prior[k]
+        sums = np.array(self.squares), np.array(self.effective)
+        return numbers, *sums, keys, groups, learned, means, variances, priors
 
     def restore(
         self,
         numbers,
         squares,
+        effective,
         const int64_t[::1] keys,
         const int64_t[::1] groups,
         const double[::1] learned,
         const double[:, ::1] means,
         const double[:, ::1] variances,
+        const double[:, ::1] priors,
     ):
         """Set the state of new terms to what `state` returned."""
         cdef Py_ssize_t n = keys.shape[0], i
@@ -694,11 +713,10 @@ cdef class SegmentTerms:
             self.terms[i].learned = learned[i]
             for k in range(SPEEDS):
                 self.terms[i].mean[k], self.terms[i].variance[k] = means[i, k], variances[i, k]
-            if learned[i] >= 0.0:
-                self.counts[groups[i]] += 1.0
+                self.terms[i].prior[k] = <float> priors[i, k]
             if i >= FIRST_FIELD:
                 self.insert(i)
-        self.squares = np.array(squares)
+        self.squares, self.effective = np.array(squares), np.array(effective)
         for i in range(self.n_groups):
             self.learn_prior(i)
 
