@@ -175,7 +175,7 @@ def run(
             if loop.pace.is_due():
                 loop.commit()
     finally:
-        if loop.at_boundary and loop.offset != loop.committed:
+        if loop.at_boundary and not loop.is_committed():
             loop.commit()
     return loop.offset
 
@@ -276,6 +276,15 @@ class _Loop:
                 if not math.isnan(value):
                     self.timeline.remember(event.id, at, value, join.horizon)
         return np.array(values), np.array(samples).reshape(-1, 4)
+
+    def is_committed(self) -> bool:
+        """Return whether the store has what is learned, and the position of the source.
+
+        A position may move without events, over messages that the source skips.
+        """
+        return self.offset == self.committed and (
+            self.placed is None or self.placed.commit(self.offset) == self.store.notes[_SOURCE]
+        )
 
     def commit(self) -> None:
         """Save states and offset, with the sink's token; raise if something else has saved."""
