@@ -554,9 +554,25 @@ def test_the_same_objects_continue_after_an_error(
     assert texts_of(config, out) == wanted(tmp_path)
 
 
+def fatal_flush(producer: Transactions, timeout: float) -> int:
+    """Raise what confluent-kafka raises if a callback of a delivery comes after a fatal error."""
+    if producer.last[producer.config["transactional.id"]] is not producer:
+        fatal = KafkaException(KafkaError(KafkaError._FENCED, "fenced by another", True))
+        first, second = SystemError("`str` returned a result"), SystemError("`note` returned one")
+        first.__cause__ = fatal
+        raise second from first
+    return 0
+
+
+@pytest.mark.parametrize("flush", [Transactions.flush, fatal_flush])
 def test_a_sink_that_another_process_has_replaced_writes_no_more(
-    config: Config, tmp_path: Path, transactions: type[Transactions]
+    config: Config,
+    tmp_path: Path,
+    transactions: type[Transactions],
+    monkeypatch: pytest.MonkeyPatch,
+    flush: Any,
 ) -> None:
+    monkeypatch.setattr(transactions, "flush", flush)
     out = new_topic(config)
     old, new = sink_of(config, out, numbered), sink_of(config, out, numbered)
     with Store(tmp_path / "run.db") as store:

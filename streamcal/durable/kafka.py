@@ -506,9 +506,16 @@ class _Partition:
         """Raise errors of Kafka as RuntimeErrors with the partition, and the first of ``about``."""
         try:
             yield
-        except self._kafka.KafkaException as error:
+        except (self._kafka.KafkaException, SystemError) as error:
+            cause: BaseException | None = error
+            # While confluent-kafka raises a fatal error, it calls the callbacks of deliveries:
+            # Python then raises SystemErrors from it.
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__
+            if not isinstance(cause, self._kafka.KafkaException):
+                raise
             first = f" ({about[0]})" if about else ""
-            raise RuntimeError(f"{self}: {_text(error)}{first}") from error
+            raise RuntimeError(f"{self}: {_text(cause)}{first}") from error
 
     def watermarks(self, consumer: Any, cached: bool = False) -> tuple[int, int]:
         """Return the Kafka offsets of the first message and after the last one."""
@@ -548,7 +555,7 @@ class _Partition:
         producer.produce(self._topic, partition=self._partition, **message)
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     """Return what an exception of Kafka is about."""
     text: str = error.args[0].str()
     return text
