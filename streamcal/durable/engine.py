@@ -294,13 +294,13 @@ class _Loop:
                     f"{self.store.path} was at offset {self.committed} and is at"
                     f" {self.store.offset}: something else has saved to it during the run"
                 )
-            notes = self._notes()
             states: dict[str, Any] = dict(self.keyed.states())
             if self.join is not None:
                 states[_JOIN] = self.join
             self.timeline.updated, self.timeline.end = time.time(), _end_of(self.source)
             states[TIMELINE] = self.timeline
-            self.store.save(states, self.offset, notes=notes)
+            # The sink comes after all that may raise: it can't take back what it has written.
+            self.store.save(states, self.offset, notes=self._notes())
             self.keyed.saved()
             self.committed = self.offset
 
