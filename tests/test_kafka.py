@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from streamcal import IsotonicCalibrator
-from streamcal.durable import Event, KafkaSink, KafkaSource, Store, run
+from streamcal.durable import Event, KafkaSink, KafkaSource, Store, StoreError, run
 from streamcal.durable.pace import Pace
 from streamcal.durable.timeline import TIMELINE
 
@@ -380,6 +380,24 @@ def test_runs_share_a_partition_and_a_new_store_writes_again(
     with Store(tmp_path / "new.db") as store:
         serve(store, ROWS, sink_of(config, out, numbered))
     assert texts_of(config, out)[len(expected) * 2 :] == expected
+
+
+def test_another_run_on_the_store_is_noticed_before_anything_is_written(
+    config: Config, tmp_path: Path
+) -> None:
+    out = new_topic(config)
+    other = sink_of(config, out, numbered, **{"transactional.id": f"also to {out}"})
+    with Store(tmp_path / "run.db") as store:
+
+        def encode(at: int, value: float) -> tuple[str, str]:
+            if at == 4:
+                assert serve(store, ROWS[:5], other) == 5
+            return numbered(at, value)
+
+        with pytest.raises(StoreError, match="has changed since"):
+            serve(store, ROWS, sink_of(config, out, encode), batch_size=5)
+        assert store.offset == 5
+    assert texts_of(config, out) == wanted(tmp_path)[:5]
 
 
 def test_more_messages_than_the_producer_holds(config: Config, tmp_path: Path) -> None:
@@ -753,6 +771,8 @@ def test_bad_arguments_are_refused(config: Config) -> None:
     for make in (source_of, sink_of):
         with pytest.raises(TypeError, match="`topic` must be a str, got None"):
             make(config, None, decode)
+        with pytest.raises(ValueError, match="`config` must have no empty group.id, got ''"):
+            make({**config, "group.id": ""}, "topic", decode)
     with pytest.raises(ValueError, match=r"`config` must be settings of Kafka: No such config"):
         source_of({**config, "bootstrap.server": "x"}, "topic")
     for make in (KafkaSource, KafkaSink):

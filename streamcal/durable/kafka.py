@@ -21,9 +21,18 @@ its predictions in one transaction of Kafka, and `run` then commits the store:
 3. killed after the store's commit: both have them.
 
 So a consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the
-order of the events. There are three conditions: the store is not replaced by an older copy; the
-run is started again before Kafka removes the messages that were written in case 2, that is, within
-the retention time of the topic; and the source gives the same events again, as `KafkaSource` does.
+order of the events, on these conditions:
+
+* The ``transactional.id`` is the same after a restart, and no other run has it. If a second one
+  has, Kafka lets only the one write that started last, and the other one stops with an error.
+* The store is not replaced by an older copy, and no copy of it is run as well.
+* The run is started again before Kafka removes the messages that were written in case 2, that is,
+  within the retention time of the topic. A topic that is compacted may lose them sooner.
+* The source gives the same events again. `KafkaSource` does so if ``decode`` has not changed, and
+  if Kafka has not compacted the messages after the position in the store: events have numbers, and
+  a message that is gone changes those of all that follow.
+* Both topics are those of before. One of the same name that was made again, or is in another
+  cluster, is noticed only if the position in the store is not in it.
 
 Both need confluent-kafka: ``pip install '.[kafka]'`` in the checkout.
 """
@@ -261,7 +270,8 @@ class KafkaSink:
     ----------
     config : mapping
         Settings of a producer of confluent-kafka: ``bootstrap.servers``, and a
-        ``transactional.id`` that no other process has and each restart has again.
+        ``transactional.id`` that no other process has and each restart has again. The sink sets
+        ``isolation.level`` and ``delivery.report.only.error`` itself.
     topic : str
         The topic, which must exist.
     encode : callable
@@ -289,7 +299,8 @@ class KafkaSink:
     which is drawn for each new store, so that several runs may write to one partition.
 
     Errors are RuntimeErrors that name topic and partition. The store is as before; the next `run`
-    finds out what Kafka has.
+    finds out what Kafka has. For that it may have to wait, up to ``timeout``, for the transactions
+    of others that write to the partition.
 
     Examples
     --------
@@ -465,6 +476,8 @@ class _Partition:
             raise TypeError(f"`config` must be a mapping, got {config!r}")
         for name in sorted(fixed & config.keys()):
             raise ValueError(f"`config` must not have {name}, got {config[name]!r}")
+        if not config.get("group.id", True):  # confluent-kafka would end the process
+            raise ValueError(f"`config` must have no empty group.id, got {config['group.id']!r}")
         if not isinstance(topic, str):
             raise TypeError(f"`topic` must be a str, got {topic!r}")
         check_count(partition, "partition", least=0, most=_MOST_PARTITION)
