@@ -771,7 +771,7 @@ def test_bad_arguments_are_refused(config: Config) -> None:
     for make in (source_of, sink_of):
         with pytest.raises(TypeError, match="`topic` must be a str, got None"):
             make(config, None, decode)
-        with pytest.raises(ValueError, match="`config` must have no empty group.id, got ''"):
+        with pytest.raises(ValueError, match=r"`config` must have no empty group\.id, got ''"):
             make({**config, "group.id": ""}, "topic", decode)
     with pytest.raises(ValueError, match=r"`config` must be settings of Kafka: No such config"):
         source_of({**config, "bootstrap.server": "x"}, "topic")
