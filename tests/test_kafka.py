@@ -730,6 +730,8 @@ def test_a_process_is_killed(config: Config, tmp_path: Path, step: str) -> None:
         ended = subprocess.run(command, capture_output=True, check=False)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     with Store(path) as store, source_of(config, topic) as source:
+        n_unknown = len(texts_of(config, out)) - store.offset  # written, and the store doesn't know
+        assert n_unknown == (2 if step == "after commit" else 0)
         assert 0 < store.offset < len(ROWS)
         assert serve(store, source, sink_of(config, out, numbered)) == len(ROWS)
     assert texts_of(config, out) == wanted(tmp_path)

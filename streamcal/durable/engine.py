@@ -20,7 +20,8 @@ in Kafka, keeps it in the same way:
     source.commit(offset)         returns a token of the position of the event ``offset``
     source.resume(offset, token)  goes to that position; None: the store has none
 
-Tokens are JSON. In a store that has none yet, the first ones are saved before anything is read.
+A position that has moved without events is saved when the run ends. Tokens are JSON. In a store
+that has none yet, the first ones are saved before anything is read.
 
 A commit writes the changes and waits for the disk. While commits have taken more than a
 quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
