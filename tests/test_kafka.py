@@ -698,7 +698,7 @@ def serve_until_killed(
     servers: str, path: str, topic: str, out: str, batch: str, step: str
 ) -> None:
     """Serve in a process of its own, which ends itself at the second time of a step."""
-    Pace.is_due = lambda pace: True  # type: ignore[method-assign]
+    Pace.is_due = lambda self: True  # type: ignore[method-assign]
     confluent_kafka.Producer = FragileProducer
     FragileProducer.kill = FragileStore.kill = KillProcess(step, 2)
     config = {"bootstrap.servers": servers, "log_level": 0}
@@ -770,11 +770,11 @@ def test_bad_arguments_are_refused(config: Config) -> None:
     for name, value in (("isolation.level", "read_uncommitted"), ("delivery.report.only.error", 1)):
         with pytest.raises(ValueError, match=rf"`config` must not have {name}, got {value!r}"):
             sink_of(config, "topic", numbered, **{name: value})
-    for make in (source_of, sink_of):
+    for part_of in (source_of, sink_of):
         with pytest.raises(TypeError, match="`topic` must be a str, got None"):
-            make(config, None, decode)
+            part_of(config, None, decode)
         with pytest.raises(ValueError, match=r"`config` must have no empty group\.id, got ''"):
-            make({**config, "group.id": ""}, "topic", decode)
+            part_of({**config, "group.id": ""}, "topic", decode)
     with pytest.raises(ValueError, match=r"`config` must be settings of Kafka: No such config"):
         source_of({**config, "bootstrap.server": "x"}, "topic")
     for make in (KafkaSource, KafkaSink):
