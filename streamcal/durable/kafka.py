@@ -421,10 +421,13 @@ class KafkaSink:
             self._producer.begin_transaction()
             for key, value, at in self._waiting:
                 headers = [(_RUN, self._run.encode()), (_EVENT, b"%d" % at)]
-                with self._partition.named_errors([f"event {at}"]):
+                try:
                     self._produce(
                         key=key, value=value, headers=headers, on_delivery=partial(note, at)
                     )
+                except Exception:
+                    refused.append(f"event {at}")
+                    raise
             self._flush()
             self._producer.commit_transaction(self._partition.timeout)
         self._position = max(positions) + 1
