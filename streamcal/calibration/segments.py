@@ -626,7 +626,7 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
         ((variances[known] > 0.0) & (variances[known] <= _MOST_VARIANCE)).all(),
         "variances must be in range",
     )
-    require((squares >= -1.0).all() and (squares <= MOST_COUNT).all(), "sums must be in range")
+    require((np.abs(squares) <= MOST_COUNT).all(), "sums must be in range")
     return [squares, keys, groups, learned, means, variances]
 
 
