@@ -31,23 +31,27 @@ class Model:
     def __init__(self, groups: Sequence[Group], half_life: float) -> None:
         self.groups = groups
         self.half_life = half_life
-        self.terms: dict[Key, tuple[float, float, int]] = {}
+        self.terms: dict[Key, tuple[float, float, float, int]] = {}
 
     def prior(self, group: Group) -> float:
         deviations = {"intercept": 0.2, "slope": 0.3}
         first = deviations.get(group, 0.2) if isinstance(group, str) else 0.2
         if isinstance(group, tuple) and len(group) > 1:
             first = 0.2 / 3.0
-        own = [mean**2 + v for (other, _), (mean, v, _) in self.terms.items() if other == group]
-        return min((sum(own) + 2 * first**2) / (len(own) + 2), 4.0)
+        own = [term for (other, _), term in self.terms.items() if other == group]
+        squares = sum(mean**2 for mean, *_ in own)
+        effective = sum(1.0 - v / prior for _, v, prior, _ in own)
+        return min((squares + first**2) / (effective + 1.0), 4.0)
 
     def moments(self, key: Key, now: int) -> Moments:
         prior = self.prior(key[0])
         if key not in self.terms:
             return 0.0, prior
-        mean, variance, learned = self.terms[key]
+        mean, variance, before, learned = self.terms[key]
+        pull, precision = mean / variance, 1.0 / variance - 1.0 / before
+        variance = 1.0 / (1.0 / prior + precision)
         kept = 2.0 ** (-(now - learned) / self.half_life)
-        return kept * mean, prior + kept**2 * (variance - prior)
+        return kept * variance * pull, prior + kept**2 * (variance - prior)
 
     def total(self, keys: Mapping[Key, float], u: float, now: int) -> Moments:
         z, variance = u, 0.0
@@ -73,7 +77,8 @@ class Model:
         for key, factor in keys.items():
             mean, v = self.moments(key, now)
             shift = v * factor * w * (y - p)
-            learned[key] = mean + shift, v - (v * factor) ** 2 * h / (1.0 + h * total), now
+            variance = v - (v * factor) ** 2 * h / (1.0 + h * total)
+            learned[key] = mean + shift, variance, float(np.float32(self.prior(key[0]))), now
         self.terms |= learned
 
 

@@ -571,7 +571,7 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
             draw.pick([fields, list(fields[:2]), ("b",)]),
             crosses=draw.pick(["auto", ()]),
             base=draw.pick([None, probability_calibrator(draw)]),
-            half_life=draw.pick([16_000.0, 1, draw.exponent(-3, 15)]),
+            half_life=draw.pick([16_000.0, 1, draw.exponent(-1, 15)]),
             max_terms=draw.pick([6, 20, 1_000_000]),
         )
 

@@ -15,9 +15,11 @@ from streamcal import (
     EUMThreshold,
     HedgedCalibrator,
     HistogramCalibrator,
+    IdentityCalibrator,
     IsotonicCalibrator,
     PAVStack,
     PlattCalibrator,
+    SegmentCalibrator,
     StreamingThresholds,
     ThresholdClassifier,
     VennAbersCalibrator,
@@ -93,6 +95,37 @@ def test_nothing_is_allocated_beyond_the_bytes(
     with pytest.raises(ValueError, match="`data` must be") as raised:
         restore(data)
     assert not isinstance(raised.value.__cause__, MemoryError)
+
+
+def test_keys_of_terms_that_share_their_low_bits_are_found() -> None:
+    """With slots of low bits each search would pass all terms, and take a minute in all."""
+    code = (
+        "import resource, numpy as np\n"
+        "from streamcal import IdentityCalibrator, SegmentCalibrator, _state\n"
+        "n = 500_000\n"
+        "calibrator = SegmentCalibrator(['a'], base=IdentityCalibrator())\n"
+        "calibrator.learn_many({'a': range(n)}, np.full(n, 0.5), np.zeros(n))\n"
+        "state = _state.decode(calibrator.to_bytes())\n"
+        "arrays = {**state.arrays, 'keys': np.arange(n + 2) << 40}\n"
+        "used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (used + 20, used + 20))\n"
+        "restored = _state.restore(_state.encode(state.kind, state.fields, arrays))\n"
+        "assert restored.n_terms == n\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_state_may_have_other_sums_than_its_terms() -> None:
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    for i in range(30):
+        calibrator.learn_one({"a": i % 3}, 0.5, 1)
+    squares = _state.decode(calibrator.to_bytes()).arrays["squares"]
+    for low in (-1.0, 0.0):
+        restored = restore(changed(calibrator, squares=np.full_like(squares, low)))
+        for i in range(30):
+            restored.learn_one({"a": i % 3}, 0.5, 0)
+        assert 0.0 < restored.predict_one({"a": 1}, 0.5) < 0.5
+        assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, KernelCuSumRank])

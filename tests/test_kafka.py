@@ -4,6 +4,9 @@ import contextlib
 import functools
 import itertools
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +18,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from streamcal import IsotonicCalibrator
-from streamcal.durable import Event, KafkaSink, KafkaSource, Store, run
+from streamcal.durable import Event, KafkaSink, KafkaSource, Store, StoreError, run
 from streamcal.durable.pace import Pace
+from streamcal.durable.timeline import TIMELINE
 
 RNG = np.random.default_rng(5)
 ROWS = [(s, int(y)) for s, y in zip(RNG.random(12).round(2), RNG.integers(0, 2, 12), strict=True)]
@@ -188,8 +192,31 @@ def test_a_service_waits_and_returns_when_nothing_comes(config: Config, tmp_path
         for row, offset in ((None, 3), (None, 3), (ROWS[3], 4), (ROWS[4], 5)):
             write(config, topic, json.dumps(row))
             assert any(serve(store, source) == offset for _ in range(100))
-    # Skipped messages do not move the position in the store, and yet are read only once.
     assert decoded == [json.dumps(row).encode() for row in (*ROWS[:3], None, None, *ROWS[3:5])]
+
+
+@pytest.mark.parametrize("wait", [None, 0.1])
+def test_skipped_messages_may_be_removed(
+    config: Config, tmp_path: Path, wait: float | None
+) -> None:
+    """The store's position is after them, though there was no event."""
+    topic, large = new_topic(config, ROWS[:2]), [b"x" * 900_000] * 4
+
+    def skip(message: Message) -> Event | None:
+        return decode(message) if message.value()[:1] == b"[" else None
+
+    with Store(tmp_path / "run.db") as store:
+        with source_of(config, topic, skip, wait=wait) as source:
+            assert any(serve(store, source) == 2 for _ in range(100))
+            write(config, topic, *large)
+            # Two events, the end of their transaction, and the large messages.
+            assert any(
+                serve(store, source) == 2 and store.notes["source"]["offset"] == 7
+                for _ in range(100)
+            )
+        write(config, topic, *large, json.dumps(ROWS[2]))  # the cluster keeps 5 MB
+        with source_of(config, topic, skip) as source:
+            assert serve(store, source) == 3
 
 
 def test_a_batch_ends_at_the_end_that_it_found(config: Config, tmp_path: Path) -> None:
@@ -254,7 +281,7 @@ def test_a_position_that_is_gone_is_an_error(config: Config, tmp_path: Path) -> 
         with source_of(config, topic) as source, pytest.raises(RuntimeError) as error:
             serve(store, source)
         assert f"{topic}[0] has messages from offset 5 to 10" in str(error.value)
-        assert "the next event is to be read at 2" in str(error.value)
+        assert "the next event is to be read at 3" in str(error.value)
         store.save({}, notes={"source": {"topic": short, "partition": 0, "offset": 99}})
         with (
             source_of(config, short) as source,
@@ -355,6 +382,24 @@ def test_runs_share_a_partition_and_a_new_store_writes_again(
     assert texts_of(config, out)[len(expected) * 2 :] == expected
 
 
+def test_another_run_on_the_store_is_noticed_before_anything_is_written(
+    config: Config, tmp_path: Path
+) -> None:
+    out = new_topic(config)
+    other = sink_of(config, out, numbered, **{"transactional.id": f"also to {out}"})
+    with Store(tmp_path / "run.db") as store:
+
+        def encode(at: int, value: float) -> tuple[str, str]:
+            if at == 4:
+                assert serve(store, ROWS[:5], other) == 5
+            return numbered(at, value)
+
+        with pytest.raises(StoreError, match="has changed since"):
+            serve(store, ROWS, sink_of(config, out, encode), batch_size=5)
+        assert store.offset == 5
+    assert texts_of(config, out) == wanted(tmp_path)[:5]
+
+
 def test_more_messages_than_the_producer_holds(config: Config, tmp_path: Path) -> None:
     out = new_topic(config)
     sink = sink_of(config, out, numbered, **{"queue.buffering.max.messages": 3})
@@ -374,6 +419,17 @@ def test_what_encode_returns_is_checked(config: Config, tmp_path: Path) -> None:
             serve(store, ROWS, sink_of(config, "another", numbered))
         assert store.offset == 0
     assert texts_of(config, out) == []
+
+
+def test_the_event_of_a_message_that_can_not_be_written_is_named(
+    config: Config, tmp_path: Path
+) -> None:
+    out = new_topic(config)
+    large = sink_of(config, out, lambda at, p: (None, "x" * (2_000_000 if at == 5 else 1)))
+    with Store(tmp_path / "run.db") as store:
+        with pytest.raises(RuntimeError, match=rf"{out}\[0\]: .*too large \(event 5\)"):
+            serve(store, ROWS, large, batch_size=2)
+        assert store.offset == 4
 
 
 # Crashes -----------------------------------------------------------------------------------------
@@ -516,9 +572,25 @@ def test_the_same_objects_continue_after_an_error(
     assert texts_of(config, out) == wanted(tmp_path)
 
 
+def fatal_flush(producer: Transactions, timeout: float) -> int:
+    """Raise what confluent-kafka raises if a callback of a delivery comes after a fatal error."""
+    if producer.last[producer.config["transactional.id"]] is not producer:
+        fatal = KafkaException(KafkaError(KafkaError._FENCED, "fenced by another", True))
+        first, second = SystemError("`str` returned a result"), SystemError("`note` returned one")
+        first.__cause__ = fatal
+        raise second from first
+    return 0
+
+
+@pytest.mark.parametrize("flush", [Transactions.flush, fatal_flush])
 def test_a_sink_that_another_process_has_replaced_writes_no_more(
-    config: Config, tmp_path: Path, transactions: type[Transactions]
+    config: Config,
+    tmp_path: Path,
+    transactions: type[Transactions],
+    monkeypatch: pytest.MonkeyPatch,
+    flush: Any,
 ) -> None:
+    monkeypatch.setattr(transactions, "flush", flush)
     out = new_topic(config)
     old, new = sink_of(config, out, numbered), sink_of(config, out, numbered)
     with Store(tmp_path / "run.db") as store:
@@ -534,16 +606,157 @@ def test_a_sink_that_another_process_has_replaced_writes_no_more(
     assert texts_of(config, out) == wanted(tmp_path)
 
 
+class Interrupts:
+    """Ctrl-C in the line of a commit of a sink that is reached after so many others."""
+
+    CODES = (KafkaSink.commit.__code__, KafkaSink._write.__code__)
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __enter__(self) -> None:
+        self.before = sys.gettrace()
+        sys.settrace(self.trace)
+
+    def __exit__(self, *error: object) -> bool:
+        sys.settrace(self.before)
+        return error[0] is KeyboardInterrupt
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code not in self.CODES:
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self.trace
+
+
+def test_interrupted_in_each_line_of_a_commit(
+    config: Config, tmp_path: Path, transactions: type[Transactions]
+) -> None:
+    """`run` commits once more before it ends, and what Kafka has must not be written again."""
+    expected = wanted(tmp_path, ROWS[:4])
+    for after in itertools.count(1):
+        out, interrupts = new_topic(config), Interrupts(after)
+        sink = sink_of(config, out, numbered)
+        with Store(tmp_path / f"{after}.db") as store:
+            with interrupts:
+                serve(store, ROWS[:4], sink)
+            assert serve(store, ROWS[:4], sink, batch_size=3) == 4
+        assert texts_of(config, out) == expected, f"after {after} lines"
+        if interrupts.left > 0:
+            break
+    assert after > 20
+
+
+def test_an_output_that_was_made_again_is_searched_from_its_beginning(
+    config: Config, tmp_path: Path, transactions: type[Transactions]
+) -> None:
+    out = new_topic(config)
+    with FragileStore(tmp_path / "run.db") as store:
+        serve(store, ROWS[:4], sink_of(config, out, numbered))
+        sink = {**store.notes["sink"], "offset": 99}  # the topic that was deleted was longer
+        store.save({}, notes={**store.notes, "sink": sink})
+        store.kill = Kill("before save")
+        with pytest.raises(KilledError):
+            serve(store, ROWS, sink_of(config, out, numbered))
+        store.kill = Kill("")
+        assert serve(store, ROWS, sink_of(config, out, numbered)) == len(ROWS)
+    assert texts_of(config, out) == wanted(tmp_path)
+
+
+# Processes that are killed. Their producers are librdkafka's; its cluster shows messages that were
+# not committed, so the processes are killed before and after transactions.
+
+
+class KillProcess(Kill):
+    """Ends this process, with SIGKILL."""
+
+    def at(self, step: str) -> None:
+        try:
+            super().at(step)
+        except KilledError:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FragileProducer(Producer):
+    """A producer whose process may be killed around a transaction."""
+
+    kill = Kill("")
+
+    def begin_transaction(self) -> None:
+        self.kill.at("begin")
+        super().begin_transaction()
+
+    def commit_transaction(self, timeout: float) -> None:
+        super().commit_transaction(timeout)
+        self.kill.at("after commit")
+
+
+def serve_until_killed(
+    servers: str, path: str, topic: str, out: str, batch: str, step: str
+) -> None:
+    """Serve in a process of its own, which ends itself at the second time of a step."""
+    Pace.is_due = lambda self: True  # type: ignore[method-assign]
+    confluent_kafka.Producer = FragileProducer
+    FragileProducer.kill = FragileStore.kill = KillProcess(step, 2)
+    config = {"bootstrap.servers": servers, "log_level": 0}
+    with FragileStore(path) as store, source_of(config, topic) as source:
+        serve(store, source, sink_of(config, out, numbered), batch_size=int(batch))
+
+
+SERVE_UNTIL_KILLED = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from tests.test_kafka import serve_until_killed
+serve_until_killed(*sys.argv[1:])
+"""
+
+
+def states(path: Path) -> dict[str, bytes]:
+    with Store(path) as store:
+        return {key: store.get_bytes(key) for key in store.keys() if key != TIMELINE}  # noqa: SIM118
+
+
+@pytest.mark.parametrize("step", ["begin", "after commit", "after save"])
+def test_a_process_is_killed(config: Config, tmp_path: Path, step: str) -> None:
+    """Killed, killed again with smaller batches, and ended: each prediction is there once."""
+    topic, out = new_topic(config, ROWS, per_transaction=5), new_topic(config)
+    path, root = tmp_path / "run.db", str(Path(__file__).parents[1])
+    for batch in (3, 2):
+        child = [sys.executable, "-c", SERVE_UNTIL_KILLED, root, config["bootstrap.servers"]]
+        command = [*child, str(path), topic, out, str(batch), step]
+        ended = subprocess.run(command, capture_output=True, check=False)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    with Store(path) as store, source_of(config, topic) as source:
+        n_unknown = len(texts_of(config, out)) - store.offset  # written, and the store doesn't know
+        assert n_unknown == (2 if step == "after commit" else 0)
+        assert 0 < store.offset < len(ROWS)
+        assert serve(store, source, sink_of(config, out, numbered)) == len(ROWS)
+    assert texts_of(config, out) == wanted(tmp_path)
+    whole = tmp_path / "whole.db"
+    with Store(whole) as store, source_of(config, topic) as source:
+        serve(store, source)
+    assert states(path) == states(whole)
+
+
 # Arguments ---------------------------------------------------------------------------------------
 
 
 def test_bad_arguments_are_refused(config: Config) -> None:
     bad: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"partition": -1}, ValueError, "`partition` must be"),
-        ({"timeout": 0}, ValueError, "`timeout` must be a positive finite number, got 0"),
+        (
+            {"timeout": 0},
+            ValueError,
+            "`timeout` must be a positive number of at most 2000000, got 0",
+        ),
         ({"timeout": "1"}, TypeError, "`timeout` must be a number"),
-        ({"wait": float("nan")}, ValueError, "`wait` must be a positive finite number"),
+        ({"wait": float("nan")}, ValueError, "`wait` must be a positive number"),
         ({"decode": None}, TypeError, "`decode` must be callable, got None"),
+        ({"timeout": 1e7}, ValueError, "`timeout` must be .* at most 2000000, got 10000000.0"),
+        ({"partition": 2**31}, ValueError, "`partition` must be an int from 0 to 2147483647"),
         ({"start": -2}, ValueError, "`start` must be an int of at least 0, got -2"),
     ]
     for options, error, message in bad:
@@ -551,6 +764,17 @@ def test_bad_arguments_are_refused(config: Config) -> None:
             source_of(config, "topic", **options)
     with pytest.raises(ValueError, match=r"`config` must not have auto.offset.reset, got 'latest'"):
         source_of({**config, "auto.offset.reset": "latest"}, "topic")
+    old_name = {"default.topic.config": {"auto.offset.reset": "earliest"}}
+    with pytest.raises(ValueError, match=r"`config` must not have default.topic.config, got \{"):
+        source_of({**config, **old_name}, "topic")
+    for name, value in (("isolation.level", "read_uncommitted"), ("delivery.report.only.error", 1)):
+        with pytest.raises(ValueError, match=rf"`config` must not have {name}, got {value!r}"):
+            sink_of(config, "topic", numbered, **{name: value})
+    for part_of in (source_of, sink_of):
+        with pytest.raises(TypeError, match="`topic` must be a str, got None"):
+            part_of(config, None, decode)
+        with pytest.raises(ValueError, match=r"`config` must have no empty group\.id, got ''"):
+            part_of({**config, "group.id": ""}, "topic", decode)
     with pytest.raises(ValueError, match=r"`config` must be settings of Kafka: No such config"):
         source_of({**config, "bootstrap.server": "x"}, "topic")
     for make in (KafkaSource, KafkaSink):

@@ -228,6 +228,15 @@ def test_predictions_of_0_and_1() -> None:
     assert ones.p_value < 0.2
 
 
+@pytest.mark.parametrize("p", [1e-300, 1e-310, 5e-324])
+def test_a_wrong_prediction_near_0_is_the_clearest_error(p: float) -> None:
+    found = multicalibration_error([1] + [0] * 19, [p] * 20, {"a": [0] * 10 + [1] * 10})
+    assert found.p_value < 1e-290
+    assert [each.segment for each in found.segments if each not in found.miscalibrated()] == [
+        {"a": 1}
+    ]
+
+
 # --- a river metric
 
 

@@ -20,7 +20,8 @@ in Kafka, keeps it in the same way:
     source.commit(offset)         returns a token of the position of the event ``offset``
     source.resume(offset, token)  goes to that position; None: the store has none
 
-Tokens are JSON. In a store that has none yet, the first ones are saved before anything is read.
+A position that has moved without events is saved when the run ends. Tokens are JSON. In a store
+that has none yet, the first ones are saved before anything is read.
 
 A commit writes the changes and waits for the disk. While commits have taken more than a
 quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
@@ -175,7 +176,7 @@ def run(
             if loop.pace.is_due():
                 loop.commit()
     finally:
-        if loop.at_boundary and loop.offset != loop.committed:
+        if loop.at_boundary and not loop.is_committed():
             loop.commit()
     return loop.offset
 
@@ -277,6 +278,15 @@ class _Loop:
                     self.timeline.remember(event.id, at, value, join.horizon)
         return np.array(values), np.array(samples).reshape(-1, 4)
 
+    def is_committed(self) -> bool:
+        """Return whether the store has what is learned, and the position of the source.
+
+        A position may move without events, over messages that the source skips.
+        """
+        return self.offset == self.committed and (
+            self.placed is None or self.placed.commit(self.offset) == self.store.notes[_SOURCE]
+        )
+
     def commit(self) -> None:
         """Save states and offset, with the sink's token; raise if something else has saved."""
         with self.pace, self.keyed.locked(), self.store.locked():
@@ -285,13 +295,13 @@ class _Loop:
                     f"{self.store.path} was at offset {self.committed} and is at"
                     f" {self.store.offset}: something else has saved to it during the run"
                 )
-            notes = self._notes()
             states: dict[str, Any] = dict(self.keyed.states())
             if self.join is not None:
                 states[_JOIN] = self.join
             self.timeline.updated, self.timeline.end = time.time(), _end_of(self.source)
             states[TIMELINE] = self.timeline
-            self.store.save(states, self.offset, notes=notes)
+            # The sink comes after all that may raise: it can't take back what it has written.
+            self.store.save(states, self.offset, notes=self._notes())
             self.keyed.saved()
             self.committed = self.offset
 

@@ -21,18 +21,27 @@ its predictions in one transaction of Kafka, and `run` then commits the store:
 3. killed after the store's commit: both have them.
 
 So a consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the
-order of the events. There are three conditions: the store is not replaced by an older copy; the
-run is started again before Kafka removes the messages that were written in case 2, that is, within
-the retention time of the topic; and the source gives the same events again, as `KafkaSource` does.
+order of the events, on these conditions:
+
+* The ``transactional.id`` is the same after a restart, and no other run has it. If a second one
+  has, Kafka lets only the one write that started last, and the other one stops with an error.
+* The store is not replaced by an older copy, and no copy of it is run as well.
+* The run is started again before Kafka removes the messages that were written in case 2, that is,
+  within the retention time of the topic. A topic that is compacted may lose them sooner.
+* The source gives the same events again. `KafkaSource` does so if ``decode`` has not changed, and
+  if Kafka has not compacted the messages after the position in the store: events have numbers, and
+  a message that is gone changes those of all that follow.
+* Both topics are those of before. One of the same name that was made again, or is in another
+  cluster, is noticed only if the position in the store is not in it.
 
 Both need confluent-kafka: ``pip install '.[kafka]'`` in the checkout.
 """
 
 import contextlib
-import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -45,8 +54,14 @@ from streamcal.durable.labels import Event
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-# The positions in the store depend on these settings of consumers.
-_FIXED = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True}
+# The positions in the store depend on these settings of consumers, and the old name for settings of
+# topics would replace them.
+_OWN = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True}
+_FIXED = {*_OWN, "default.topic.config"}
+# The sink reads with both isolation levels, and is told where its messages are.
+_FIXED_IN_SINK = _FIXED | {"isolation.level", "delivery.report.only.error"}
+_MOST_PARTITION = 2**31 - 1  # an int32 in the protocol
+_MOST_SECONDS = 2_000_000  # librdkafka has milliseconds in an int
 _MOST_MESSAGES = 10_000  # that are taken at a time; `consume` makes an array of this length first
 _RUN, _EVENT = "streamcal-run", "streamcal-event"  # headers: which run has written, of which event
 
@@ -141,11 +156,10 @@ class KafkaSource:
         self._partition = _Partition(config, topic, partition, timeout)
         self._consumer = self._partition.consumer("read_committed")
         self._decode, self._start, self._wait = decode, start, wait
-        # The last batch: the offset of its first event, its messages, the Kafka offset from which
-        # that event was searched for, and the one after the batch.
+        # The last batch: the offset of its first event, its messages, the Kafka offset after it.
         self._offset = 0
         self._messages: list[Any] = []
-        self._begin = self._next = -1
+        self._next = -1
         self._end = -1  # the Kafka offset where the partition ended when the run started
         self._stands_at: int | None = None  # the Kafka offset that the consumer gives next
 
@@ -162,14 +176,12 @@ class KafkaSource:
             )
         else:
             position = low if self._start is None else self._start
-        # All messages after this position may have been skipped already, by this object.
-        known = self._next if position == self._begin and not self._messages else position
-        if not low <= known <= high:
+        if not low <= position <= high:
             raise RuntimeError(
                 f"{self._partition} has messages from offset {low} to {high}, and the next event is"
-                f" to be read at {known}: messages were removed, or the topic was made again"
+                f" to be read at {position}: messages were removed, or the topic was made again"
             )
-        self._begin, self._next, self._end = position, known, high
+        self._next, self._end = position, high
         self._offset, self._messages = offset, []
 
     def commit(self, offset: int) -> dict[str, Any]:
@@ -178,7 +190,7 @@ class KafkaSource:
 
     def read(self, offset: int, n: int) -> list[Event]:
         """Return at most ``n`` events; none at the end, or when none has come in time."""
-        begin = position = self._position(offset)
+        position = self._position(offset)
         if position != self._stands_at:
             self._partition.assign(self._consumer, position)
         self._stands_at = None  # until the batch is complete
@@ -199,8 +211,6 @@ class KafkaSource:
                         messages.append(message)
             if deadline is not None and time.monotonic() >= deadline:
                 break
-        if self._messages:
-            self._begin = begin
         self._offset, self._messages, self._next = offset, messages, position
         self._stands_at = None if self._is_at_end(position) else position
         return events
@@ -260,7 +270,8 @@ class KafkaSink:
     ----------
     config : mapping
         Settings of a producer of confluent-kafka: ``bootstrap.servers``, and a
-        ``transactional.id`` that no other process has and each restart has again.
+        ``transactional.id`` that no other process has and each restart has again. The sink sets
+        ``isolation.level`` and ``delivery.report.only.error`` itself.
     topic : str
         The topic, which must exist.
     encode : callable
@@ -288,7 +299,8 @@ class KafkaSink:
     which is drawn for each new store, so that several runs may write to one partition.
 
     Errors are RuntimeErrors that name topic and partition. The store is as before; the next `run`
-    finds out what Kafka has.
+    finds out what Kafka has. For that it may have to wait, up to ``timeout``, for the transactions
+    of others that write to the partition.
 
     Examples
     --------
@@ -321,7 +333,7 @@ class KafkaSink:
         partition: int = 0,
         timeout: float = 30.0,
     ) -> None:
-        self._partition = _Partition(config, topic, partition, timeout)
+        self._partition = _Partition(config, topic, partition, timeout, _FIXED_IN_SINK)
         if not config.get("transactional.id"):
             raise ValueError(f"`config` must have a transactional.id, got {sorted(config)}")
         _check_callable(encode, "encode")
@@ -357,7 +369,9 @@ class KafkaSink:
         if token is None:
             token = self._partition.token(offset=end, run=uuid.uuid4().hex)
         self._run, self._position = token["run"], token["offset"]
-        self._written = self._find_written(max(low, self._position), end)
+        # A position outside: messages were removed, or the topic was made again.
+        is_there = low <= self._position <= end
+        self._written = self._find_written(self._position if is_there else low, end)
         self._producer = producer
 
     def commit(self) -> dict[str, Any]:
@@ -368,12 +382,12 @@ class KafkaSink:
         if self._waiting:
             try:
                 self._write()
+                self._waiting = []  # before an interrupt can make `run` commit them again
             except BaseException as error:
                 self._failure = error
                 with contextlib.suppress(Exception):
                     self._producer.abort_transaction(self._partition.timeout)
                 raise
-        self._waiting = []
         self._token = self._partition.token(offset=self._position, run=self._run)
         return self._token
 
@@ -395,16 +409,25 @@ class KafkaSink:
     def _write(self) -> None:
         """Write the messages that wait, in a transaction."""
         positions: list[int] = []
+        refused: list[str] = []
 
-        def note(error: Any, message: Any) -> None:
+        def note(at: int, error: Any, message: Any) -> None:
             if error is None:
                 positions.append(message.offset())
+            else:
+                refused.append(f"event {at}: {error.str()}")
 
-        with self._partition.named_errors():
+        with self._partition.named_errors(refused):
             self._producer.begin_transaction()
             for key, value, at in self._waiting:
                 headers = [(_RUN, self._run.encode()), (_EVENT, b"%d" % at)]
-                self._produce(key=key, value=value, headers=headers, on_delivery=note)
+                try:
+                    self._produce(
+                        key=key, value=value, headers=headers, on_delivery=partial(note, at)
+                    )
+                except Exception:
+                    refused.append(f"event {at}")
+                    raise
             self._flush()
             self._producer.commit_transaction(self._partition.timeout)
         self._position = max(positions) + 1
@@ -440,16 +463,27 @@ class KafkaSink:
 class _Partition:
     """A partition, and its clients."""
 
-    def __init__(self, config: Mapping[str, Any], topic: str, partition: int, timeout: float):
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        partition: int,
+        timeout: float,
+        fixed: Set[str] = _FIXED,
+    ) -> None:
         try:
             import confluent_kafka
         except ImportError as error:
             raise missing("streamcal.durable.kafka", "confluent-kafka", "kafka") from error
         if not isinstance(config, Mapping):
             raise TypeError(f"`config` must be a mapping, got {config!r}")
-        for name in sorted(_FIXED.keys() & config.keys()):
+        for name in sorted(fixed & config.keys()):
             raise ValueError(f"`config` must not have {name}, got {config[name]!r}")
-        check_count(partition, "partition", least=0)
+        if not config.get("group.id", True):  # confluent-kafka would end the process
+            raise ValueError(f"`config` must have no empty group.id, got {config['group.id']!r}")
+        if not isinstance(topic, str):
+            raise TypeError(f"`topic` must be a str, got {topic!r}")
+        check_count(partition, "partition", least=0, most=_MOST_PARTITION)
         _check_seconds(timeout, "timeout")
         self._kafka: Any = confluent_kafka
         self._config, self._topic, self._partition = dict(config), topic, int(partition)
@@ -471,7 +505,7 @@ class _Partition:
         """Return a consumer, with an isolation level by default."""
         own = {key: value for key, value in self._config.items() if key != "transactional.id"}
         defaults = {"group.id": "streamcal", "isolation.level": isolation}
-        return self._client(self._kafka.Consumer, {**defaults, **own, **_FIXED})
+        return self._client(self._kafka.Consumer, {**defaults, **own, **_OWN})
 
     def producer(self) -> Any:
         """Return a producer."""
@@ -484,12 +518,20 @@ class _Partition:
             raise ValueError(f"`config` must be settings of Kafka: {_text(error)}") from error
 
     @contextlib.contextmanager
-    def named_errors(self) -> Iterator[None]:
-        """Raise errors of Kafka as RuntimeErrors with the name of the partition."""
+    def named_errors(self, about: Sequence[str] = ()) -> Iterator[None]:
+        """Raise errors of Kafka as RuntimeErrors with the partition, and the first of ``about``."""
         try:
             yield
-        except self._kafka.KafkaException as error:
-            raise RuntimeError(f"{self}: {_text(error)}") from error
+        except (self._kafka.KafkaException, SystemError) as error:
+            cause: BaseException | None = error
+            # While confluent-kafka raises a fatal error, it calls the callbacks of deliveries:
+            # Python then raises SystemErrors from it.
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__
+            if not isinstance(cause, self._kafka.KafkaException):
+                raise
+            first = f" ({about[0]})" if about else ""
+            raise RuntimeError(f"{self}: {_text(cause)}{first}") from error
 
     def watermarks(self, consumer: Any, cached: bool = False) -> tuple[int, int]:
         """Return the Kafka offsets of the first message and after the last one."""
@@ -529,7 +571,7 @@ class _Partition:
         producer.produce(self._topic, partition=self._partition, **message)
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     """Return what an exception of Kafka is about."""
     text: str = error.args[0].str()
     return text
@@ -541,5 +583,7 @@ def _check_callable(value: Any, name: str) -> None:
 
 
 def _check_seconds(value: Any, name: str) -> None:
-    if not 0.0 < as_number(value, name) < math.inf:
-        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}")
+    if not 0.0 < as_number(value, name) <= _MOST_SECONDS:
+        raise ValueError(
+            f"`{name}` must be a positive number of at most {_MOST_SECONDS}, got {value!r}"
+        )

@@ -57,6 +57,7 @@ cdef class SegmentTerms:
         self, const uint64_t *hashes, double base, double y, double w
     ) except -1 nogil
     cdef uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil
+    cdef Py_ssize_t home(self, uint64_t key) noexcept nogil
     cdef Py_ssize_t find(self, uint64_t key) noexcept nogil
     cdef void moments(
         self, Py_ssize_t group, Py_ssize_t place, double *mean, double *variance

@@ -39,8 +39,9 @@ under P::
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
 for n samples of the whole stream. Two models run side by side, and only one of them forgets.
 
-*Memory.* Terms lie in one array, and a hash table of 64-bit keys has their places. If all places
-are used, a new term replaces the least informative of eight random ones, which is the one whose
+*Memory.* Terms lie in one array, and a hash table of 64-bit keys has their places. Where the search
+for a key begins is random in each process, so nobody can choose values that slow the table down. If
+all places are used, a new term replaces the least informative of eight random ones, which is the one whose
 variance is the closest to the prior's.
 """
 
@@ -57,6 +58,7 @@ from libc.string cimport memcpy
 
 from streamcal.kernels.hedge cimport Hedge
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -82,6 +84,7 @@ cdef double MOST_VARIANCE = 4.0  # of a prior
 cdef double LEAST_VARIANCE = 1e-12
 cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
+cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little")  # of the hash tables
 cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
 
 
@@ -420,14 +423,13 @@ cdef class SegmentTerms:
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil:
         """Find the places of a sample's terms."""
         cdef Py_ssize_t group, slot
-        cdef uint64_t mask = <uint64_t> (self.n_slots - 1)
         self.sample.places[INTERCEPT], self.sample.places[SLOPE] = INTERCEPT, SLOPE
         # Most terms are in no cache, so all are asked for before the first one is used.
         for group in range(FIRST_FIELD, self.n_groups):
             self.sample.keys[group] = self.key_of(group, hashes)
-            prefetch(&self.slots[self.sample.keys[group] & mask])
+            prefetch(&self.slots[self.home(self.sample.keys[group])])
         for group in range(FIRST_FIELD, self.n_groups):
-            slot = self.slots[self.sample.keys[group] & mask]
+            slot = self.slots[self.home(self.sample.keys[group])]
             prefetch(&self.terms[max(slot - 1, 0)])
         for group in range(FIRST_FIELD, self.n_groups):
             self.sample.places[group] = self.find(self.sample.keys[group])
@@ -553,9 +555,13 @@ cdef class SegmentTerms:
 
     # ------------------------------------------------------------------------------ memory
 
+    cdef inline Py_ssize_t home(self, uint64_t key) noexcept nogil:
+        """Return the slot where the search for a key begins."""
+        return <Py_ssize_t> (scramble(key ^ SECRET) & <uint64_t> (self.n_slots - 1))
+
     cdef inline Py_ssize_t find(self, uint64_t key) noexcept nogil:
         """Return the place of the term with a key, or -1."""
-        cdef Py_ssize_t mask = self.n_slots - 1, slot = <Py_ssize_t> (key & <uint64_t> mask)
+        cdef Py_ssize_t mask = self.n_slots - 1, slot = self.home(key)
         while self.slots[slot] != 0:
             if self.terms[self.slots[slot] - 1].key == key:
                 return self.slots[slot] - 1
@@ -615,15 +621,14 @@ cdef class SegmentTerms:
 
     cdef void insert(self, Py_ssize_t place) noexcept nogil:
         """Put a term into the hash table."""
-        cdef Py_ssize_t mask = self.n_slots - 1
-        cdef Py_ssize_t slot = <Py_ssize_t> (self.terms[place].key & <uint64_t> mask)
+        cdef Py_ssize_t mask = self.n_slots - 1, slot = self.home(self.terms[place].key)
         while self.slots[slot] != 0:
             slot = (slot + 1) & mask
         self.slots[slot] = <uint32_t> (place + 1)
 
     cdef void remove(self, uint64_t key) noexcept nogil:
         """Remove a term from the hash table; later ones of the same run move forward."""
-        cdef Py_ssize_t mask = self.n_slots - 1, slot = <Py_ssize_t> (key & <uint64_t> mask), home
+        cdef Py_ssize_t mask = self.n_slots - 1, slot = self.home(key), home
         while self.terms[self.slots[slot] - 1].key != key:
             slot = (slot + 1) & mask
         cdef Py_ssize_t hole = slot
@@ -631,7 +636,7 @@ cdef class SegmentTerms:
             slot = (slot + 1) & mask
             if self.slots[slot] == 0:
                 break
-            home = <Py_ssize_t> (self.terms[self.slots[slot] - 1].key & <uint64_t> mask)
+            home = self.home(self.terms[self.slots[slot] - 1].key)
             if ((slot - home) & mask) >= ((slot - hole) & mask):
                 self.slots[hole] = self.slots[slot]
                 hole = slot

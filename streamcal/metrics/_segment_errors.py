@@ -204,10 +204,11 @@ def _ratio(x: Vector, y: Vector) -> Vector:
 
 def _evidence(sigmas: Vector, jump: Vector) -> Vector:
     """Return the value of Brownian motion that is about as likely; ``jump`` is b / √V."""
-    u = np.where(np.isinf(sigmas), 0.0, sigmas) * jump  # without jumps, sigmas are 0 or ∞
-    exact = np.maximum(u, 1e-5)
-    factor = np.sqrt(2.0 * ((1.0 + exact) * np.log1p(exact) - exact)) / exact
-    return np.asarray(sigmas * np.where(u > 1e-5, factor, 1.0))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        u = sigmas * jump  # NaN without jumps, where sigmas are 0 or ∞
+        known = np.minimum(u, 1e308)  # a greater one has nearly the same logarithm
+        lower = np.sqrt(2.0 * sigmas / jump * ((1.0 + 1.0 / known) * np.log1p(known) - 1.0))
+    return np.asarray(np.where(u > 1e-5, lower, sigmas))
 
 
 def range_tail(x: Vector) -> Vector:

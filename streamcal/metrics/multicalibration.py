@@ -226,19 +226,19 @@ def multicalibration_error(
 
     Examples
     --------
-    The model says 0.5 everywhere. In the north 8 of 10 labels are 1, in the south 2 of 10:
+    The model says 0.5 everywhere. In the north 8 of 10 labels are 1, in the south 3 of 10:
 
     >>> from streamcal.metrics import multicalibration_error
-    >>> y = [1, 1, 1, 1, 0] * 20 + [0, 0, 0, 0, 1] * 20
+    >>> y = [1, 1, 1, 1, 0] * 20 + [0, 0, 0, 0, 1, 0, 0, 0, 1, 1] * 10
     >>> region = ["north"] * 100 + ["south"] * 100
     >>> found = multicalibration_error(y, [0.5] * 200, {"region": region})
     >>> print(f"{found.sigmas:.1f} {found.p_value:.0e}")
     6.0 4e-07
     >>> for each in found.segments:
     ...     print(each.segment, each.observed, f"{each.error:.2f} {each.adjusted_p_value:.0e}")
-    {'region': 'south'} 0.2 0.30 4e-07
     {'region': 'north'} 0.8 0.30 4e-07
-    {} 0.5 0.00 1e+00
+    {'region': 'south'} 0.3 0.20 1e-03
+    {} 0.55 0.05 6e-01
     """
     check_count(min_samples, "min_samples")
     happened, p = as_events(y_true, y_prob, pos_val)
