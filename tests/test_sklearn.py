@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -131,9 +132,13 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
         model.partial_fit(X, y, sample_weight=-np.ones(200))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.partial_fit(X, y[:-1])
+    with pytest.raises(ValueError, match="`y` must hold at least one label"):
+        model.partial_fit(X[:0], y[:0])
     assert np.array_equal(model.predict_proba(X), before)
     with pytest.raises(TypeError, match="`calibrator` must be a Calibrator"):
         OnlineCalibratedClassifier(GaussianNB(), "isotonic").fit(X, y)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        OnlineCalibratedClassifier(FrozenEstimator(GaussianNB())).fit(X, y)
 
 
 def test_frames_of_pandas_and_copies() -> None:
