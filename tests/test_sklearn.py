@@ -228,6 +228,13 @@ def test_values_outside_are_refused_if_asked() -> None:
         model.predict([1.5, 3.0])
 
 
+def test_answers_between_denormal_knots_are_finite() -> None:
+    x = np.array([0.0, 4.0, 8.0]) * 5e-324
+    model = StreamingIsotonicRegression().fit(x, [0.0, 0.5, 1.0])
+    answers = model.predict(np.array([1.0, 6.0]) * 5e-324)
+    assert ((answers >= [0.0, 0.5]) & (answers <= [0.5, 1.0])).all()
+
+
 def test_a_batch_of_wrong_weights_is_refused() -> None:
     model = StreamingIsotonicRegression()
     for _ in range(2):
