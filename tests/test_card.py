@@ -98,9 +98,10 @@ def test_scores_that_are_not_probabilities_have_their_own_range() -> None:
     calibrator.learn_many([-30.0, 0.0, 25.0], [1.0, 2.0, 40.0])
     labels = [element.text for element in parse(calibrator).iter("text")]
     assert labels == ["-30", "25", "score", "1", "40"]
-    single = streamcal.IsotonicCalibrator("squared")
-    single.learn_one(5.0, 7.0)
-    parse(single)
+    for narrow in ([5.0], [1e17], [1e17, np.nextafter(1e17, 2e17)], [1.0, np.nextafter(1.0, 2.0)]):
+        single = streamcal.IsotonicCalibrator("squared")
+        single.learn_many(narrow, narrow)
+        parse(single)
 
 
 def test_joint_calibrators_and_snapshots() -> None:

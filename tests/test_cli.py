@@ -341,6 +341,14 @@ def test_groups_need_the_hedge(scores_csv: Any) -> None:
     assert f"{message} --segment" in result.stderr
 
 
+def test_tiny_weights_of_a_group_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("p,y,g,w\n.5,1,x,1\n.6,0,a,1e-60\n.7,1,a,1e-60\n.5,1,b,1\n")
+    options = ("--group", "g", "--weight", "w", "--out", tmp_path / "out.csv")
+    result = calibrate(path, *options, calibrator="hedge", status=1)
+    assert "row 2 begins a group of 2 rows, so the mean of their weights" in result.stderr
+
+
 @pytest.mark.parametrize("name", ["hedge", "isotonic"])
 @pytest.mark.parametrize("rate", ["0.1", "r"])
 @pytest.mark.parametrize("delay", [1, "d"])

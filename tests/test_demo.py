@@ -76,6 +76,15 @@ def test_for_a_person(
     assert (folder / "reliability.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_table_is_printed_though_a_file_can_not_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "reliability.png").mkdir()
+    with pytest.raises(IsADirectoryError):
+        demo_table.run(tmp_path, limit=5)
+    assert "Phishing" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "10"])
 def test_a_bad_limit_is_refused(limit: object) -> None:
     with pytest.raises(ValueError, match="`limit` must be a positive int or None"):

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -783,6 +785,11 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
             1,
             "no column `calibrated`: run `streamcal calibrate scores.csv --score p --label y --out",
         ),
+        (
+            ["t.pq", "--score", "a score", "--label", "y"],
+            1,
+            "calibrate t.pq --score 'a score' --label y --out calibrated.parquet` first",
+        ),
         (["scores.csv", "--score", "p", "--label", "y", "--prob", "no"], 1, "its columns are"),
         ([*OF_TABLE, "--key", "no"], 1, "has no column `no`"),
         (["run.db", "--score", "p"], 2, "--score does not apply to a store: run.db has"),
@@ -820,6 +827,7 @@ def test_what_is_wrong_is_one_line(
     database.close()
     Store("run.db").close()
     table.with_name("none.csv").touch()
+    pq.write_table(pa.table({"a score": [0.5], "y": [1]}), "t.pq")
     table.with_name("nan.csv").write_text("p,y\nnan,1\n")
     table.with_name("folder").mkdir()
     before = table.read_text()

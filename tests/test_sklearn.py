@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -131,9 +132,13 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
         model.partial_fit(X, y, sample_weight=-np.ones(200))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.partial_fit(X, y[:-1])
+    with pytest.raises(ValueError, match="`y` must hold at least one label"):
+        model.partial_fit(X[:0], y[:0])
     assert np.array_equal(model.predict_proba(X), before)
     with pytest.raises(TypeError, match="`calibrator` must be a Calibrator"):
         OnlineCalibratedClassifier(GaussianNB(), "isotonic").fit(X, y)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        OnlineCalibratedClassifier(FrozenEstimator(GaussianNB())).fit(X, y)
 
 
 def test_frames_of_pandas_and_copies() -> None:
@@ -221,6 +226,13 @@ def test_values_outside_are_refused_if_asked() -> None:
     model = StreamingIsotonicRegression(out_of_bounds="raise").fit([1.0, 2.0], [0.0, 1.0])
     with pytest.raises(ValueError, match=r"between 1.0 and 2.0, got 3.0"):
         model.predict([1.5, 3.0])
+
+
+def test_answers_between_denormal_knots_are_finite() -> None:
+    x = np.array([0.0, 4.0, 8.0]) * 5e-324
+    model = StreamingIsotonicRegression().fit(x, [0.0, 0.5, 1.0])
+    answers = model.predict(np.array([1.0, 6.0]) * 5e-324)
+    assert ((answers >= [0.0, 0.5]) & (answers <= [0.5, 1.0])).all()
 
 
 def test_a_batch_of_wrong_weights_is_refused() -> None:

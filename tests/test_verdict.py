@@ -70,6 +70,8 @@ def test_gaps_are_where_the_predictions_are_wrong() -> None:
 def test_a_sure_and_wrong_prediction_is_blamed() -> None:
     assert find_gaps(np.array([0.0, 0.0]), np.array([0.0, 1.0]))
     assert not find_gaps(np.array([0.5]), np.array([1.0]))
+    p = np.repeat([0.0, 0.5, 1.0], 100)
+    assert [gap.where for gap in find_gaps(p, np.full(300, 0.5))] == ["at 0", "at 1"]
 
 
 def test_the_comparison_is_the_paired_t_test() -> None:
@@ -142,7 +144,10 @@ def test_the_verdict_on_a_table() -> None:
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0, "0.00"), (1.0, "1.00"), (0.5, "0.50"), (0.055, "0.055"), (3e-5, "0.00003")],
+    [
+        *((0.0, "0.00"), (1.0, "1.00"), (0.5, "0.50"), (0.055, "0.055"), (3e-5, "0.00003")),
+        *((2e-300, "2.0e-300"), (1.0 - 2.0**-53, "1 − 1.1e-16")),
+    ],
 )
 def test_probabilities_have_the_digits_that_matter(p: float, text: str) -> None:
     assert rounded(p) == text

@@ -17,6 +17,7 @@ from streamcal.calibration.shape import Shape, Vector
 MOST_CARDS = 6  # of the labels in a wrapper
 _LONGEST = 80  # of a value, in characters
 _SIDE = 120  # of a drawing, in pixels
+_BARS = 24  # of the histogram
 _EVERY = 4  # points of the map between two of the drawing
 _BLUE = "#1f86c7"  # contrast above 3 on white and on black
 _PLAIN = "border-collapse:collapse;margin:0;color:inherit;font-size:inherit"
@@ -160,14 +161,19 @@ def _limits(shape: Shape) -> tuple[float, float, float, float]:
     low, high = float(shape.y.min()), float(shape.y.max())
     if low >= 0.0 and high <= 1.0:
         low, high = 0.0, 1.0
-    if left == right:
-        left, right = left - 0.5, right + 0.5
-    return left, right, low, high if high > low else low + 1.0
+    return *_apart(left, right), *_apart(low, high)
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of a range, or of one around it if bars in it would have no width."""
+    least = _BARS * float(np.spacing(max(abs(low), abs(high))))
+    half = 0.0 if high - low >= least else max(0.5, least)
+    return low - half, high + half
 
 
 def _histogram(shape: Shape, left: float, right: float) -> str:
     scores, weights = shape.kept
-    mass, _ = np.histogram(scores, bins=24, range=(left, right), weights=weights)
+    mass, _ = np.histogram(scores, bins=_BARS, range=(left, right), weights=weights)
     if not mass.any():
         return ""
     width = _SIDE / len(mass)

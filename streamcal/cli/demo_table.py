@@ -110,11 +110,11 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     progress = Console(stderr=True, highlight=False)
     runs = list(_run_all(limit, progress.print))
     rows = [each.row for each in runs]
+    console = Console()
+    console.print(table(rows))  # also if a file can't be written
     progress.print("drawing reliability diagrams")
     picture = draw(runs, folder / PICTURE)
     scores = write_scores(runs, folder / SCORES)
-    console = Console()
-    console.print(table(rows))
     console.print(f"Reliability diagrams: {picture}", soft_wrap=True)
     console.print(f"Scores of {SCORED[1]} on {SCORED[0]}: {scores}", soft_wrap=True)
     return rows

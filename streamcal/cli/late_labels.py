@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import as_score, as_weight
+from streamcal._validation import SMALLEST, as_score, as_weight
 from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
 from streamcal.calibration.segments import OwnTicket
 from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.waiting import pack_fields, unpack_fields
+from streamcal.tables import TableError
 
 
 class _Late(NamedTuple):
@@ -141,6 +142,11 @@ class LateLabels:
         """Learn rows of a group as one sample with the mean of their weights."""
         scores, labels, weights = zip(*(late[2:5] for late in rows), strict=True)
         weight = float(np.mean(weights))
+        if weight / len(rows) < SMALLEST:
+            raise TableError(
+                f"row {rows[0].row} begins a group of {len(rows):,} rows, so the mean of their"
+                f" weights must be at least {len(rows) * SMALLEST:g}, got {weight:g}"
+            )
         tickets = [late.ticket for late in rows]
         with errors_of_waiting(self._path):
             self.keyed.learn_group(key, scores, labels, weight, served=tickets)

@@ -391,7 +391,8 @@ def group_names(rows: Rows, column: str | None) -> list[str | None] | None:
 
 def name_checksums(names: Sequence[str | None]) -> Vector:
     """Return a checksum of the name of each row."""
-    return np.array([-1.0 if name is None else zlib.crc32(name.encode()) for name in names])
+    checksums = [-1 if name is None else zlib.crc32(name.encode()) for name in names]
+    return np.array(checksums, np.float64)  # else the type would depend on the names
 
 
 def key_checksums(groups: "Groups", n_rows: int) -> Vector:

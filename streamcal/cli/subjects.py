@@ -1,6 +1,7 @@
 """What ``streamcal report`` and ``streamcal watch`` are about: a calibrated table, or a store."""
 
 import contextlib
+import shlex
 from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -352,9 +353,10 @@ def _open_table(table: Path, kind: str, columns: _ScoredColumns) -> "Reader":
         return open_table(table, columns.names, format=kind)
     except TableError as error:
         if str(error).startswith(f"has no column `{_DEFAULT_PROB}`") and prob == _DEFAULT_PROB:
+            command = ["calibrate", str(table), "--score", score, "--label", label]
+            command += ["--out", f"calibrated.{kind}"]
             raise TableError(
-                f"has no column `{prob}`: run `streamcal calibrate {table} --score {score} --label"
-                f" {label} --out calibrated.csv` first, or name the column of probabilities by"
-                " --prob"
+                f"has no column `{prob}`: run `streamcal {shlex.join(command)}` first, or name the"
+                " column of probabilities by --prob"
             ) from None
         raise

@@ -52,9 +52,9 @@ class Gap(NamedTuple):
         if self.low is None and self.high is None:
             return "everywhere"
         if self.low is None:
-            return f"below {rounded(self.high or 0.0)}"
+            return f"below {rounded(self.high)}" if self.high else "at 0"
         if self.high is None:
-            return f"above {rounded(self.low)}"
+            return f"above {rounded(self.low)}" if self.low < 1.0 else "at 1"
         return f"from {rounded(self.low)} to {rounded(self.high)}"
 
 
@@ -235,10 +235,12 @@ def rounded(p: float) -> str:
 
     Examples
     --------
-    >>> rounded(0.7), rounded(0.0123), rounded(0.9996)
-    ('0.70', '0.012', '0.9996')
+    >>> rounded(0.7), rounded(0.0123), rounded(0.9996), rounded(1e-9)
+    ('0.70', '0.012', '0.9996', '1.0e-09')
     """
     least = min(p, 1.0 - p)
+    if 0.0 < least < 1e-6:
+        return f"{least:.1e}" if p < 0.5 else f"1 − {least:.1e}"
     if least >= 0.01 or least <= 0.0:
         return f"{p:.3f}".removesuffix("0") if least < 0.1 else f"{p:.2f}"
     return f"{p:.{1 - math.floor(math.log10(least))}f}".rstrip("0")

@@ -102,6 +102,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         strategy = self._make_strategy()
         if isinstance(self.estimator, FrozenEstimator):
             model = self.estimator
+            check_is_fitted(model)
             classes = model.classes_
             raw = _probabilities(model, X)
         else:
@@ -233,6 +234,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     @staticmethod
     def _check_labels(y: ArrayLike) -> NDArray[Any]:
         checked: NDArray[Any] = column_or_1d(y, warn=True)
+        if not len(checked):
+            raise ValueError("`y` must hold at least one label, got none")
         check_classification_targets(checked)
         return checked
 

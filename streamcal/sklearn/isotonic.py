@@ -159,7 +159,10 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
             raise ValueError(
                 f"`T` must lie between {self.X_min_} and {self.X_max_}, got {t[outside][0]}"
             )
-        answers = np.interp(t, knots, values)
+        at = np.searchsorted(knots, t, side="right").clip(1, len(knots) - 1)
+        ends = values[at - 1], values[at]
+        # Between denormal knots the slope may be infinite.
+        answers = np.interp(t, knots, values).clip(np.minimum(*ends), np.maximum(*ends))
         if self.out_of_bounds == "nan":
             answers[outside] = np.nan
         return np.asarray(answers)
