@@ -31,6 +31,7 @@ class Model:
     def __init__(self, groups: Sequence[Group], half_life: float) -> None:
         self.groups = groups
         self.half_life = half_life
+        # The precision and the pull of a term, the prior it was counted with, and when it learned.
         self.terms: dict[Key, tuple[float, float, float, int]] = {}
 
     def prior(self, group: Group) -> float:
@@ -38,17 +39,19 @@ class Model:
         first = deviations.get(group, 0.2) if isinstance(group, str) else 0.2
         if isinstance(group, tuple) and len(group) > 1:
             first = 0.2 / 3.0
-        own = [term for (other, _), term in self.terms.items() if other == group]
-        squares = sum(mean**2 for mean, *_ in own)
-        effective = sum(1.0 - v / prior for _, v, prior, _ in own)
+        squares = effective = 0.0
+        for (other, _), (precision, pull, before, _) in self.terms.items():
+            if other == group:
+                variance = 1.0 / (1.0 / before + precision)
+                squares += (variance * pull) ** 2
+                effective += variance * precision
         return min((squares + first**2) / (effective + 1.0), 4.0)
 
     def moments(self, key: Key, now: int) -> Moments:
         prior = self.prior(key[0])
         if key not in self.terms:
             return 0.0, prior
-        mean, variance, before, learned = self.terms[key]
-        pull, precision = mean / variance, 1.0 / variance - 1.0 / before
+        precision, pull, _, learned = self.terms[key]
         variance = 1.0 / (1.0 / prior + precision)
         kept = 2.0 ** (-(now - learned) / self.half_life)
         return kept * variance * pull, prior + kept**2 * (variance - prior)
@@ -78,7 +81,9 @@ class Model:
             mean, v = self.moments(key, now)
             shift = v * factor * w * (y - p)
             variance = v - (v * factor) ** 2 * h / (1.0 + h * total)
-            learned[key] = mean + shift, variance, float(np.float32(self.prior(key[0]))), now
+            prior = self.prior(key[0])
+            precision = 1.0 / variance - 1.0 / prior
+            learned[key] = precision, (mean + shift) / variance, float(np.float32(prior)), now
         self.terms |= learned
 
 

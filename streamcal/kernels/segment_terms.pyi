@@ -52,7 +52,7 @@ class SegmentTerms:
         keys: Any,
         groups: Any,
         learned: Array,
-        means: Array,
-        variances: Array,
+        precisions: Array,
+        pulls: Array,
         priors: Array,
     ) -> None: ...

@@ -24,16 +24,15 @@ sigmoid(z / sqrt(1 + π V / 8)) (MacKay, *The Evidence Framework Applied to Clas
 Neural Computation 4, 1992).
 
 *Prior.* Each group of terms (those of a field or a crossing, the intercept, the slope) has a prior
-variance. Its value of greatest evidence is the sum of mean² over all terms, divided by their
-effective number: a term counts 1 − variance / prior, so it counts nothing as long as it knows
-nothing (MacKay, *Bayesian Interpolation*, Neural Computation 4, 1992, section 4.4). One more term
-of the initial variance is counted, and the prior variance is at most 4.
+variance P. A term keeps what samples added to the prior: the precision τ and the pull η. So it
+follows a prior that changes::
 
-If the prior changes, the terms do not lose what they learned. Samples give a term a precision and a
-pull, which add to those of the prior. So a term that has learned under the prior variance P₀ has
-under P::
+    variance = 1 / (1 / P + τ),    mean = η · variance
 
-    1 / variance = 1 / variance₀ − 1 / P₀ + 1 / P,    mean = mean₀ · variance / variance₀
+The P of greatest evidence is the sum of mean² over all terms, divided by their effective number: a
+term counts 1 − variance / P, which is 0 as long as it knows nothing (MacKay, *Bayesian
+Interpolation*, Neural Computation 4, 1992, section 4.4). One more term of the initial variance is
+counted, and P is at most 4. A term is counted as it was when it last learned.
 
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
@@ -194,10 +193,6 @@ cdef inline double clipped(double p) noexcept nogil:
     return min(max(p, CLIP), 1.0 - CLIP)
 
 
-cdef inline double within(double mean) noexcept nogil:
-    return min(max(mean, -MOST_MEAN), MOST_MEAN)
-
-
 cdef double mode(double z, double V, double y, double w) noexcept nogil:
     """Return the solution t of t = z + w · V · (y − sigmoid(t)), by Newton's method."""
     cdef double low, high, t, p, excess, step
@@ -222,6 +217,14 @@ cdef double mode(double z, double V, double y, double w) noexcept nogil:
         if abs(step) < 1e-12:
             break
     return t
+
+
+cdef inline void known_moments(
+    const Term *term, int k, double prior, double *mean, double *variance
+) noexcept nogil:
+    """Write the mean and variance of a term when it last learned, with a prior variance."""
+    variance[0] = prior / (1.0 + prior * term.precision[k])
+    mean[0] = min(max(term.pull[k] * variance[0], -MOST_MEAN), MOST_MEAN)
 
 
 @cython.final
@@ -472,19 +475,18 @@ cdef class SegmentTerms:
     ) noexcept nogil:
         """Write the current mean and variance of a term for each speed."""
         cdef Term *term = &self.terms[place] if place >= 0 else NULL
-        cdef double prior, before, known, kept, scale
+        cdef double prior, kept
         cdef int k
         for k in range(SPEEDS):
             prior = self.prior_variances[group, k]
             if term == NULL or term.learned < 0.0:
                 mean[k], variance[k] = 0.0, prior
                 continue
-            before, known = term.prior[k], term.variance[k]
-            # Rounding may leave the variance a little above the prior's.
-            scale = prior * before / (prior * max(before - known, 0.0) + before * known)
-            kept = exp2(-self.rate * (self.n_samples - term.learned)) if k == 0 else 1.0
-            mean[k] = kept * within(scale * term.mean[k])
-            variance[k] = prior + kept * kept * (scale * known - prior)
+            known_moments(term, k, prior, &mean[k], &variance[k])
+            if k == 0:
+                kept = exp2(-self.rate * (self.n_samples - term.learned))
+                mean[k] *= kept
+                variance[k] = prior + kept * kept * (variance[k] - prior)
 
     # ------------------------------------------------------------------------------ learn
 
@@ -521,27 +523,30 @@ cdef class SegmentTerms:
     ) noexcept nogil:
         """Let the sample's term of a group learn its part."""
         cdef Term *term = &self.terms[self.sample.places[group]]
-        cdef double mean, variance
+        cdef double mean, variance, prior
         cdef int k
         if term.learned >= 0.0:
             self.count(term, -1.0)
         for k in range(SPEEDS):
             mean, variance = self.sample.means[group][k], self.sample.variances[group][k]
-            term.mean[k] = within(mean + variance * x * pulls[k])
-            term.variance[k] = max(
-                variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE
-            )
-            term.prior[k] = <float> self.prior_variances[group, k]
+            mean = min(max(mean + variance * x * pulls[k], -MOST_MEAN), MOST_MEAN)
+            variance = max(variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE)
+            prior = self.prior_variances[group, k]
+            term.precision[k] = max(1.0 / variance - 1.0 / prior, 0.0)
+            term.pull[k] = mean / variance
+            term.prior[k] = <float> prior
         term.learned = self.n_samples
         self.count(term, 1.0)
         self.learn_prior(group)
 
     cdef inline void count(self, Term *term, double sign) noexcept nogil:
         """Add a term to the sums of its group, or subtract it."""
+        cdef double mean, variance
         cdef int k
         for k in range(SPEEDS):
-            self.squares[term.group, k] += sign * term.mean[k] * term.mean[k]
-            self.effective[term.group, k] += sign * max(1.0 - term.variance[k] / term.prior[k], 0.0)
+            known_moments(term, k, term.prior[k], &mean, &variance)
+            self.squares[term.group, k] += sign * mean * mean
+            self.effective[term.group, k] += sign * variance * term.precision[k]
 
     cdef inline void learn_prior(self, Py_ssize_t group) noexcept nogil:
         """Set the prior variances of a group to those of greatest evidence."""
@@ -681,19 +686,19 @@ cdef class SegmentTerms:
         numbers = [self.n_samples, self.n_evicted, self.centre, self.random]
         keys, groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
         learned = np.empty(n)
-        means, variances, priors = (np.zeros((n, SPEEDS)) for _ in range(3))
+        precisions, pulls, priors = (np.zeros((n, SPEEDS)) for _ in range(3))
         cdef int64_t[::1] key_view = keys, group_view = groups
         cdef double[::1] learned_view = learned
-        cdef double[:, ::1] mean_view = means, variance_view = variances, prior_view = priors
+        cdef double[:, ::1] precision_view = precisions, pull_view = pulls, prior_view = priors
         for i in range(n):
             key_view[i], group_view[i] = <int64_t> self.terms[i].key, self.terms[i].group
             learned_view[i] = self.terms[i].learned
             for k in range(SPEEDS if self.terms[i].learned >= 0.0 else 0):
-                mean_view[i, k] = self.terms[i].mean[k]
-                variance_view[i, k] = self.terms[i].variance[k]
+                precision_view[i, k] = self.terms[i].precision[k]
+                pull_view[i, k] = self.terms[i].pull[k]
                 prior_view[i, k] = self.terms[i].prior[k]
         sums = np.array(self.squares), np.array(self.effective)
-        return numbers, *sums, keys, groups, learned, means, variances, priors
+        return numbers, *sums, keys, groups, learned, precisions, pulls, priors
 
     def restore(
         self,
@@ -703,8 +708,8 @@ cdef class SegmentTerms:
         const int64_t[::1] keys,
         const int64_t[::1] groups,
         const double[::1] learned,
-        const double[:, ::1] means,
-        const double[:, ::1] variances,
+        const double[:, ::1] precisions,
+        const double[:, ::1] pulls,
         const double[:, ::1] priors,
     ):
         """Set the state of new terms to what `state` returned."""
@@ -717,7 +722,7 @@ cdef class SegmentTerms:
             self.terms[i].key, self.terms[i].group = <uint64_t> keys[i], groups[i]
             self.terms[i].learned = learned[i]
             for k in range(SPEEDS):
-                self.terms[i].mean[k], self.terms[i].variance[k] = means[i, k], variances[i, k]
+                self.terms[i].precision[k], self.terms[i].pull[k] = precisions[i, k], pulls[i, k]
                 self.terms[i].prior[k] = <float> priors[i, k]
             if i >= FIRST_FIELD:
                 self.insert(i)
