@@ -527,7 +527,7 @@ def test_a_run_with_segments_shows_its_parameters(tmp_path: Path) -> None:
         run_stream(events, SegmentCalibrator(["device"]), lambda *_: None, store)
     ((name, text),) = open_subject(tmp_path / "segments.db", Given()).report().facts
     assert name == "Calibrator"
-    assert text.startswith("SegmentCalibrator(fields=['device'], ")
+    assert text.startswith("SegmentCalibrator(fields=('device',), ")
 
 
 def run_of(tmp_path: Path, raw: Any, calibrated: Any, y: Any) -> Any:
