@@ -128,6 +128,25 @@ def test_a_state_may_have_other_sums_than_its_terms() -> None:
         assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
 
 
+def test_there_may_be_any_number_of_effective_terms_in_a_state() -> None:
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    calibrator.learn_one({"a": 0}, 0.5, 1)
+    effective = _state.decode(calibrator.to_bytes()).arrays["effective"]
+    for number in (-1e15, 1e15):
+        restored = restore(changed(calibrator, effective=np.full_like(effective, number)))
+        restored.learn_one({"a": 0}, 0.5, 1)
+        restored.learn_one({"a": 1}, 0.5, 0)
+        assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
+
+
+def test_a_state_with_more_terms_than_max_terms_is_refused() -> None:
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    calibrator.learn_many({"a": list(range(100))}, np.full(100, 0.5), np.zeros(100))
+    assert restore(changed(calibrator, {"given": {"max_terms": 100}})).n_terms == 100
+    with pytest.raises(ValueError, match="there must be at most `max_terms` terms"):
+        restore(changed(calibrator, {"given": {"max_terms": 99}}))
+
+
 @pytest.mark.parametrize("learner", [CuSumRank, KernelCuSumRank])
 def test_windows_take_memory_when_they_are_used(learner: Any) -> None:
     data = changed(learner(window=5), {"given": {"window": 10**12}})

@@ -76,6 +76,22 @@ def test_it_computes_what_the_slow_version_does(half_life: float, crosses: Any) 
         fast.learn_one(x, p, label, w)
 
 
+@pytest.mark.parametrize("half_life", [3.0, 200.0])
+def test_with_room_for_one_sample_it_computes_what_the_slow_version_does(half_life: float) -> None:
+    """All terms that a sample does not have give way to its own."""
+    fast = SegmentCalibrator(
+        ("a", "b"), max_terms=3, base=IdentityCalibrator(), half_life=half_life
+    )
+    slow = Segments(("a", "b"), [("a", "b")], half_life)
+    for x, p, y, w in stream(3, 200, ("a", "b")):
+        assert fast.predict_one(x, p) == pytest.approx(slow.predict(x, p), rel=1e-8)
+        fast.learn_one(x, p, y, w)
+        slow.learn(x, p, y, w)
+        for model in slow.models:
+            model.terms = {key: model.terms[key] for key in slow.keys(x, 0.0)}
+    assert fast.n_evicted > 100
+
+
 def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> None:
     calibrator = SegmentCalibrator(["a", "b"], crosses=[("a", "b")], base=IdentityCalibrator())
     calibrator.learn_one({"a": 1, "b": 2}, 0.3, 1.0, 2.0)
@@ -91,7 +107,8 @@ def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> No
     terms = calibrator._terms
     means, learned = terms.effects(terms.read({"a": 1, "b": 2}))[:, :, 1].T
     # The priors have learned too; with the first ones the terms are at the mode.
-    first = means / learned / (1.0 / learned - 1.0 / terms.learned_variances[:, 1] + 1.0 / variances)
+    precisions = 1.0 / learned - 1.0 / terms.learned_variances[:, 1]
+    first = means / learned / (precisions + 1.0 / variances)
     assert first == pytest.approx(found, rel=1e-4, abs=1e-6)
 
 

@@ -627,8 +627,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
         check_alike([base, weigher], [self._base, self._weigher])
         numbers = _read_numbers(fields)
-        terms = _read_terms(arrays, numbers[0], len(self._terms.learned_variances))
-        require(len(terms[1]) <= 2 + self.max_terms, "there must be at most `max_terms` terms")
+        n_groups = len(self._terms.learned_variances)
+        terms = _read_terms(arrays, numbers[0], n_groups, self.max_terms)
         self._base, self._weigher = base, weigher
         self._terms.restore(numbers, *terms)
 
@@ -653,13 +653,16 @@ def _read_numbers(fields: Fields) -> tuple[int, int, float, int]:
     )
 
 
-def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[Any]]:
+def _read_terms(
+    arrays: Arrays, n_samples: int, n_groups: int, max_terms: int
+) -> list[NDArray[Any]]:
     """Return the terms of a state, or raise."""
     squares, effective = (
         array_of(arrays, name, n_groups, N_SPEEDS) for name in ("squares", "effective")
     )
     keys = array_of(arrays, "keys", None, dtype=np.int64)
     n = len(keys)
+    require(n <= 2 + max_terms, "there must be at most `max_terms` terms")
     groups = array_of(arrays, "groups", n, dtype=np.int64)
     learned = array_of(arrays, "learned", n)
     precisions, pulls, priors = (

@@ -67,7 +67,7 @@ cdef class SegmentTerms:
         self, Py_ssize_t group, double x, const double *pulls, const double *gains
     ) noexcept nogil
     cdef void count(self, Term *term, double sign) noexcept nogil
-    cdef void learn_prior(self, Py_ssize_t group) noexcept nogil
+    cdef void learn_priors(self) noexcept nogil
     cdef Py_ssize_t add_term(self, uint64_t key, Py_ssize_t group) noexcept nogil
     cdef Py_ssize_t least_informative(self) noexcept nogil
     cdef double information(self, Py_ssize_t place) noexcept nogil

@@ -40,8 +40,8 @@ for n samples of the whole stream. Two models run side by side, and only one of 
 
 *Memory.* Terms lie in one array, and a hash table of 64-bit keys has their places. Where the search
 for a key begins is random in each process, so nobody can choose values that slow the table down. If
-all places are used, a new term replaces the least informative of eight random ones, which is the one whose
-variance is the closest to the prior's.
+all places are used, a new term replaces the least informative of eight random ones, which is the one
+whose variance is the closest to the prior's.
 """
 
 cimport cython
@@ -513,6 +513,7 @@ cdef class SegmentTerms:
             if self.sample.places[group] < 0:
                 self.sample.places[group] = self.add_term(self.sample.keys[group], group)
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
+        self.learn_priors()
         self.n_samples += 1
         p = self.sample.answers[0]
         self.centre += (log(p / (1.0 - p)) - self.centre) / self.n_samples
@@ -537,7 +538,6 @@ cdef class SegmentTerms:
             term.prior[k] = <float> prior
         term.learned = self.n_samples
         self.count(term, 1.0)
-        self.learn_prior(group)
 
     cdef inline void count(self, Term *term, double sign) noexcept nogil:
         """Add a term to the sums of its group, or subtract it."""
@@ -548,15 +548,20 @@ cdef class SegmentTerms:
             self.squares[term.group, k] += sign * mean * mean
             self.effective[term.group, k] += sign * variance * term.precision[k]
 
-    cdef inline void learn_prior(self, Py_ssize_t group) noexcept nogil:
-        """Set the prior variances of a group to those of greatest evidence."""
-        cdef double total, number
+    cdef void learn_priors(self) noexcept nogil:
+        """Set the prior variances to those of greatest evidence."""
+        cdef double total, number, first
+        cdef Py_ssize_t group
         cdef int k
-        for k in range(SPEEDS):
-            # Rounding may leave sums a little below 0.
-            total = max(self.squares[group, k], 0.0) + PSEUDO_TERMS * self.first_variances[group]
-            number = max(self.effective[group, k], 0.0) + PSEUDO_TERMS
-            self.prior_variances[group, k] = min(total / number, MOST_VARIANCE)
+        for group in range(self.n_groups):
+            first = self.first_variances[group]
+            for k in range(SPEEDS):
+                # Rounding may leave sums a little below 0.
+                total = max(self.squares[group, k], 0.0) + PSEUDO_TERMS * first
+                number = max(self.effective[group, k], 0.0) + PSEUDO_TERMS
+                self.prior_variances[group, k] = min(
+                    max(total / number, LEAST_VARIANCE), MOST_VARIANCE
+                )
 
     # ------------------------------------------------------------------------------ memory
 
@@ -582,7 +587,6 @@ cdef class SegmentTerms:
         else:
             place = self.least_informative()
             self.count(&self.terms[place], -1.0)
-            self.learn_prior(self.terms[place].group)
             self.remove(self.terms[place].key)
             self.n_evicted += 1
         self.terms[place].key, self.terms[place].group = key, group
@@ -727,8 +731,7 @@ cdef class SegmentTerms:
             if i >= FIRST_FIELD:
                 self.insert(i)
         self.squares, self.effective = np.array(squares), np.array(effective)
-        for i in range(self.n_groups):
-            self.learn_prior(i)
+        self.learn_priors()
 
     def __reduce__(self):
         settings = (
