@@ -70,7 +70,7 @@ class Model:
 
     def learn(self, keys: Mapping[Key, float], u: float, now: int, y: float, w: float) -> None:
         z, total = self.total(keys, u, now)
-        far = 50.0 + abs(z) + w * total
+        far = 50.0 + abs(z) + math.log1p(w * total)
         mode = brentq(
             lambda t: t - z - w * total * (y - sigmoid(t)), -far, far, xtol=1e-13, rtol=1e-15
         )

@@ -76,6 +76,18 @@ def test_it_computes_what_the_slow_version_does(half_life: float, crosses: Any) 
         fast.learn_one(x, p, label, w)
 
 
+def test_samples_of_any_weight_move_the_terms_to_the_mode() -> None:
+    fast = SegmentCalibrator(("a", "b"), crosses=(), base=IdentityCalibrator())
+    slow = Segments(("a", "b"), (), fast.half_life)
+    for i, (x, p, y, w) in enumerate(stream(4, 300, ("a", "b"))):
+        answers = fast._terms.answers(fast._terms.read(x), p)
+        assert answers == pytest.approx(slow.answers(x, p), rel=1e-8)
+        weight = w * 10.0 ** (i % 5 - 1)
+        fast.learn_one(x, p, y, weight)
+        with np.errstate(invalid="ignore"):  # only the weights of the slow models become NaN
+            slow.learn(x, p, y, weight)
+
+
 @pytest.mark.parametrize("half_life", [3.0, 200.0])
 def test_with_room_for_one_sample_it_computes_what_the_slow_version_does(half_life: float) -> None:
     """All terms that a sample does not have give way to its own."""

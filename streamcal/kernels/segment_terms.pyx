@@ -195,13 +195,14 @@ cdef inline double clipped(double p) noexcept nogil:
 
 cdef double mode(double z, double V, double y, double w) noexcept nogil:
     """Return the solution t of t = z + w · V · (y − sigmoid(t)), by Newton's method."""
-    cdef double low, high, t, p, excess, step
+    cdef double low, high, t, p, excess, step, last
     cdef int i
     p = sigmoid(z)
     t = z + w * V * (y - p)
     # The solution lies between these two. Beyond ±160 and z, V · w would exceed any weight.
     low, high = max(min(z, t), min(z, -160.0)), min(max(z, t), max(z, 160.0))
     t = min(max(t, low), high) if w * V < 1.0 else z
+    step = 2.0 * (high - low)
     for i in range(100):
         p = sigmoid(t)
         excess = t - z - w * V * (y - p)
@@ -209,9 +210,10 @@ cdef double mode(double z, double V, double y, double w) noexcept nogil:
             high = t
         else:
             low = t
-        step = excess / (1.0 + w * V * p * (1.0 - p))
+        last, step = step, excess / (1.0 + w * V * p * (1.0 - p))
         t -= step
-        if not low <= t <= high:
+        # From far away, Newton's method may go back and forth between two points.
+        if not low <= t <= high or abs(step) > 0.5 * abs(last):
             t = 0.5 * (low + high)
             step = high - low
         if abs(step) < 1e-12:
