@@ -27,6 +27,7 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful, restore
+from streamcal.calibration import segments
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.kernels import score_index as index
@@ -128,15 +129,19 @@ def test_a_state_may_have_other_sums_than_its_terms() -> None:
         assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
 
 
-def test_there_may_be_any_number_of_effective_terms_in_a_state() -> None:
+@pytest.mark.parametrize("sums", [{"squares": 2.0**53}, {"effective": 1e300}, {"effective": -1e15}])
+def test_any_sums_and_the_least_priors_leave_a_state_readable(sums: dict[str, float]) -> None:
     calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
     calibrator.learn_one({"a": 0}, 0.5, 1)
-    effective = _state.decode(calibrator.to_bytes()).arrays["effective"]
-    for number in (-1e15, 1e15):
-        restored = restore(changed(calibrator, effective=np.full_like(effective, number)))
-        restored.learn_one({"a": 0}, 0.5, 1)
-        restored.learn_one({"a": 1}, 0.5, 0)
-        assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
+    arrays = _state.decode(calibrator.to_bytes()).arrays
+    changes = {name: np.full_like(arrays[name], value) for name, value in sums.items()}
+    least, most = segments._PRIORS
+    for prior in (least, most):
+        priors = np.full_like(arrays["priors"], prior)
+        restored = restore(changed(calibrator, priors=priors, **changes))
+        for a in (1, 0, 0):  # the bytes keep the changed term, then it learns
+            assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
+            restored.learn_one({"a": a}, 1e-6, 1, 1e60)
 
 
 def test_a_state_with_more_terms_than_max_terms_is_refused() -> None:

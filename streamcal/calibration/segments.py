@@ -31,7 +31,6 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import (
-    MOST_COUNT,
     as_number,
     as_probability,
     as_vector,
@@ -59,8 +58,9 @@ _MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
 _MOST_TERMS_PER_SAMPLE = 1_000
 _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
-# Of a term in a state: its prior variance, its precision, and its pull, which is mean · precision.
-_PRIORS, _MOST_PRECISION, _MOST_PULL = (1e-13, 4.0 * (1.0 + 1e-6)), 1.1e12, 3.3e13
+# Of a term in a state: its prior variance, kept in 32 bits, its precision, and its pull, which is
+# mean / variance.
+_PRIORS, _MOST_PRECISION, _MOST_PULL = (float(np.float32(1e-12)), 4.0), 1.1e12, 3.3e13
 
 
 class SegmentTicket(NamedTuple):
@@ -682,8 +682,6 @@ def _read_terms(
     require(((known >= least) & (known <= most)).all(), "prior variances must be in range")
     in_range = (precisions >= 0.0) & (precisions <= _MOST_PRECISION) & (np.abs(pulls) <= _MOST_PULL)
     require(in_range.all(), "precisions and pulls must be in range")
-    for sums in (squares, effective):
-        require((np.abs(sums) <= MOST_COUNT).all(), "sums must be in range")
     return [squares, effective, keys, groups, learned, precisions, pulls, priors]
 
 
