@@ -45,7 +45,7 @@ class Model:
                 variance = 1.0 / (1.0 / before + precision)
                 squares += (variance * pull) ** 2
                 effective += variance * precision
-        return min((squares + first**2) / (effective + 1.0), 4.0)
+        return min((squares + first**2) / (effective + 1.0), 1.0)
 
     def moments(self, key: Key, now: int) -> Moments:
         prior = self.prior(key[0])

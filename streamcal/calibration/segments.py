@@ -60,7 +60,7 @@ _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
 # Of a term in a state: its prior variance, kept in 32 bits, its precision, and its pull, which is
 # mean / variance.
-_PRIORS, _MOST_PRECISION, _MOST_PULL = (float(np.float32(1e-12)), 4.0), 1.1e12, 3.3e13
+_PRIORS, _MOST_PRECISION, _MOST_PULL = (float(np.float32(1e-12)), 1.0), 1.1e12, 3.3e13
 
 
 class SegmentTicket(NamedTuple):
@@ -191,7 +191,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     values could make two terms collide on purpose; they would share their correction, but not slow
     the others down.
 
-    *Memory.* 60 to 80 bytes for each term. Threads may share it: each call is atomic.
+    *Memory.* 70 to 90 bytes for each term. Threads may share it: each call is atomic.
 
     References
     ----------
@@ -436,7 +436,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         ...     calibrator.learn_one({"region": "south"}, 0.5, 0)
         >>> for effect in calibrator.explain_one({"region": "north"})[:1]:
         ...     print(effect.segment, round(effect.log_odds, 1))
-        {'region': 'north'} 1.6
+        {'region': 'north'} 3.2
         """
         hashes = self._terms.read(x)
         with self._mutex:

@@ -31,8 +31,8 @@ follows a prior that changes::
 
 The P of greatest evidence is the sum of mean² over all terms, divided by their effective number: a
 term counts 1 − variance / P, which is 0 as long as it knows nothing (MacKay, *Bayesian
-Interpolation*, Neural Computation 4, 1992, section 4.4). One more term of the initial variance is
-counted, and P is at most 4. A term is counted as it was when it last learned.
+Interpolation*, Neural Computation 4, 1992). One more term of the initial variance is counted, and P
+is at most 1. A term is counted as it was when it last learned.
 
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
@@ -79,7 +79,7 @@ N_SPEEDS = SPEEDS
 
 cdef double CLIP = 1e-6  # the base's probabilities are clipped to [CLIP, 1 − CLIP]
 cdef double PSEUDO_TERMS = 1.0
-cdef double MOST_VARIANCE = 4.0  # of a prior
+cdef double MOST_VARIANCE = 1.0  # of a prior
 cdef double LEAST_VARIANCE = 1e-12
 cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
