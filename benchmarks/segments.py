@@ -55,6 +55,7 @@ ADULT_FIELDS = (
 N = 100_000  # samples of a generated stream, and users in it
 REFIT, RECENT = 2_000, 20_000  # samples between two fits of a peer, and those of a recent fit
 RARE, LEAST = 20, 100
+MOST_VALUES = 10_000  # of a field: with more, hours for Platt scaling with features of all samples
 
 
 class Stream(NamedTuple):
@@ -181,7 +182,8 @@ def answers_of(stream: Stream, mcgrad: bool) -> Iterator[tuple[str, Vector]]:
     if mcgrad:
         yield "MCGrad", peer("MCGrad", stream, len(y))
         yield "MCGrad, recent", peer("MCGrad", stream, RECENT)
-        yield "Platt with features", peer("PlattScalingWithFeatures", stream, len(y))
+        if max(len(set(values)) for values in columns.values()) < MOST_VALUES:
+            yield "Platt with features", peer("PlattScalingWithFeatures", stream, len(y))
         yield "Platt with features, recent", peer("PlattScalingWithFeatures", stream, RECENT)
     yield "segments", SegmentCalibrator(list(columns)).predict_learn_many(columns, scores, y)
 

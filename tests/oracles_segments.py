@@ -31,23 +31,30 @@ class Model:
     def __init__(self, groups: Sequence[Group], half_life: float) -> None:
         self.groups = groups
         self.half_life = half_life
-        self.terms: dict[Key, tuple[float, float, int]] = {}
+        # The precision and the pull of a term, the prior it was counted with, and when it learned.
+        self.terms: dict[Key, tuple[float, float, float, int]] = {}
 
     def prior(self, group: Group) -> float:
         deviations = {"intercept": 0.2, "slope": 0.3}
         first = deviations.get(group, 0.2) if isinstance(group, str) else 0.2
         if isinstance(group, tuple) and len(group) > 1:
             first = 0.2 / 3.0
-        own = [mean**2 + v for (other, _), (mean, v, _) in self.terms.items() if other == group]
-        return min((sum(own) + 2 * first**2) / (len(own) + 2), 4.0)
+        squares = effective = 0.0
+        for (other, _), (precision, pull, before, _) in self.terms.items():
+            if other == group:
+                variance = 1.0 / (1.0 / before + precision)
+                squares += (variance * pull) ** 2
+                effective += variance * precision
+        return min((squares + first**2) / (effective + 1.0), 1.0)
 
     def moments(self, key: Key, now: int) -> Moments:
         prior = self.prior(key[0])
         if key not in self.terms:
             return 0.0, prior
-        mean, variance, learned = self.terms[key]
+        precision, pull, _, learned = self.terms[key]
+        variance = 1.0 / (1.0 / prior + precision)
         kept = 2.0 ** (-(now - learned) / self.half_life)
-        return kept * mean, prior + kept**2 * (variance - prior)
+        return kept * variance * pull, prior + kept**2 * (variance - prior)
 
     def total(self, keys: Mapping[Key, float], u: float, now: int) -> Moments:
         z, variance = u, 0.0
@@ -63,7 +70,7 @@ class Model:
 
     def learn(self, keys: Mapping[Key, float], u: float, now: int, y: float, w: float) -> None:
         z, total = self.total(keys, u, now)
-        far = 50.0 + abs(z) + w * total
+        far = 50.0 + abs(z) + math.log1p(w * total)
         mode = brentq(
             lambda t: t - z - w * total * (y - sigmoid(t)), -far, far, xtol=1e-13, rtol=1e-15
         )
@@ -73,7 +80,10 @@ class Model:
         for key, factor in keys.items():
             mean, v = self.moments(key, now)
             shift = v * factor * w * (y - p)
-            learned[key] = mean + shift, v - (v * factor) ** 2 * h / (1.0 + h * total), now
+            variance = v - (v * factor) ** 2 * h / (1.0 + h * total)
+            prior = self.prior(key[0])
+            precision = 1.0 / variance - 1.0 / prior
+            learned[key] = precision, (mean + shift) / variance, float(np.float32(prior)), now
         self.terms |= learned
 
 

@@ -27,6 +27,7 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful, restore
+from streamcal.calibration import segments
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.kernels import score_index as index
@@ -126,6 +127,29 @@ def test_a_state_may_have_other_sums_than_its_terms() -> None:
             restored.learn_one({"a": i % 3}, 0.5, 0)
         assert 0.0 < restored.predict_one({"a": 1}, 0.5) < 0.5
         assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
+
+
+@pytest.mark.parametrize("sums", [{"squares": 2.0**53}, {"effective": 1e300}, {"effective": -1e15}])
+def test_any_sums_and_the_least_priors_leave_a_state_readable(sums: dict[str, float]) -> None:
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    calibrator.learn_one({"a": 0}, 0.5, 1)
+    arrays = _state.decode(calibrator.to_bytes()).arrays
+    changes = {name: np.full_like(arrays[name], value) for name, value in sums.items()}
+    least, most = segments._PRIORS
+    for prior in (least, most):
+        priors = np.full_like(arrays["priors"], prior)
+        restored = restore(changed(calibrator, priors=priors, **changes))
+        for a in (1, 0, 0):  # the bytes keep the changed term, then it learns
+            assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
+            restored.learn_one({"a": a}, 1e-6, 1, 1e60)
+
+
+def test_a_state_with_more_terms_than_max_terms_is_refused() -> None:
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    calibrator.learn_many({"a": list(range(100))}, np.full(100, 0.5), np.zeros(100))
+    assert restore(changed(calibrator, {"given": {"max_terms": 100}})).n_terms == 100
+    with pytest.raises(ValueError, match="there must be at most `max_terms` terms"):
+        restore(changed(calibrator, {"given": {"max_terms": 99}}))
 
 
 @pytest.mark.parametrize("learner", [CuSumRank, KernelCuSumRank])

@@ -76,6 +76,34 @@ def test_it_computes_what_the_slow_version_does(half_life: float, crosses: Any) 
         fast.learn_one(x, p, label, w)
 
 
+def test_samples_of_any_weight_move_the_terms_to_the_mode() -> None:
+    fast = SegmentCalibrator(("a", "b"), crosses=(), base=IdentityCalibrator())
+    slow = Segments(("a", "b"), (), fast.half_life)
+    for i, (x, p, y, w) in enumerate(stream(4, 300, ("a", "b"))):
+        answers = fast._terms.answers(fast._terms.read(x), p)
+        assert answers == pytest.approx(slow.answers(x, p), rel=1e-8)
+        weight = w * 10.0 ** (i % 5 - 1)
+        fast.learn_one(x, p, y, weight)
+        with np.errstate(invalid="ignore"):  # only the weights of the slow models become NaN
+            slow.learn(x, p, y, weight)
+
+
+@pytest.mark.parametrize("half_life", [3.0, 200.0])
+def test_with_room_for_one_sample_it_computes_what_the_slow_version_does(half_life: float) -> None:
+    """All terms that a sample does not have give way to its own."""
+    fast = SegmentCalibrator(
+        ("a", "b"), max_terms=3, base=IdentityCalibrator(), half_life=half_life
+    )
+    slow = Segments(("a", "b"), [("a", "b")], half_life)
+    for x, p, y, w in stream(3, 200, ("a", "b")):
+        assert fast.predict_one(x, p) == pytest.approx(slow.predict(x, p), rel=1e-8)
+        fast.learn_one(x, p, y, w)
+        slow.learn(x, p, y, w)
+        for model in slow.models:
+            model.terms = {key: model.terms[key] for key in slow.keys(x, 0.0)}
+    assert fast.n_evicted > 100
+
+
 def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> None:
     calibrator = SegmentCalibrator(["a", "b"], crosses=[("a", "b")], base=IdentityCalibrator())
     calibrator.learn_one({"a": 1, "b": 2}, 0.3, 1.0, 2.0)
@@ -88,13 +116,12 @@ def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> No
         return 2.0 * math.log1p(math.exp(-z)) + float(np.sum(terms**2 / variances)) / 2
 
     found = minimize(minus_log_posterior, np.zeros(5), tol=1e-14).x
-    corrected = 1.0 - calibrator.weights["base"]
-    effects = {
-        tuple(each.segment): each.log_odds / corrected
-        for each in calibrator.explain_one({"a": 1, "b": 2})
-    }
-    expected = dict(zip([(), ("a",), ("b",), ("a", "b")], found[[0, 2, 3, 4]], strict=True))
-    assert effects == pytest.approx(expected, rel=1e-4)
+    terms = calibrator._terms
+    means, learned = terms.effects(terms.read({"a": 1, "b": 2}))[:, :, 1].T
+    # The priors have learned too; with the first ones the terms are at the mode.
+    precisions = 1.0 / learned - 1.0 / terms.learned_variances[:, 1]
+    first = means / learned / (precisions + 1.0 / variances)
+    assert first == pytest.approx(found, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -293,7 +320,7 @@ def test_there_are_never_more_terms_than_max_terms() -> None:
         calibrator.learn_one({"a": int(draw.integers(10**9)), "b": "x"}, 0.5, i % 2)
         calibrator.learn_one(common, 0.5, 1)
         assert calibrator.n_terms <= 50
-    assert calibrator.n_evicted == 6_000 + 4 - 50
+    assert calibrator.n_evicted >= 6_000 + 4 - 50  # a term that was evicted may come back
     # Terms that know much stay.
     effects = [effect.log_odds for effect in calibrator.explain_one(common)]
     assert effects[0] > 0.5

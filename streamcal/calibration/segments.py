@@ -31,7 +31,6 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import (
-    MOST_COUNT,
     as_number,
     as_probability,
     as_vector,
@@ -59,7 +58,9 @@ _MOST_CROSSED = 10  # fields, whose pairs are all crossed by default
 _MOST_TERMS_PER_SAMPLE = 1_000
 _MOST_TERMS = 2**31 - 3  # in memory; places are 32-bit
 _LONGEST_HALF_LIFE = 1e15
-_MOST_MEAN, _MOST_VARIANCE = 30.0, 4.0 * (1.0 + 1e-9)  # of a term in a state; the kernel's limits
+# Of a term in a state: its prior variance, kept in 32 bits, its precision, and its pull, which is
+# mean / variance.
+_PRIORS, _MOST_PRECISION, _MOST_PULL = (float(np.float32(1e-12)), 1.0), 1.1e12, 3.3e13
 
 
 class SegmentTicket(NamedTuple):
@@ -190,7 +191,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     values could make two terms collide on purpose; they would share their correction, but not slow
     the others down.
 
-    *Memory.* 60 to 80 bytes for each term. Threads may share it: each call is atomic.
+    *Memory.* 70 to 90 bytes for each term. Threads may share it: each call is atomic.
 
     References
     ----------
@@ -435,7 +436,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         ...     calibrator.learn_one({"region": "south"}, 0.5, 0)
         >>> for effect in calibrator.explain_one({"region": "north"})[:1]:
         ...     print(effect.segment, round(effect.log_odds, 1))
-        {'region': 'north'} 1.6
+        {'region': 'north'} 3.2
         """
         hashes = self._terms.read(x)
         with self._mutex:
@@ -626,8 +627,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
         check_alike([base, weigher], [self._base, self._weigher])
         numbers = _read_numbers(fields)
-        terms = _read_terms(arrays, numbers[0], len(self._terms.learned_variances))
-        require(len(terms[1]) <= 2 + self.max_terms, "there must be at most `max_terms` terms")
+        n_groups = len(self._terms.learned_variances)
+        terms = _read_terms(arrays, numbers[0], n_groups, self.max_terms)
         self._base, self._weigher = base, weigher
         self._terms.restore(numbers, *terms)
 
@@ -638,7 +639,7 @@ OwnTicket = Ticket | SegmentTicket
 """What the calibrator of a single label gives out with a prediction."""
 
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
-_ARRAYS = ("squares", "keys", "groups", "learned", "means", "variances")
+_ARRAYS = ("squares", "effective", "keys", "groups", "learned", "precisions", "pulls", "priors")
 _checks = IdentityCalibrator()  # it checks scores and labels as all calibrators of probabilities do
 
 
@@ -652,15 +653,21 @@ def _read_numbers(fields: Fields) -> tuple[int, int, float, int]:
     )
 
 
-def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[Any]]:
+def _read_terms(
+    arrays: Arrays, n_samples: int, n_groups: int, max_terms: int
+) -> list[NDArray[Any]]:
     """Return the terms of a state, or raise."""
-    squares = array_of(arrays, "squares", n_groups, N_SPEEDS)
+    squares, effective = (
+        array_of(arrays, name, n_groups, N_SPEEDS) for name in ("squares", "effective")
+    )
     keys = array_of(arrays, "keys", None, dtype=np.int64)
     n = len(keys)
+    require(n <= 2 + max_terms, "there must be at most `max_terms` terms")
     groups = array_of(arrays, "groups", n, dtype=np.int64)
     learned = array_of(arrays, "learned", n)
-    means = array_of(arrays, "means", n, N_SPEEDS)
-    variances = array_of(arrays, "variances", n, N_SPEEDS)
+    precisions, pulls, priors = (
+        array_of(arrays, name, n, N_SPEEDS) for name in ("precisions", "pulls", "priors")
+    )
     require(n >= 2 and groups[:2].tolist() == [0, 1], "intercept and slope must come first")
     require(((groups[2:] >= 2) & (groups[2:] < n_groups)).all(), "terms must be of a group")
     require(len(np.unique(keys[2:])) == n - 2, "terms must be different")
@@ -670,14 +677,12 @@ def _read_terms(arrays: Arrays, n_samples: int, n_groups: int) -> list[NDArray[A
     require(
         (new == (n_samples == 0)).all() and (learned[2:] >= 0.0).all(), "terms must have learned"
     )
-    known = learned >= 0.0
-    require((np.abs(means) <= _MOST_MEAN).all(), "means must be in range")
-    require(
-        ((variances[known] > 0.0) & (variances[known] <= _MOST_VARIANCE)).all(),
-        "variances must be in range",
-    )
-    require((np.abs(squares) <= MOST_COUNT).all(), "sums must be in range")
-    return [squares, keys, groups, learned, means, variances]
+    least, most = _PRIORS
+    known = priors[learned >= 0.0]
+    require(((known >= least) & (known <= most)).all(), "prior variances must be in range")
+    in_range = (precisions >= 0.0) & (precisions <= _MOST_PRECISION) & (np.abs(pulls) <= _MOST_PULL)
+    require(in_range.all(), "precisions and pulls must be in range")
+    return [squares, effective, keys, groups, learned, precisions, pulls, priors]
 
 
 def check_fields(fields: Any, argument: str = "fields") -> tuple[str, ...]:

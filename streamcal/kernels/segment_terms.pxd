@@ -14,8 +14,10 @@ cdef struct Term:
     uint64_t key  # of the group and the values
     int64_t group
     double learned  # the number of samples when it last learned
-    double mean[SPEEDS]
-    double variance[SPEEDS]
+    # What samples added to the prior's 1 / variance, and mean / variance.
+    double precision[SPEEDS]
+    double pull[SPEEDS]
+    float prior[SPEEDS]  # the prior variance with which it was counted
 
 
 cdef struct Sample:
@@ -40,8 +42,8 @@ cdef class SegmentTerms:
     cdef uint32_t *slots  # a hash table of the places of terms plus 1; 0 is empty
     cdef double[::1] first_variances  # of the prior, by group, before a term has learned
     cdef double[:, ::1] prior_variances  # those learned, by group and speed
-    cdef double[::1] counts  # of terms that have learned, by group
-    cdef double[:, ::1] squares  # sums of their mean² + variance, by group and speed
+    cdef double[:, ::1] squares  # sums of mean² of all terms, by group and speed
+    cdef double[:, ::1] effective  # numbers of terms: sums of what each knows
     cdef Py_ssize_t[::1] members  # the fields of all crossings
     cdef Py_ssize_t[::1] bounds  # where those of each crossing start
     cdef Sample sample
@@ -65,7 +67,7 @@ cdef class SegmentTerms:
         self, Py_ssize_t group, double x, const double *pulls, const double *gains
     ) noexcept nogil
     cdef void count(self, Term *term, double sign) noexcept nogil
-    cdef void learn_prior(self, Py_ssize_t group) noexcept nogil
+    cdef void learn_priors(self) noexcept nogil
     cdef Py_ssize_t add_term(self, uint64_t key, Py_ssize_t group) noexcept nogil
     cdef Py_ssize_t least_informative(self) noexcept nogil
     cdef double information(self, Py_ssize_t place) noexcept nogil

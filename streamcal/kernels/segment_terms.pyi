@@ -48,9 +48,11 @@ class SegmentTerms:
         self,
         numbers: Sequence[float],
         squares: Array,
+        effective: Array,
         keys: Any,
         groups: Any,
         learned: Array,
-        means: Array,
-        variances: Array,
+        precisions: Array,
+        pulls: Array,
+        priors: Array,
     ) -> None: ...

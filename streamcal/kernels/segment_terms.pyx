@@ -24,8 +24,15 @@ sigmoid(z / sqrt(1 + π V / 8)) (MacKay, *The Evidence Framework Applied to Clas
 Neural Computation 4, 1992).
 
 *Prior.* Each group of terms (those of a field or a crossing, the intercept, the slope) has a prior
-variance. It is the mean of mean² + variance over its terms, which is the M step of an EM algorithm,
-with two pseudo-terms of the initial variance; at most 4.
+variance P. A term keeps what samples added to the prior: the precision τ and the pull η. So it
+follows a prior that changes::
+
+    variance = 1 / (1 / P + τ),    mean = η · variance
+
+The P of greatest evidence is the sum of mean² over all terms, divided by their effective number: a
+term counts 1 − variance / P, which is 0 as long as it knows nothing (MacKay, *Bayesian
+Interpolation*, Neural Computation 4, 1992). One more term of the initial variance is counted, and P
+is at most 1. A term is counted as it was when it last learned.
 
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
@@ -33,8 +40,8 @@ for n samples of the whole stream. Two models run side by side, and only one of 
 
 *Memory.* Terms lie in one array, and a hash table of 64-bit keys has their places. Where the search
 for a key begins is random in each process, so nobody can choose values that slow the table down. If
-all places are used, a new term replaces the least informative of eight random ones, which is the one whose
-variance is the closest to the prior's.
+all places are used, a new term replaces the least informative of eight random ones, which is the one
+whose variance is the closest to the prior's.
 """
 
 cimport cython
@@ -71,8 +78,8 @@ cdef extern from *:
 N_SPEEDS = SPEEDS
 
 cdef double CLIP = 1e-6  # the base's probabilities are clipped to [CLIP, 1 − CLIP]
-cdef double PSEUDO_TERMS = 2.0
-cdef double MOST_VARIANCE = 4.0  # of a prior
+cdef double PSEUDO_TERMS = 1.0
+cdef double MOST_VARIANCE = 1.0  # of a prior
 cdef double LEAST_VARIANCE = 1e-12
 cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
@@ -188,13 +195,14 @@ cdef inline double clipped(double p) noexcept nogil:
 
 cdef double mode(double z, double V, double y, double w) noexcept nogil:
     """Return the solution t of t = z + w · V · (y − sigmoid(t)), by Newton's method."""
-    cdef double low, high, t, p, excess, step
+    cdef double low, high, t, p, excess, step, last
     cdef int i
     p = sigmoid(z)
     t = z + w * V * (y - p)
     # The solution lies between these two. Beyond ±160 and z, V · w would exceed any weight.
     low, high = max(min(z, t), min(z, -160.0)), min(max(z, t), max(z, 160.0))
     t = min(max(t, low), high) if w * V < 1.0 else z
+    step = 2.0 * (high - low)
     for i in range(100):
         p = sigmoid(t)
         excess = t - z - w * V * (y - p)
@@ -202,14 +210,23 @@ cdef double mode(double z, double V, double y, double w) noexcept nogil:
             high = t
         else:
             low = t
-        step = excess / (1.0 + w * V * p * (1.0 - p))
+        last, step = step, excess / (1.0 + w * V * p * (1.0 - p))
         t -= step
-        if not low <= t <= high:
+        # From far away, Newton's method may go back and forth between two points.
+        if not low <= t <= high or abs(step) > 0.5 * abs(last):
             t = 0.5 * (low + high)
             step = high - low
         if abs(step) < 1e-12:
             break
     return t
+
+
+cdef inline void known_moments(
+    const Term *term, int k, double prior, double *mean, double *variance
+) noexcept nogil:
+    """Write the mean and variance of a term when it last learned, with a prior variance."""
+    variance[0] = prior / (1.0 + prior * term.precision[k])
+    mean[0] = min(max(term.pull[k] * variance[0], -MOST_MEAN), MOST_MEAN)
 
 
 @cython.final
@@ -239,8 +256,8 @@ cdef class SegmentTerms:
         self.max_terms, self.half_life, self.rate = max_terms, half_life, 1.0 / half_life
         self.first_variances = np.array(prior_variances, dtype=np.float64)
         self.prior_variances = np.repeat(prior_variances, SPEEDS).reshape(-1, SPEEDS)
-        self.counts = np.zeros(self.n_groups)
         self.squares = np.zeros((self.n_groups, SPEEDS))
+        self.effective = np.zeros((self.n_groups, SPEEDS))
         self.members = np.array([f for c in self.crossings for f in c], dtype=np.intp)
         self.bounds = np.cumsum([0, *map(len, self.crossings)], dtype=np.intp)
         self.random = 1
@@ -467,9 +484,11 @@ cdef class SegmentTerms:
             if term == NULL or term.learned < 0.0:
                 mean[k], variance[k] = 0.0, prior
                 continue
-            kept = exp2(-self.rate * (self.n_samples - term.learned)) if k == 0 else 1.0
-            mean[k] = kept * term.mean[k]
-            variance[k] = prior + kept * kept * (term.variance[k] - prior)
+            known_moments(term, k, prior, &mean[k], &variance[k])
+            if k == 0:
+                kept = exp2(-self.rate * (self.n_samples - term.learned))
+                mean[k] *= kept
+                variance[k] = prior + kept * kept * (variance[k] - prior)
 
     # ------------------------------------------------------------------------------ learn
 
@@ -496,6 +515,7 @@ cdef class SegmentTerms:
             if self.sample.places[group] < 0:
                 self.sample.places[group] = self.add_term(self.sample.keys[group], group)
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
+        self.learn_priors()
         self.n_samples += 1
         p = self.sample.answers[0]
         self.centre += (log(p / (1.0 - p)) - self.centre) / self.n_samples
@@ -506,38 +526,44 @@ cdef class SegmentTerms:
     ) noexcept nogil:
         """Let the sample's term of a group learn its part."""
         cdef Term *term = &self.terms[self.sample.places[group]]
-        cdef double mean, variance
+        cdef double mean, variance, prior
         cdef int k
         if term.learned >= 0.0:
             self.count(term, -1.0)
         for k in range(SPEEDS):
             mean, variance = self.sample.means[group][k], self.sample.variances[group][k]
-            mean += variance * x * pulls[k]
-            term.mean[k] = min(max(mean, -MOST_MEAN), MOST_MEAN)
-            term.variance[k] = max(
-                variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE
-            )
+            mean = min(max(mean + variance * x * pulls[k], -MOST_MEAN), MOST_MEAN)
+            variance = max(variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE)
+            prior = self.prior_variances[group, k]
+            term.precision[k] = max(1.0 / variance - 1.0 / prior, 0.0)
+            term.pull[k] = mean / variance
+            term.prior[k] = <float> prior
         term.learned = self.n_samples
         self.count(term, 1.0)
-        self.learn_prior(group)
 
     cdef inline void count(self, Term *term, double sign) noexcept nogil:
         """Add a term to the sums of its group, or subtract it."""
+        cdef double mean, variance
         cdef int k
-        self.counts[term.group] += sign
         for k in range(SPEEDS):
-            self.squares[term.group, k] += sign * (term.mean[k] * term.mean[k] + term.variance[k])
+            known_moments(term, k, term.prior[k], &mean, &variance)
+            self.squares[term.group, k] += sign * mean * mean
+            self.effective[term.group, k] += sign * variance * term.precision[k]
 
-    cdef inline void learn_prior(self, Py_ssize_t group) noexcept nogil:
-        """Set the prior variances of a group to the mean of its terms and pseudo-terms."""
-        cdef double total
+    cdef void learn_priors(self) noexcept nogil:
+        """Set the prior variances to those of greatest evidence."""
+        cdef double total, number, first
+        cdef Py_ssize_t group
         cdef int k
-        for k in range(SPEEDS):
-            # Rounding may leave sums a little below 0.
-            total = max(self.squares[group, k], 0.0) + PSEUDO_TERMS * self.first_variances[group]
-            self.prior_variances[group, k] = min(
-                total / (self.counts[group] + PSEUDO_TERMS), MOST_VARIANCE
-            )
+        for group in range(self.n_groups):
+            first = self.first_variances[group]
+            for k in range(SPEEDS):
+                # Rounding may leave sums a little below 0.
+                total = max(self.squares[group, k], 0.0) + PSEUDO_TERMS * first
+                number = max(self.effective[group, k], 0.0) + PSEUDO_TERMS
+                self.prior_variances[group, k] = min(
+                    max(total / number, LEAST_VARIANCE), MOST_VARIANCE
+                )
 
     # ------------------------------------------------------------------------------ memory
 
@@ -563,7 +589,6 @@ cdef class SegmentTerms:
         else:
             place = self.least_informative()
             self.count(&self.terms[place], -1.0)
-            self.learn_prior(self.terms[place].group)
             self.remove(self.terms[place].key)
             self.n_evicted += 1
         self.terms[place].key, self.terms[place].group = key, group
@@ -666,27 +691,32 @@ cdef class SegmentTerms:
         cdef int k
         numbers = [self.n_samples, self.n_evicted, self.centre, self.random]
         keys, groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        learned, means, variances = np.empty(n), np.zeros((n, SPEEDS)), np.zeros((n, SPEEDS))
+        learned = np.empty(n)
+        precisions, pulls, priors = (np.zeros((n, SPEEDS)) for _ in range(3))
         cdef int64_t[::1] key_view = keys, group_view = groups
         cdef double[::1] learned_view = learned
-        cdef double[:, ::1] mean_view = means, variance_view = variances
+        cdef double[:, ::1] precision_view = precisions, pull_view = pulls, prior_view = priors
         for i in range(n):
             key_view[i], group_view[i] = <int64_t> self.terms[i].key, self.terms[i].group
             learned_view[i] = self.terms[i].learned
             for k in range(SPEEDS if self.terms[i].learned >= 0.0 else 0):
-                mean_view[i, k] = self.terms[i].mean[k]
-                variance_view[i, k] = self.terms[i].variance[k]
-        return numbers, np.array(self.squares), keys, groups, learned, means, variances
+                precision_view[i, k] = self.terms[i].precision[k]
+                pull_view[i, k] = self.terms[i].pull[k]
+                prior_view[i, k] = self.terms[i].prior[k]
+        sums = np.array(self.squares), np.array(self.effective)
+        return numbers, *sums, keys, groups, learned, precisions, pulls, priors
 
     def restore(
         self,
         numbers,
         squares,
+        effective,
         const int64_t[::1] keys,
         const int64_t[::1] groups,
         const double[::1] learned,
-        const double[:, ::1] means,
-        const double[:, ::1] variances,
+        const double[:, ::1] precisions,
+        const double[:, ::1] pulls,
+        const double[:, ::1] priors,
     ):
         """Set the state of new terms to what `state` returned."""
         cdef Py_ssize_t n = keys.shape[0], i
@@ -698,14 +728,12 @@ cdef class SegmentTerms:
             self.terms[i].key, self.terms[i].group = <uint64_t> keys[i], groups[i]
             self.terms[i].learned = learned[i]
             for k in range(SPEEDS):
-                self.terms[i].mean[k], self.terms[i].variance[k] = means[i, k], variances[i, k]
-            if learned[i] >= 0.0:
-                self.counts[groups[i]] += 1.0
+                self.terms[i].precision[k], self.terms[i].pull[k] = precisions[i, k], pulls[i, k]
+                self.terms[i].prior[k] = <float> priors[i, k]
             if i >= FIRST_FIELD:
                 self.insert(i)
-        self.squares = np.array(squares)
-        for i in range(self.n_groups):
-            self.learn_prior(i)
+        self.squares, self.effective = np.array(squares), np.array(effective)
+        self.learn_priors()
 
     def __reduce__(self):
         settings = (
