@@ -124,10 +124,10 @@ def compas(data: Path) -> Stream:
     return Stream(columns, scores, y, "priors")
 
 
-def generated(n_users: int, deviation: float, drift: float = 0.0) -> Stream:
-    """Return samples of users, whose log odds lie around those of the score by a deviation."""
+def generated(n_users: int, exponent: float, deviation: float, drift: float = 0.0) -> Stream:
+    """Return samples of users (Zipf), whose log odds deviate from those of the score."""
     rng = np.random.default_rng(0)
-    users, places = rng.zipf(1.2, N) % n_users, rng.integers(0, 50, N)
+    users, places = rng.zipf(exponent, N) % n_users, rng.integers(0, 50, N)
     of_users = rng.normal(0.0, deviation, n_users)
     of_places = rng.normal(0.0, 0.3 if deviation else 0.0, 50)
     u = rng.normal(-1.0, 1.2, N)
@@ -147,8 +147,8 @@ STREAMS: dict[str, Callable[[Path], Stream]] = {
     "adult, model of the numbers": partial(adult, knows_fields=False),
     "adult, model of all fields": partial(adult, knows_fields=True),
     "COMPAS, the vendor's score": compas,
-    "100,000 segments that drift": lambda data: generated(N, 0.7, 0.1),
-    "a model that is calibrated": lambda data: generated(1_000, 0.0),
+    "100,000 segments that drift": lambda data: generated(N, 1.08, 0.7, 0.1),
+    "a model that is calibrated": lambda data: generated(1_000, 1.2, 0.0),
 }
 
 
