@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import datetime
+import errno
 import inspect
 import io
 import itertools
@@ -10,6 +11,7 @@ import json
 import math
 import os
 import re
+import resource
 import subprocess
 import sys
 import types
@@ -1077,6 +1079,55 @@ def test_disk_errors_are_one_line(
     result = calibrate(scores_csv, "--out", tmp_path / "out.csv", status=1)
     (line,) = result.stderr.splitlines()
     assert line == f"streamcal: {full}: No space left on device"
+
+
+@contextlib.contextmanager
+def files_of_at_most(n_bytes: int) -> Iterator[None]:
+    """Let no process write beyond this length of a file, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("new.png", ["plot", "--prob", "p", "--label", "y", "--out"]),
+        ("new.pdf", ["decide", "--prob", "p", "--quiet", "--out", os.devnull, "--plot"]),
+        ("new.html", ["report", "--score", "p", "--label", "y", "--prob", "p", "--out"]),
+    ],
+)
+def test_a_picture_or_page_on_a_full_disk_leaves_the_older_one(
+    scores_csv: Any, tmp_path: Path, name: str, arguments: list[str]
+) -> None:
+    command, *options = arguments
+    path, theirs = tmp_path / name, tmp_path / f"{name}.partial"
+    path.write_text("older")
+    theirs.write_text("of somebody else")
+    with files_of_at_most(2048):
+        result = run(command, scores_csv, *options, path, status=1)
+    assert result.stderr == f"streamcal: {path}: {os.strerror(errno.EFBIG)}\n"
+    assert (path.read_text(), theirs.read_text()) == ("older", "of somebody else")
+    assert {file.name for file in tmp_path.glob("new.*")} == {path.name, theirs.name}
+    run(command, scores_csv, *options, path)
+    assert path.stat().st_size > 2048
+
+
+def test_ctrl_c_while_modules_are_loaded_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = []
+
+    def interrupt(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamcal.cli.app.app", interrupt)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    main.main()
+    assert (ended, capsys.readouterr().err) == ([130], "streamcal: interrupted\n")
 
 
 def test_ctrl_c_ends_with_status_130_and_leaves_no_table(

@@ -21,6 +21,8 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
+from streamcal.cli.picture import save
+from streamcal.tables import write_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -189,13 +191,13 @@ def draw(runs: list[_StreamRun], path: Path) -> Path:
         shown = best.setdefault(each.row.stream, each)
         if _improvement(each.row) > _improvement(shown.row):
             best[each.row.stream] = each
-    figure = Figure(figsize=(5.2 * len(best), 5.8), layout="constrained")
+    figure = Figure(figsize=(5.2 * len(best), 5.8), layout="constrained", dpi=120)
     parts = figure.subfigures(1, len(best), squeeze=False)[0]
     for part, each in zip(parts, best.values(), strict=True):
         models = {name: (each.y, p) for name, p in each.served.items()}
         part.suptitle(f"{each.row.stream}, {each.row.model}")
         ReliabilityDisplay.from_models(models, ax=part.subplots())
-    figure.savefig(path, dpi=120)
+    save(figure, path)
     return path
 
 
@@ -207,7 +209,7 @@ def write_scores(runs: Iterable[_StreamRun], path: Path) -> Path:
     """Write the probabilities and labels of one model: what `streamcal calibrate` reads."""
     (each,) = (each for each in runs if (each.row.stream, each.row.model) == SCORED)
     rows = zip(each.served["raw"].tolist(), each.y.tolist(), strict=True)
-    path.write_text("".join(["p,y\n", *(f"{p},{y:.0f}\n" for p, y in rows)]))
+    write_file(path, "".join(["p,y\n", *(f"{p},{y:.0f}\n" for p, y in rows)]).encode())
     return path
 
 

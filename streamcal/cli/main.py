@@ -18,13 +18,16 @@ def main() -> None:
         error = missing("the command line", ", ".join(absent), "cli")
         print(f"streamcal: {error}", file=sys.stderr)
         sys.exit(1)
-    from streamcal.cli.app import app
-
     status = 0
     try:
+        from streamcal.cli.app import app
+
         app(prog_name="streamcal")
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # while modules were loaded
+        print("streamcal: interrupted", file=sys.stderr)
+        status = 130
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             if stream is not None:

@@ -1,12 +1,14 @@
 """A picture in a file."""
 
 import contextlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @contextlib.contextmanager
@@ -17,4 +19,13 @@ def picture(path: Path, width: float, height: float) -> "Iterator[Axes]":
     # Without pyplot, so that no window system is needed.
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     yield figure.subplots()
-    figure.savefig(path)
+    save(figure, path)
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a picture, in the format of its ending; it gets its name when it is complete."""
+    from streamcal.tables import write_file
+
+    data = io.BytesIO()
+    figure.savefig(data, format=path.suffix[1:].lower())
+    write_file(path, data.getvalue())

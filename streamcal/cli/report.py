@@ -46,7 +46,7 @@ def report(
     parts, and miscalibration over time; for a store also its learners, and its output table as far
     as it is written.
     """
-    from streamcal.tables import Output
+    from streamcal.tables import Output, write_file
 
     with usage_errors():
         check_folder(out)
@@ -60,7 +60,6 @@ def report(
         from streamcal.report import page
 
         html = page.encoded(page.render(subject.report()))
-        with output as file:
-            file.write(html)
+        write_file(out, html)
         if not quiet:
             say(f"{out}: {len(html) / 1e6:.1f} MB")

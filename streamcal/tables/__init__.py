@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from streamcal.tables.base import Chunk, Fault, Reader, TableError, Writer
     from streamcal.tables.numbers import as_numbers
     from streamcal.tables.open import format_of, open_table
-    from streamcal.tables.output import Output, is_standard, standard_output, sync_folder
+    from streamcal.tables.output import (
+        Output,
+        is_standard,
+        standard_output,
+        sync_folder,
+        write_file,
+    )
     from streamcal.tables.series import Series
 
 __all__ = [
@@ -47,6 +53,7 @@ __all__ = [
     "open_table",
     "standard_output",
     "sync_folder",
+    "write_file",
 ]
 
 # Names that load their modules when they are touched: pyarrow takes long to import.
@@ -64,6 +71,7 @@ _HOME = {
     "open_table": "open",
     "standard_output": "output",
     "sync_folder": "output",
+    "write_file": "output",
 }
 
 __getattr__, __dir__ = attach(__name__, __all__, _HOME)

@@ -134,6 +134,38 @@ class Output:
         sync_folder(self._target.parent)
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Write a page or a picture, which gets its name when it is complete.
+
+    If that fails, nothing of it stays, and an older file of this name is unchanged.
+
+    Raises
+    ------
+    OSError
+        If it can't be written; the error has the name of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "page.html")
+    ...     write_file(path, b"<p>")
+    ...     path.read_bytes()
+    b'<p>'
+    """
+    output = Output(path)
+    try:
+        with output:
+            output.write(data)
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+    finally:
+        if output.begun and output.partial is not None:
+            output.partial.unlink(missing_ok=True)
+
+
 def is_standard(path: Path | None) -> bool:
     """Return whether a path stands for standard input or output.
 
