@@ -157,13 +157,12 @@ def write_file(path: Path, data: bytes) -> None:
     try:
         with output:
             output.write(data)
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
-    finally:
+    except BaseException as error:
         if output.begun and output.partial is not None:
             output.partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def is_standard(path: Path | None) -> bool:
