@@ -1119,7 +1119,7 @@ def test_a_picture_or_page_on_a_full_disk_leaves_the_older_one(
 def test_ctrl_c_while_modules_are_loaded_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = []
+    ended: list[int] = []
 
     def interrupt(**_: Any) -> None:
         raise KeyboardInterrupt
