@@ -698,6 +698,7 @@ def serve_until_killed(
     servers: str, path: str, topic: str, out: str, batch: str, step: str
 ) -> None:
     """Serve in a process of its own, which ends itself at the second time of a step."""
+    # As `commits` in the tests: fixtures do not reach this process.
     Pace.is_due = lambda self: True  # type: ignore[method-assign]
     confluent_kafka.Producer = FragileProducer
     FragileProducer.kill = FragileStore.kill = KillProcess(step, 2)
@@ -716,7 +717,8 @@ serve_until_killed(*sys.argv[1:])
 
 def states(path: Path) -> dict[str, bytes]:
     with Store(path) as store:
-        return {key: store.get_bytes(key) for key in store.keys() if key != TIMELINE}  # noqa: SIM118
+        names = store.keys()
+        return {key: store.get_bytes(key) for key in names if key != TIMELINE}
 
 
 @pytest.mark.parametrize("step", ["begin", "after commit", "after save"])
