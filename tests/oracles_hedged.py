@@ -61,16 +61,19 @@ def late_mixtures(
     shares: tuple[float, ...],
     delay: int,
     prior: tuple[float, ...],
+    current: np.ndarray,
     raw: int | None = None,
     clip: float = 1e-6,
 ) -> np.ndarray:
     """Return the mixtures where each label comes ``delay`` > 0 samples late.
 
-    ``raw`` is the column of the raw scores.
+    ``raw`` is the column of the raw scores; ``current`` has the shape of ``answers``, and what the
+    calibrators predict for a sample when its label arrives.
     """
-    answers = np.clip(answers, clip, 1.0 - clip)
+    answers, current = np.clip(answers, clip, 1.0 - clip), np.clip(current, clip, 1.0 - clip)
     start = np.array(prior) / math.fsum(prior)
-    rows = [(e, share) for e in (1.0, 0.5, 0.0) for share in shares]
+    kinds = ("served, tempered", "served", "current")
+    rows = [(kind, share) for kind in kinds for share in shares]
     weights = np.tile(start, (len(rows), 1))
     odds, odds_of_raw, eta = np.zeros(len(rows)), 0.0, 1.0
     charged: list[np.ndarray] = []  # what the rows served
@@ -83,15 +86,23 @@ def late_mixtures(
             from_mean = logs - logs.mean()
             losses.append(np.where(abs(from_mean) < 1e-12, 0.0, from_mean))
             eta = 1.0 / variance_ratio(np.array(losses), delay)
-            odds += eta * np.array([log_likelihood(p, y[s]) for p in charged[s].tolist()])
-            odds_of_raw += 0.0 if raw is None else eta * logs[raw]
-            for k, (e, share) in enumerate(rows):
-                v = weights[k] * np.exp(eta**e * (logs - logs.max()))
-                weights[k] = (1.0 - share * eta**e) * v / v.sum() + share * eta**e * start
+            rate = 1.0 / variance_ratio(np.array(losses), delay, about_mean=True)
+            odds += rate * np.array([log_likelihood(p, y[s]) for p in charged[s].tolist()])
+            odds_of_raw += 0.0 if raw is None else rate * logs[raw]
+            logs_now = np.array([log_likelihood(a, y[s]) for a in current[s].tolist()])
+            powers = dict(zip(kinds, (eta, 1.0, 1.0), strict=True))
+            for k, (kind, share) in enumerate(rows):
+                gains = logs_now if kind == "current" else logs
+                power = powers[kind]
+                v = weights[k] * np.exp(power * (gains - gains.max()))
+                weights[k] = (1.0 - share * power) * v / v.sum() + share * power * start
         charged.append(weights @ answers[t])
         guard = 0.0 if raw is None else (1.0 - eta) / 2.0
         u = np.exp(np.append(odds, odds_of_raw) - max(odds.max(), odds_of_raw))
-        u *= np.append(np.full(len(rows), (1.0 - guard) / len(rows)), guard)
+        differed = any((values != 0.0).any() for values in losses)
+        prior_of = {"served, tempered": 1.0, "served": 1.0, "current": 0.5 if differed else 0.0}
+        priors = np.array([prior_of[kind] for kind, _ in rows])
+        u *= np.append((1.0 - guard) * priors / priors.sum(), guard)
         answer = 0.0 if raw is None else answers[t, raw]
         served.append(float(u[:-1] @ charged[t] + u[-1] * answer) / u.sum())
     return np.array(served)
@@ -134,20 +145,22 @@ def group_mixtures(
     return served
 
 
-def variance_ratio(values: np.ndarray, delay: int, n_blocks: int = 8) -> float:
+def variance_ratio(
+    values: np.ndarray, delay: int, n_blocks: int = 8, about_mean: bool = False
+) -> float:
     """Return the variance ratio of the series in the columns, with its start at ``delay`` + 1."""
     window = 4 * delay + 1
     length = math.ceil(window / n_blocks)
     n = len(values) // length * length
     estimate = 0.0
     for blocks in range(1, n_blocks + 1):
-        sums = np.zeros(values.shape[1])
+        sums, mean = np.zeros(values.shape[1]), values[:n].mean(axis=0) if n and about_mean else 0.0
         for end in range(length, n + 1, length):
             part = values[max(end - blocks * length, 0) : end]
-            sums += length * part.sum(axis=0) ** 2 / len(part)
+            sums += length * (part.sum(axis=0) ** 2 / len(part) - len(part) * mean**2)
         if n:
-            squares = (values[:n] ** 2).sum(axis=0)
-            ratios = np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 0.0)
+            squares = ((values[:n] - mean) ** 2).sum(axis=0)
+            ratios = np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-12)
             estimate = max(estimate, ratios.max())
     logs = n * math.log(max(estimate, 1.0)) + window * math.log(delay + 1.0)
     return min(math.exp(logs / (n + window)), window)

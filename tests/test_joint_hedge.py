@@ -117,13 +117,22 @@ def test_weights_and_forgetting_are_those_of_the_slow_reference(seed: int) -> No
         assert found == pytest.approx([each[label] for each in expected], rel=1e-5, abs=1e-8)
 
 
-def test_late_labels_are_charged_what_was_served() -> None:
+def test_late_labels_are_charged_what_was_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And some mixtures are weighted by what the maps answer when the label arrives."""
+    current, learn_one = [], JointHedge.learn_one
+
+    def learn(self: JointHedge, raw: Any, one_vs_rest: Any, y: Any, *others: Any) -> None:
+        tickets = self.serve_one(raw, one_vs_rest)[1]
+        current.append(tickets[list(raw).index(y)].answers[:N_MAPS])
+        learn_one(self, raw, one_vs_rest, y, *others)
+
+    monkeypatch.setattr(JointHedge, "learn_one", learn)
     delay, samples = 7, stream(150)
     model = model_of()
     served = played(model, samples, delay)
     expected = HedgedCalibrator([IdentityCalibrator() for _ in range(N_MAPS)])
-    for kept, (_, y) in zip(served[:-delay], samples, strict=False):
-        expected.learn_one(0.5, 1.0, served=kept.tickets[y].joint)
+    for kept, (_, y), now in zip(served[:-delay], samples, current, strict=False):
+        expected._learn_late(0.5, 1.0, 1.0, kept.tickets[y].joint, now)
     found = model._strategy._joint
     assert list(found.weights.values()) == list(expected.weights.values())
     assert found.n_samples == 150 - delay

@@ -46,7 +46,15 @@ from streamcal.calibration.shape import Samples
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
 from streamcal.kernels.hedge import Hedge
 
-_LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
+_LATE = (
+    "sums",
+    "lengths",
+    "long_run",
+    "at_once",
+    "totals",
+    "spans",
+    "counts",
+)  # of the variance ratio
 # Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
 _LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 
@@ -99,10 +107,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     independent losses would have; d is the recent mean delay. A delay alone does not increase the
     loss, but the dependence of losses within the delay does: for independent losses η is 1; if the
     rows of one event share their outcome, VR is about the number of these rows. VR starts at d + 1.
-    The hedge uses each share with the learning rates η, √η and 1, and multiplies the share by the
-    same number. The weights of these mixtures are computed with η from the predictions that they
-    *served*, which the ticket contains. The raw score, if it is one of the calibrators, is mixed
-    with them, with a prior of (1 − η) / 2.
+    The hedge has three mixtures for each share. The first uses η, and multiplies the share by it.
+    The second uses a learning rate of 1. So does the third, with the likelihoods of what the
+    calibrators predict when the label arrives, just before they learn it. A served prediction is as
+    old as its label and shows a calibrator as it was then; the current one shows what it has
+    learned since, but is too good where consecutive labels depend on each other. So the weights of
+    all these mixtures are computed from the predictions that they *served*, which the ticket
+    contains. Their learning rate is 1 / VR, too, where VR is computed from the losses less their
+    mean so far: a calibrator that is always better does not make losses dependent. Mixtures of the
+    third kind have half of the prior of others, and none before a label has shown a difference
+    between served predictions. In a group, served predictions stand for current ones. The raw
+    score, if it is one of the calibrators, is mixed with them, with a prior of (1 − η) / 2.
 
     The bound above holds for d = 0, where VR is 1. For a constant η the total loss is at most that
     of the raw score plus ln(1 / prior) / η, plus a term for how far the weights move within the
@@ -338,14 +353,16 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             self._delay = self._delay.after(0.0)
         return self._delay.mean
 
-    def _learn_late(self, p: float, y: float, w: float, served: Ticket) -> None:
-        """Learn a sample with the ticket of its prediction."""
+    def _learn_late(
+        self, p: float, y: float, w: float, served: Ticket, current: Sequence[float] | None = None
+    ) -> None:
+        """Learn a sample with its ticket; ``current`` stands for what the calibrators predict."""
         n_served, answers = self._read_ticket(served)
         n = len(self._names)
         mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
         self._learn_after(
             self.n_samples - n_served,
-            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures),
+            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures, current),
         )
 
     def _learn_after(self, late: float, learn: Callable[[float], None]) -> None:
@@ -537,9 +554,11 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
     """Return the state of the variance ratio, empty if no label was late, or raise."""
     if _LATE[0] not in arrays:
         return ()
-    shapes = ((8, n), (8,), (8, n), (n,), (3,))
+    shapes = ((8, n), (8,), (8, n), (n,), (n,), (8,), (4,))
     late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
-    require(all((part >= 0.0).all() for part in late[1:]), "squares must not be negative")
-    require((abs(late[0]) <= _LARGEST_SUM).all(), "sums must be in range")
-    require(all((part <= _LARGEST_SQUARE).all() for part in late[1:]), "squares must be in range")
+    sums = [late[_LATE.index(name)] for name in ("sums", "totals")]
+    squares = [late[i] for i, name in enumerate(_LATE) if name not in ("sums", "totals")]
+    require(all((part >= 0.0).all() for part in squares), "squares must not be negative")
+    require(all((abs(part) <= _LARGEST_SUM).all() for part in sums), "sums must be in range")
+    require(all((part <= _LARGEST_SQUARE).all() for part in squares), "squares must be in range")
     return late

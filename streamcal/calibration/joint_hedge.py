@@ -156,7 +156,7 @@ class JointHedge(Locked):
             if served is None:
                 weigher._learn_now(0.5, 1.0, w, answers)
             else:
-                weigher.learn_one(0.5, 1.0, w, served=served)
+                weigher._learn_late(0.5, 1.0, w, served, answers)
 
     def learn_group(
         self, rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]], w: float

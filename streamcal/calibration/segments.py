@@ -384,8 +384,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
                     self._weigher._hedge, hashes, base, label, weight, delay
                 )
             else:
-                self._terms.learn(hashes, base, label, weight)
-                self._weigher.learn_one(0.5, label, weight, served=ticket)
+                answers = self._terms.learn(hashes, base, label, weight)
+                self._weigher._learn_late(0.5, label, weight, ticket, answers)
 
     def _predict_base(self, p: float) -> float:
         """Return the base's probability; raise if it is NaN, which would stay in all terms."""

@@ -20,6 +20,7 @@ cdef class Hedge(Exclusive):
     cdef double[::1] prior
     cdef double[::1] mixed  # the served weights of the experts
     cdef double[::1] answers
+    cdef double[::1] current
     cdef double[::1] gains
 
     cdef int expect_late_labels(self) except -1
@@ -37,7 +38,13 @@ cdef class Hedge(Exclusive):
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil
     cdef void weigh(
-        self, double *answers, const double *mixtures, double y, double w, double delay
+        self,
+        double *answers,
+        const double *mixtures,
+        double *current,
+        double y,
+        double w,
+        double delay,
     ) noexcept nogil
     cdef void weigh_group(
         self,
@@ -47,9 +54,12 @@ cdef class Hedge(Exclusive):
         double w,
         double delay,
     ) noexcept nogil
-    cdef void update(self, const double *logs, double w, double delay) noexcept nogil
+    cdef void update(
+        self, const double *logs, const double *current, double w, double delay
+    ) noexcept nogil
     cdef void weigh_rows(
         self, Py_ssize_t start, const double *logs, double w, double power
     ) noexcept nogil
+    cdef double prior_of_current(self) noexcept nogil
     cdef void mix(self) noexcept nogil
     cdef double clipped(self, double answer) noexcept nogil

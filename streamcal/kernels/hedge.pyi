@@ -23,6 +23,7 @@ class Hedge(Exclusive):
         delay: float,
         served: Any = None,
         mixtures: Any = None,
+        current: Any = None,
     ) -> None: ...
     def learn_group(
         self,

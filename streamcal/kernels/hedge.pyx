@@ -15,10 +15,14 @@ are used at once, and the same rule mixes them::
 *Delayed labels.* Consecutive losses depend on each other, so a late label carries less information:
 likelihoods are raised to the power η = 1 / VR, where VR is the variance ratio of the experts'
 losses (`streamcal.kernels.variance_ratio`), and α becomes α η. One learning rate does not suit all
-streams, so there are three rows for each α, with the powers η, √η and 1 instead of η. The weight of
-a row is computed from the predictions that it *served*, with the power η. One more row, which is
-the raw score alone, has a prior of (1 − η) / 2. While no label is late, η is 1 and the three rows
-are equal, so only one of them is kept.
+streams, so there are three kinds of rows for each α. The first has the power η, the others have 1.
+A row of the last kind weighs the experts by what they predict *when the label arrives*, before they
+learn it: what was served is as old as the label, and the experts have learned since. That favours
+experts with a short memory where labels depend on each other, so the weight of every row is
+computed from the predictions that it *served*, with the power 1 / VR about the mean. A row of the
+last kind has half of the prior of another row, and none before a label has shown a difference
+between served predictions. One more row, which is the raw score alone, has a prior of (1 − η) / 2.
+While no label is late, all powers are 1 and the three rows are equal, so only one of them is kept.
 
 *Groups.* Rows that share an outcome are one sample. Its log likelihood is the mean of those of its
 rows. If a sample has m rows on average, the raw score alone has a prior of 1 − (1 + η) / (2 √m).
@@ -43,7 +47,10 @@ cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at onc
 
 
 cdef enum:
-    POWERS = 3  # of η: 1, 1/2 and 0
+    POWERS = 3  # kinds of rows: with the power η, with 1, and with current predictions
+    CURRENT = 2  # which of them that is
+
+cdef double PRIOR_OF_CURRENT = 0.5  # of such a row, if that of another one is 1
 
 
 cdef class Hedge(Exclusive):
@@ -76,27 +83,43 @@ cdef class Hedge(Exclusive):
         self.prior = np.array(prior, dtype=np.float64)
         self.mixed = np.array(prior, dtype=np.float64)
         self.answers = np.empty(n)
+        self.current = np.empty(n)
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
         self.gains = np.empty(max(n, POWERS * len(shares)))
 
     # ------------------------------------------------------------------ for Python
 
-    def learn(self, double score, double y, double w, double delay, served=None, mixtures=None):
+    def learn(
+        self,
+        double score,
+        double y,
+        double w,
+        double delay,
+        served=None,
+        mixtures=None,
+        current=None,
+    ):
         """Teach the experts, then update the weights by what they predicted before, or ``served``.
 
         Labels are ``delay`` samples late. ``mixtures`` are the predictions that the rows served;
-        without them the rows predict now. If an expert raises, see `teach`.
+        without them the rows predict now. ``current`` stands for what the experts predict now. If
+        an expert raises, see `teach`.
         """
         cdef Py_ssize_t i, n = self.answers.shape[0]
         cdef double[::1] row_predictions
         cdef const double *served_by_rows = NULL
+        cdef double *predicted_now = NULL
         cdef bint is_first_late
         self.acquire()
         try:
             # What allocates memory comes before `teach`.
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
+            if mixtures is not None:
+                for i in range(n):
+                    self.current[i] = self.answer_of(i, score) if current is None else current[i]
+                predicted_now = &self.current[0]
             is_first_late = delay > 0.0 and self.variance_ratio is None
             if is_first_late:
                 self.expect_late_labels()
@@ -111,7 +134,7 @@ cdef class Hedge(Exclusive):
                 if is_first_late:
                     self.expect_no_late_labels()
                 raise
-            self.weigh(&self.answers[0], served_by_rows, y, w, delay)
+            self.weigh(&self.answers[0], served_by_rows, predicted_now, y, w, delay)
         finally:
             self.release()
         if error is not None:
@@ -294,7 +317,7 @@ cdef class Hedge(Exclusive):
                     mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
                 label, weight = labels[t], sample_weights[t]
                 if is_sample(score_view[t], label, weight):
-                    self.weigh(&answers[t, 0], NULL, label, weight, delay)
+                    self.weigh(&answers[t, 0], NULL, NULL, label, weight, delay)
         if error is not None:
             raise error
         return 0
@@ -355,11 +378,18 @@ cdef class Hedge(Exclusive):
         return self.clipped(p)
 
     cdef void weigh(
-        self, double *answers, const double *mixtures, double y, double w, double delay
+        self,
+        double *answers,
+        const double *mixtures,
+        double *current,
+        double y,
+        double w,
+        double delay,
     ) noexcept nogil:
         """Count a sample of label ``y``, and update all weights by the predictions for it.
 
-        Without ``mixtures`` the rows predict now. ``answers`` is overwritten by log likelihoods.
+        Without ``mixtures`` the rows predict now; without ``current`` the ``answers`` are what the
+        experts predict now. Both are overwritten by log likelihoods.
         """
         cdef Py_ssize_t i, k
         cdef double p
@@ -368,8 +398,10 @@ cdef class Hedge(Exclusive):
             self.gains[k] = log_likelihood(p, y)
         for i in range(self.prior.shape[0]):
             answers[i] = log_likelihood(self.clipped(answers[i]), y)
+            if current != NULL:
+                current[i] = log_likelihood(self.clipped(current[i]), y)
         self.n_labels += 1
-        self.update(answers, w, delay)
+        self.update(answers, answers if current == NULL else current, w, delay)
 
     cdef void weigh_group(
         self,
@@ -390,25 +422,32 @@ cdef class Hedge(Exclusive):
             for t in range(n):
                 self.answers[i] += log_likelihood(self.clipped(served[t, i]), y[t]) / n
         self.n_labels += n
-        self.update(&self.answers[0], w, delay)
+        self.update(&self.answers[0], &self.answers[0], w, delay)
 
-    cdef void update(self, const double *logs, double w, double delay) noexcept nogil:
-        """Update the weights by the experts' log likelihoods and those of the rows in `gains`."""
+    cdef void update(
+        self, const double *logs, const double *current, double w, double delay
+    ) noexcept nogil:
+        """Update the weights by the experts' log likelihoods and those of the rows in `gains`.
+
+        ``current`` are those of what the experts predict now.
+        """
         cdef Py_ssize_t n_rows = self.shares.shape[0], i, k
-        cdef double eta
+        cdef double eta, rate = 1.0
         self.n_samples += 1
         if self.variance_ratio is not None:
             self.variance_ratio.add(logs, w, delay)
-            eta = 1.0 / self.variance_ratio.ratio(delay)
+            eta = 1.0 / self.variance_ratio.ratio(delay, False)
+            rate = 1.0 / self.variance_ratio.ratio(delay, True)
             self.powers[0] = eta
-            self.powers[1] = sqrt(eta)
             if self.raw >= 0:
-                self.log_odds[n_rows] += eta * w * logs[self.raw]
+                self.log_odds[n_rows] += rate * w * logs[self.raw]
         for k in range(n_rows):
-            self.log_odds[k] += self.powers[0] * w * self.gains[k]
+            self.log_odds[k] += rate * w * self.gains[k]
         # From here on `gains` has those of the experts, no longer those of the rows.
         for i in range(n_rows // self.n_shares):
-            self.weigh_rows(i * self.n_shares, logs, w, self.powers[i])
+            self.weigh_rows(
+                i * self.n_shares, current if i == CURRENT else logs, w, self.powers[i]
+            )
         self.mix()
 
     cdef void weigh_rows(
@@ -441,10 +480,17 @@ cdef class Hedge(Exclusive):
                     v = (1.0 - share) * (self.weights[k, i] / total)
                     self.weights[k, i] = v + share * self.prior[i]
 
+    cdef double prior_of_current(self) noexcept nogil:
+        """Return the prior of a row that uses current predictions, if that of others is 1."""
+        if self.variance_ratio is None or not self.variance_ratio.has_values():
+            return 0.0
+        return PRIOR_OF_CURRENT
+
     cdef void mix(self) noexcept nogil:
         """Compute the served weights from those in all rows."""
         cdef Py_ssize_t n = self.prior.shape[0], n_rows = self.shares.shape[0], i, k
-        cdef double best = -INFINITY, odds = 0.0, raw_prior = 0.0, total, u
+        cdef double best = -INFINITY, odds = 0.0, raw_prior = 0.0, prior = self.n_shares, total, u
+        cdef double of_current = self.prior_of_current()
         cdef bint has_raw = self.raw >= 0 and self.variance_ratio is not None
         if has_raw:
             raw_prior = (1.0 - self.powers[0]) / 2.0  # 0 for immediate labels
@@ -455,14 +501,16 @@ cdef class Hedge(Exclusive):
             self.mixed[i] = 0.0
         for k in range(n_rows + has_raw):  # those of the raw score even while its prior is 0
             self.log_odds[k] -= best
+        if self.variance_ratio is not None:
+            prior = self.n_shares * (POWERS - 1.0 + of_current)
         for k in range(n_rows):
-            odds += exp(self.log_odds[k])
+            odds += prior_of_row(k, self.n_shares, of_current) * exp(self.log_odds[k])
         if raw_prior > 0.0:
-            u = raw_prior / (1.0 - raw_prior) * n_rows * exp(self.log_odds[n_rows])
+            u = raw_prior / (1.0 - raw_prior) * prior * exp(self.log_odds[n_rows])
             odds += u
             self.mixed[self.raw] = u / odds
         for k in range(n_rows):
-            u = exp(self.log_odds[k]) / odds
+            u = prior_of_row(k, self.n_shares, of_current) * exp(self.log_odds[k]) / odds
             if self.shares[k] > 0.0:
                 for i in range(n):
                     self.mixed[i] += u * self.weights[k, i]
@@ -488,9 +536,11 @@ cdef class Hedge(Exclusive):
         self.acquire()
         try:
             logs = np.array(self.log_odds[: self.shares.shape[0]])
+            of_current = self.prior_of_current()
         finally:
             self.release()
         odds = np.exp(logs - logs.max())
+        odds[CURRENT * self.n_shares :] *= of_current
         odds = odds.reshape((len(odds) // self.n_shares, self.n_shares)).sum(axis=0)
         return odds / odds.sum()
 
@@ -543,6 +593,11 @@ cdef object checked(object answers, object scores):
     if np.shape(answers) != np.shape(scores) or np.isnan(answers).any():
         raise ValueError("`calibrators` must predict one number per score, and no NaN")
     return answers
+
+
+cdef inline double prior_of_row(Py_ssize_t k, Py_ssize_t n, double of_current) noexcept nogil:
+    """Return the prior of a row, if each kind has n rows, in units of that of the first row."""
+    return of_current if k >= CURRENT * n else 1.0
 
 
 cdef inline double log_likelihood(double p, double y) noexcept nogil:

@@ -337,8 +337,13 @@ cdef class SegmentTerms:
         return mean
 
     def learn(self, bytes hashes, double base, double y, double w):
-        """Learn a sample that has been checked; the weights of the answers stay."""
+        """Learn a sample that has been checked; return the answers for it before.
+
+        Their weights stay.
+        """
+        cdef int i
         self.learn_sample(self.hashes_of(hashes), base, y, w)
+        return [self.sample.answers[i] for i in range(ANSWERS)]
 
     def learn_and_weigh(
         self, Hedge hedge, bytes hashes, double base, double y, double w, double delay
@@ -398,7 +403,7 @@ cdef class SegmentTerms:
         """Let a hedge weigh the answers for the sample that was predicted last."""
         cdef double answers[ANSWERS]
         memcpy(answers, self.sample.answers, sizeof(answers))
-        hedge.weigh(answers, NULL, y, w, delay)
+        hedge.weigh(answers, NULL, NULL, y, w, delay)
 
     def effects(self, bytes hashes):
         """Return mean and variance of each term of a sample, shape ``(n_groups, 2, n_speeds)``."""

@@ -5,7 +5,14 @@ Vector = NDArray[np.float64]
 
 class VarianceRatio:
     def __init__(self, n_series: int) -> None: ...
-    def state(self) -> tuple[Vector, Vector, Vector, Vector, Vector]: ...
+    def state(self) -> tuple[Vector, ...]: ...
     def restore(
-        self, sums: Vector, lengths: Vector, long_run: Vector, at_once: Vector, numbers: Vector
+        self,
+        sums: Vector,
+        lengths: Vector,
+        long_run: Vector,
+        at_once: Vector,
+        totals: Vector,
+        spans: Vector,
+        numbers: Vector,
     ) -> None: ...

@@ -7,10 +7,13 @@ sums over windows (a Bartlett kernel; Newey & West, Econometrica 1987)::
 
     VR = mean(S²) / W ÷ mean(z²),  S = the sum of the last W values z
 
+A series whose mean is not 0 has a large ratio even if its values are independent. The ratio *about
+the mean* is (mean(S²) / W − W mean(z)²) ÷ (mean(z²) − mean(z)²).
+
 For values that become known d samples late, W is 4 d + 1, which gives the lag d a weight of 3/4. A
 window consists of 8 blocks of sums, whatever its length. Whenever a block is full, S² is also
 computed for the last 1, 2, … 7 blocks, because the values of a window may cancel if its length is a
-period of the series. The estimate is the largest ratio of all these lengths and of all series. The
+period of the series. The estimate is the largest ratio of all these lengths and of all series. Each
 ratio starts at d + 1, with the weight of W values: after n values, log VR is the mean of both logs
 with the weights n and W.
 """
@@ -39,6 +42,8 @@ cdef class VarianceRatio:
         self.lengths = np.zeros(BLOCKS)
         self.long_run = np.zeros((BLOCKS, n_series))
         self.at_once = np.zeros(n_series)
+        self.totals = np.zeros(n_series)
+        self.spans = np.zeros(BLOCKS)
 
     cdef void add(self, const double *values, double weight, double delay) noexcept nogil:
         """Add a value of each series, less the mean of these values."""
@@ -53,6 +58,7 @@ cdef class VarianceRatio:
             z *= weight
             self.sums[0, i] += z
             self.at_once[i] += z * z
+            self.totals[i] += z
         self.lengths[0] += 1.0
         self.n += 1.0
         if self.lengths[0] * BLOCKS >= window(delay):
@@ -60,16 +66,24 @@ cdef class VarianceRatio:
 
     cdef void close_block(self) noexcept nogil:
         cdef Py_ssize_t i, b, n = self.at_once.shape[0]
-        cdef double length, s
-        self.estimate = 0.0
+        cdef double length = 0.0, s, square, variance, of_sums
+        self.estimate = self.about_mean = 0.0
+        for b in range(BLOCKS):
+            length += self.lengths[b]
+            self.spans[b] += self.lengths[0] * length
         for i in range(n):
             s = length = 0.0
+            square = (self.totals[i] / self.n) ** 2
+            variance = self.at_once[i] - self.n * square
             for b in range(BLOCKS):
                 s += self.sums[b, i]
                 length += self.lengths[b]
                 self.long_run[b, i] += self.lengths[0] * (s * s / length)
                 if self.at_once[i] > 0.0:
                     self.estimate = max(self.estimate, self.long_run[b, i] / self.at_once[i])
+                if variance > ROUNDING * self.at_once[i]:
+                    of_sums = self.long_run[b, i] - self.spans[b] * square
+                    self.about_mean = max(self.about_mean, of_sums / variance)
         self.n_closed = self.n
         for b in range(BLOCKS - 1, 0, -1):
             self.lengths[b] = self.lengths[b - 1]
@@ -77,28 +91,39 @@ cdef class VarianceRatio:
         self.lengths[0] = 0.0
         self.sums[0] = 0.0
 
-    cdef double ratio(self, double delay) noexcept nogil:
-        """Return the ratio, from 1 to the length of the window."""
-        cdef double w = window(delay)
-        cdef double seen = self.n_closed * log(max(self.estimate, 1.0))
+    cdef double ratio(self, double delay, bint about_mean) noexcept nogil:
+        """Return a ratio, from 1 to the length of the window."""
+        cdef double w = window(delay), estimate = self.about_mean if about_mean else self.estimate
+        cdef double seen = self.n_closed * log(max(estimate, 1.0))
         cdef double ratio = exp((seen + w * log(1.0 + delay)) / (self.n_closed + w))
         return min(max(ratio, 1.0), w)
+
+    cdef bint has_values(self) noexcept nogil:
+        """Return whether the series have ever differed."""
+        cdef Py_ssize_t i
+        for i in range(self.at_once.shape[0]):
+            if self.at_once[i] > 0.0:
+                return True
+        return False
 
     # ------------------------------------------------------------------ state
 
     def state(self):
-        """Return what `restore` takes: four arrays, and the numbers in a fifth."""
-        numbers = np.array([self.n, self.n_closed, self.estimate])
-        sums, lengths = np.array(self.sums), np.array(self.lengths)
-        return sums, lengths, np.array(self.long_run), np.array(self.at_once), numbers
+        """Return what `restore` takes: six arrays, and the numbers in a seventh."""
+        numbers = np.array([self.n, self.n_closed, self.estimate, self.about_mean])
+        windows = np.array(self.sums), np.array(self.lengths), np.array(self.long_run)
+        totals, spans = np.array(self.totals), np.array(self.spans)
+        return *windows, np.array(self.at_once), totals, spans, numbers
 
-    def restore(self, sums, lengths, long_run, at_once, numbers):
+    def restore(self, sums, lengths, long_run, at_once, totals, spans, numbers):
         """Set the state to what `state` returned."""
         self.sums = np.array(sums)
         self.lengths = np.array(lengths)
         self.long_run = np.array(long_run)
         self.at_once = np.array(at_once)
-        self.n, self.n_closed, self.estimate = numbers
+        self.totals = np.array(totals)
+        self.spans = np.array(spans)
+        self.n, self.n_closed, self.estimate, self.about_mean = numbers
 
 
 cdef inline double window(double delay) noexcept nogil:
