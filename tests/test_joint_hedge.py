@@ -124,6 +124,7 @@ def test_late_labels_are_charged_what_was_served() -> None:
     expected = HedgedCalibrator([IdentityCalibrator() for _ in range(N_MAPS)])
     for kept, (_, y) in zip(served[:-delay], samples, strict=False):
         expected.learn_one(0.5, 1.0, served=kept.tickets[y].joint)
+        expected.predict_one(0.5)  # the next label is not of the same burst
     found = model._strategy._joint
     assert list(found.weights.values()) == list(expected.weights.values())
     assert found.n_samples == 150 - delay

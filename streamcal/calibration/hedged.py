@@ -15,9 +15,10 @@ The weights depend on the predictions that were *served*. When a label is delaye
 prediction differs from the served one: a `Ticket` keeps what was served until the label arrives.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,15 +36,24 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import MOST_COUNT, as_probabilities, as_probability, as_weight
+from streamcal._validation import (
+    LARGEST,
+    MOST_COUNT,
+    SMALLEST,
+    as_probabilities,
+    as_probability,
+    as_weight,
+)
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.bursts import LEARN_ONE_BY_ONE, MOST_HELD, Evidence, Row, read_evidence
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
-from streamcal.calibration.shape import Samples
+from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
+from streamcal.kernels.expert import Expert
 from streamcal.kernels.hedge import Hedge
 
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
@@ -113,6 +123,19 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     *Rows that share an outcome*, as those of one game, count as one sample if `learn_group` gets
     them.
 
+    *Bursts.* Labels that are learned with tickets, with no prediction between them, are a burst.
+    The hedge learns it as one group if labels of bursts share an outcome, as when a game ends, and
+    one by one if they are independent, as in a nightly batch. The first bursts are groups if their
+    labels are equal and this would be unlikely for independent labels, even with a score that is
+    wrong by 2 log odds; later ones while (Σ(y − p))² / Σp(1 − p), without what a wrong score
+    explains, has a mean above 3 (`streamcal.calibration.bursts`). If once they are not, all labels
+    are learned one by one from then on. Each prediction (`predict_one`, `predict_many`,
+    `serve_one`) closes the open burst, as does a label without a ticket, or the 10,000th label.
+    Until then its labels wait, unless bursts are known to be no groups. Waiting labels are part of
+    the state, of copies and of `to_bytes`. Properties and `snapshot` include them and leave the
+    burst open, so watch a hedge by a snapshot. A group has the mean of its rows' weights. A hedge
+    with calibrators that may refuse a sample learns all labels one by one.
+
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.
@@ -143,7 +166,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     'IsotonicCalibrator(window=10000)'
     """
 
-    _not_copied = ("_mutex", "_hedge")  # a hedge is made of the copies
+    _not_copied = ("_mutex", "_hedge", "_closed")  # a hedge is made of the copies
 
     def __init__(
         self,
@@ -166,6 +189,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         self._names = names_of(prototypes)
         self._delay = MeanDelay()
+        self._evidence = Evidence()
+        self._held: list[Row] = []  # the labels of the open burst
+        self._closed: Self | None = None  # a copy without open burst, for those who read
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
@@ -177,6 +203,15 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
+        if not all(
+            isinstance(expert, Expert) or calibrator._learns_all()
+            for expert, calibrator in zip(experts, calibrators, strict=True)
+        ):
+            self._look_for_no_bursts()  # a label that is held would be refused too late
+
+    def _look_for_no_bursts(self) -> None:
+        """Learn all labels one by one from now on, also those that arrive together."""
+        self._evidence = LEARN_ONE_BY_ONE
 
     def _facts(self) -> dict[str, float]:
         return {"mean delay": self.mean_delay} if self.mean_delay else {}
@@ -184,9 +219,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _weights_shown(self) -> dict[str, float]:
         return self.weights
 
+    def _shape(self) -> Shape:
+        closed = self._without_burst()
+        return super()._shape() if closed is self else closed._shape()
+
     def _kept_scores(self) -> Samples:
         """Return the scores of the calibrator that keeps most of them."""
-        kept = [calibrator._kept_scores() for calibrator in self._calibrators]
+        kept = [calibrator._kept_scores() for calibrator in self._without_burst()._calibrators]
         return max(kept, key=lambda samples: float(samples[1].sum()))
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
@@ -198,6 +237,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         learned = state.pop("_learned")
         super().__setstate__(state)
+        self._closed = None
         self._set_calibrators(self._calibrators)
         self._hedge.restore(*learned)
 
@@ -207,12 +247,16 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
             )
             n_late, mean_delay = self._delay
+            evidence, held = self._evidence, list(self._held)
         n_samples, n_labels, log_odds, weights, mixed, powers, late = learned
         fields = {"n_samples": n_samples, "n_labels": n_labels}
         fields |= {"n_late": n_late, "mean_delay": mean_delay}
+        fields["bursts"] = list(evidence)
         arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
         arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
         arrays |= {str(i): nest(state) for i, state in enumerate(states)}
+        if held:
+            arrays["held"] = np.array([(*row[:-1], *row.answers) for row in held])
         return fields, arrays
 
     @classmethod
@@ -238,11 +282,30 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(not is_grouped or bool(n_samples and late), "only groups have several labels")
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
+        evidence = read_evidence(fields["bursts"])
+        held = self._read_held(arrays, n_samples) if "held" in arrays else []
+        require(not held or evidence.shared is not False, "only possible bursts are held")
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
         check_alike(restored, self._calibrators)
         self._delay = MeanDelay(n_late, mean_delay)
+        self._evidence, self._held = evidence, held
         self._set_calibrators(restored)
         self._hedge.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
+
+    def _read_held(self, arrays: Arrays, n_samples: int) -> list[Row]:
+        """Return the labels of the open burst in a state, or raise."""
+        n_answers = len(self._names) + POWERS * len(self._shares)
+        held = array_of(arrays, "held", None, 4 + n_answers)
+        require(0 < len(held) < MOST_HELD, "an open burst must have labels, and room for one")
+        weights = held[:, 2]
+        require(
+            ((weights >= SMALLEST) & (weights <= LARGEST)).all(),
+            "weights of held labels must be in range",
+        )
+        served, others = held[:, 3], np.delete(held, (2, 3), axis=1)
+        require(((others >= 0.0) & (others <= 1.0)).all(), "held labels must be in [0, 1]")
+        require(((served >= 0.0) & (served <= n_samples)).all(), "tickets must be of this hedge")
+        return [Row(p, y, w, at, answers) for p, y, w, at, *answers in held.tolist()]
 
     def _check_weights(
         self,
@@ -269,7 +332,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     @property
     def n_samples(self) -> int:
         """How many samples have been learned; a group counts as one."""
-        return self._hedge.n_samples
+        return self._without_burst()._hedge.n_samples
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -279,12 +342,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     @property
     def weights(self) -> dict[str, float]:
         """The current weight of each calibrator; the weights sum to 1."""
-        return dict(zip(self._names, self._hedge.served_weights().tolist(), strict=True))
+        served = self._without_burst()._hedge.served_weights()
+        return dict(zip(self._names, served.tolist(), strict=True))
 
     @property
     def share_weights(self) -> dict[float, float]:
         """The weight of each share."""
-        return dict(zip(self._shares, self._hedge.share_weights().tolist(), strict=True))
+        weights = self._without_burst()._hedge.share_weights()
+        return dict(zip(self._shares, weights.tolist(), strict=True))
 
     @property
     def mean_delay(self) -> float:
@@ -292,7 +357,87 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         It is the mean of about the last 1,000 labels. A label without a ticket counts as 0.
         """
-        return self._delay.mean
+        return self._without_burst()._delay.mean
+
+    # ------------------------------------------------------------------------------ bursts
+
+    def _has_open_burst(self) -> bool:
+        """Return whether labels wait for the next prediction."""
+        return bool(self._held)
+
+    def _hold(self, row: Row) -> None:
+        """Add a label to the open burst, or learn it at once if bursts are no groups."""
+        first = self._held[0].y if self._held else None
+        if self._evidence.ends_with(row.y, first):
+            self._learn_held_one_by_one()
+            self._look_for_no_bursts()
+        if self._evidence.shared is False:
+            self._learn_late(row)
+            return
+        self._closed = None
+        self._held.append(row)
+        if len(self._held) >= MOST_HELD:
+            self._close_burst()
+
+    def _close_burst(self) -> None:
+        """Learn the labels of the open burst, if there is one: a prediction ends it."""
+        with self._mutex:
+            self._closed = None
+            n_rows = len(self._held)
+            if n_rows < 2:
+                self._learn_held_one_by_one()
+                return
+            evidence = self._evidence_after()
+            if evidence.shared:
+                self._learn_held_as_group()
+            else:
+                self._learn_held_one_by_one()
+            self._evidence = evidence
+
+    def _evidence_after(self) -> Evidence:
+        """Return the evidence after the open burst."""
+        weights, n = self._hedge.served_weights(), len(self._names)
+        answers = np.array([row.answers[:n] for row in self._held])
+        return self._evidence.after(
+            answers.clip(self.clip, 1.0 - self.clip) @ weights,
+            np.array([row.y for row in self._held]),
+            min(row.n_served for row in self._held),
+            self._hedge.n_samples,
+            self._hedge.n_labels,
+        )
+
+    def _learn_held_one_by_one(self) -> None:
+        while self._held:
+            self._learn_late(self._held[0], partial(self._held.pop, 0))
+
+    def _learn_held_as_group(self) -> None:
+        n, n_rows = len(self._names), len(self._held)
+        scores, y, w, n_served, answers = zip(*self._held, strict=True)
+        served, mixtures = np.hsplit(np.array(answers), [n])
+        labels, weight = np.array(y), max(sum(w) / n_rows, SMALLEST * n_rows)
+        self._learn_after(
+            self._hedge.n_samples - sum(n_served) / n_rows,
+            lambda delay: self._hedge.learn_group(
+                list(scores),
+                labels,
+                weight,
+                delay,
+                served.copy(),
+                mixtures.clip(self.clip, 1.0 - self.clip),
+                self._held.clear,
+            ),
+        )
+
+    def _without_burst(self) -> Self:
+        """Return this hedge, or a copy whose burst is closed: reading closes none."""
+        if not self._held:
+            return self
+        with self._mutex:
+            if self._closed is None:
+                closed = copy.deepcopy(self)
+                closed._close_burst()
+                self._closed = closed
+            return self._closed
 
     # ------------------------------------------------------------------------------ one sample
 
@@ -322,9 +467,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
         with self._mutex:
             if served is None:
+                if self._held:
+                    self._close_burst()
                 self._learn_now(*sample)
+                return
+            row = Row(*sample, *self._read_ticket(served))
+            if row.n_served > self._hedge.n_samples:
+                self._close_burst()  # before the prediction of this ticket
+            if self._evidence.shared is False:
+                self._learn_late(row)
             else:
-                self._learn_late(*sample, served)
+                self._hold(row)
 
     def _learn_now(
         self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
@@ -338,38 +491,43 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             self._delay = self._delay.after(0.0)
         return self._delay.mean
 
-    def _learn_late(self, p: float, y: float, w: float, served: Ticket) -> None:
-        """Learn a sample with the ticket of its prediction."""
-        n_served, answers = self._read_ticket(served)
+    def _learn_late(self, row: Row, then: Callable[[], Any] | None = None) -> None:
+        """Learn a sample with the ticket of its prediction; in the same step call ``then()``."""
+        p, y, w, n_served, answers = row
         n = len(self._names)
         mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
         self._learn_after(
-            self.n_samples - n_served,
-            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures),
+            self._hedge.n_samples - n_served,
+            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures, then),
         )
 
     def _learn_after(self, late: float, learn: Callable[[float], None]) -> None:
         """Learn a sample that is so late; the mean delay changes if the sample counts."""
-        before = self.n_samples
+        before = self._hedge.n_samples
         delay = self._delay.after(late)
         try:
             learn(delay.mean)
         finally:
-            if self.n_samples > before:
+            if self._hedge.n_samples > before:
                 self._delay = delay
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
 
-        Before anything is learned it is the score itself.
+        Before anything is learned it is the score itself. What is learned does not change; an open
+        burst is closed, see the class.
         """
-        return self._hedge.predict(as_probability(score))
+        p = as_probability(score)
+        if self._held:
+            self._close_burst()
+        return self._hedge.predict(p)
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to pass back with its label.
 
-        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere.
-        `learn_one` also accepts it as a plain tuple or list, which is what JSON makes of it.
+        What is learned does not change; an open burst is closed, see the class. A ticket is a tuple
+        of numbers, so it can be stored anywhere. `learn_one` also accepts it as a plain tuple or
+        list, which is what JSON makes of it.
 
         Examples
         --------
@@ -380,7 +538,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         >>> calibrator.mean_delay
         1.5
         """
-        answer, n_samples, answers = self._hedge.serve(as_probability(score))
+        p = as_probability(score)
+        if self._held:
+            self._close_burst()
+        answer, n_samples, answers = self._hedge.serve(p)
         return answer, Ticket(n_samples, answers)
 
     def check_ticket(self, served: Any) -> list[float]:
@@ -396,8 +557,19 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return self._read_ticket(served)[1]
 
     def _read_ticket(self, served: Any) -> tuple[float, list[float]]:
-        """Return the number of samples and the predictions on a ticket of this hedge, or raise."""
-        return read_ticket(served, self.n_samples, len(self._names), len(self._shares))
+        """Return the number of samples and the predictions on a ticket of this hedge, or raise.
+
+        Those of the rows are repeated for each power.
+        """
+        n, n_shares = len(self._names), len(self._shares)
+        n_served, answers = read_ticket(
+            served, self._hedge.n_samples + len(self._held), n, n_shares
+        )
+        if n_served > self._hedge.n_samples:  # made by a copy that has closed the burst
+            read_ticket(served, self.n_samples, n, n_shares)  # or it raises
+        if len(answers) == n + n_shares:  # served before a label was late
+            answers += answers[n:] * (POWERS - 1)
+        return n_served, answers
 
     def learn_group(
         self,
@@ -460,6 +632,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             return
         as_weight(weight / n_rows)
         with self._mutex:
+            for ticket in tickets:
+                if ticket is not None:
+                    self._read_ticket(ticket)  # or it raises, before a burst is closed
+            if self._held:
+                self._close_burst()
             late, answers, mixtures = self._read_tickets(rows, tickets)
             self._learn_after(
                 late,
@@ -472,14 +649,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self, scores: list[float], tickets: Sequence[Ticket | None]
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean delay of a group, and what calibrators and mixtures served, by row."""
-        n, n_mixtures = len(self._names), POWERS * len(self._shares)
+        n = len(self._names)
         late, answers, mixtures = 0.0, [], []
         for score, ticket in zip(scores, tickets, strict=True):
             given = self._hedge.serve(score)[1:] if ticket is None else ticket
             n_served, values = self._read_ticket(given)
-            late += (self.n_samples - n_served) / len(scores)
+            late += (self._hedge.n_samples - n_served) / len(scores)
             answers.append(values[:n])
-            mixtures.append(np.resize(values[n:], n_mixtures))  # repeats what one power served
+            mixtures.append(values[n:])
         return late, np.array(answers), np.array(mixtures).clip(self.clip, 1.0 - self.clip)
 
     # ------------------------------------------------------------------------------ many samples
@@ -496,6 +673,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
         probabilities = as_probabilities(scores, "scores")
+        if self._held:
+            self._close_burst()
         return like_given(self._hedge.predict_many(self._calibrators, probabilities), scores)
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
@@ -508,6 +687,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
         with self._mutex:
+            if self._held:
+                self._close_burst()
             if self._delay.mean:
                 for _ in samples[0]:
                     self._delay = self._delay.after(0.0)

@@ -95,6 +95,7 @@ class JointHedge(Locked):
         self._weigher = HedgedCalibrator(
             [IdentityCalibrator() for _ in _NAMES], share=prototype.share, clip=prototype.clip
         )
+        self._weigher._look_for_no_bursts()  # the maps learn one by one beside it
         self._places: dict[ClfTarget, int] = {}
         self._temperature = TemperatureCalibrator(clip=_CLIP)
         bias, slow, fast = _PRIORS
@@ -144,7 +145,8 @@ class JointHedge(Locked):
         """Update the weights by the served predictions for the true label, then teach the maps.
 
         ``served`` is this label's ticket; without it, the current predictions count. Nothing is
-        learned from a label without a probability.
+        learned from a label without a probability. Labels that come together are learned one by
+        one; for rows that share an outcome there is `learn_group`.
         """
         column = _column_of(raw, y)
         if column is None:

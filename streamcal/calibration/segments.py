@@ -245,6 +245,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self.max_terms = max_terms
 
         self._base = prototype.clone()
+        if isinstance(self._base, HedgedCalibrator):
+            self._base._look_for_no_bursts()  # the terms would learn one by one beside it
         self._terms = SegmentTerms(
             names, crossings, _prior_variances(names, crossings), float(half_life), max_terms
         )
@@ -361,7 +363,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         w : float
             The weight, from 1e-60 to 1e60.
         served : SegmentTicket, optional
-            The ticket of `serve_one`, if the label is late.
+            The ticket of `serve_one`, if the label is late. Labels that come together are learned
+            one by one: for rows that share an outcome call `learn_group`.
 
         Raises
         ------
@@ -736,6 +739,7 @@ def _make_weigher() -> HedgedCalibrator:
     models = [IdentityCalibrator() for _ in _MODELS]
     other = (1.0 - _BASE_PRIOR) / N_SPEEDS
     weigher = HedgedCalibrator(models, prior=[_BASE_PRIOR, other, other], share=tuple(_SHARES))
+    weigher._look_for_no_bursts()
     n_samples, n_labels, log_odds, *others = weigher._hedge.state()[0]
     log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
     weigher._hedge.restore(n_samples, n_labels, log_odds, *others)

@@ -23,6 +23,7 @@ class Hedge(Exclusive):
         delay: float,
         served: Any = None,
         mixtures: Any = None,
+        then: Callable[[], Any] | None = None,
     ) -> None: ...
     def learn_group(
         self,
@@ -32,6 +33,7 @@ class Hedge(Exclusive):
         delay: float,
         served: Vector,
         mixtures: Vector,
+        then: Callable[[], Any] | None = None,
     ) -> None: ...
     def predict(self, score: float) -> float: ...
     def serve(self, score: float) -> tuple[float, int, tuple[float, ...]]: ...

@@ -82,11 +82,14 @@ cdef class Hedge(Exclusive):
 
     # ------------------------------------------------------------------ for Python
 
-    def learn(self, double score, double y, double w, double delay, served=None, mixtures=None):
+    def learn(
+        self, double score, double y, double w, double delay, served=None, mixtures=None, then=None
+    ):
         """Teach the experts, then update the weights by what they predicted before, or ``served``.
 
         Labels are ``delay`` samples late. ``mixtures`` are the predictions that the rows served;
-        without them the rows predict now. If an expert raises, see `teach`.
+        without them the rows predict now. If an expert raises, see `teach`. If the sample counts,
+        ``then()`` is called; no signal is handled in between if that is compiled, too.
         """
         cdef Py_ssize_t i, n = self.answers.shape[0]
         cdef double[::1] row_predictions
@@ -112,17 +115,19 @@ cdef class Hedge(Exclusive):
                     self.expect_no_late_labels()
                 raise
             self.weigh(&self.answers[0], served_by_rows, y, w, delay)
+            if then is not None:
+                then()
         finally:
             self.release()
         if error is not None:
             raise error
 
-    def learn_group(self, scores, y, double w, double delay, served, mixtures):
+    def learn_group(self, scores, y, double w, double delay, served, mixtures, then=None):
         """Teach the experts the rows of a group, which counts as one sample.
 
         ``served`` has shape (n_labels, n_experts), ``mixtures`` (n_labels, n_mixtures). If an
         expert raises, the experts do not learn the rows after that, see `teach`; the group counts
-        unless the first expert refused the first row.
+        unless the first expert refused the first row. For ``then`` see `learn`.
         """
         cdef double[::1] labels = y
         cdef double[:, ::1] by_experts = served, by_rows = mixtures
@@ -138,6 +143,8 @@ cdef class Hedge(Exclusive):
                     self.expect_no_late_labels()
                 raise
             self.weigh_group(by_experts, by_rows, labels, w, delay)
+            if then is not None:
+                then()
         finally:
             self.release()
         if error is not None:
