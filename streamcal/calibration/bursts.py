@@ -97,13 +97,6 @@ class Evidence(NamedTuple):
     effect: float = 1.0
     measured_from: int = -1
 
-    def ends_with(self, y: float, first: float | None) -> bool:
-        """Return whether a label leaves no doubt that outcomes are not shared.
-
-        ``first`` is the first label of the burst, None if there is none.
-        """
-        return self.shared is None and (y not in (0.0, 1.0) or first not in (None, y))
-
     def after(
         self,
         p: NDArray[np.float64],
@@ -124,7 +117,7 @@ class Evidence(NamedTuple):
             How many samples and labels were learned before the burst.
         """
         nats, shared = self.nats, self.shared
-        if shared is None:  # all labels are equal, see `ends_with`
+        if shared is None:  # all labels are equal, or it would be False
             other = np.where(y == 1.0, 1.0 - p, p)  # the probability of the other label
             if other.mean() >= _RARE:
                 nats += float(np.log1p(other / (1.0 - other) * _FAVOURABLE).sum())
@@ -161,6 +154,11 @@ class Evidence(NamedTuple):
         variance = float((p * (1.0 - p)).sum())
         # A single rare label has any effect, but rows have at most as much as they are.
         return min((residual - explained) ** 2 / variance, float(len(p)))
+
+
+def is_no_outcome(y: float) -> bool:
+    """Return whether a label says nothing about shared outcomes: it is neither 0 nor 1."""
+    return y != 0.0 and y != 1.0
 
 
 LEARN_ONE_BY_ONE = Evidence(shared=False)

@@ -45,7 +45,14 @@ from streamcal._validation import (
     as_weight,
 )
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.bursts import LEARN_ONE_BY_ONE, MOST_HELD, Evidence, Row, read_evidence
+from streamcal.calibration.bursts import (
+    LEARN_ONE_BY_ONE,
+    MOST_HELD,
+    Evidence,
+    Row,
+    is_no_outcome,
+    read_evidence,
+)
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -203,6 +210,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
+        self._hedge.is_waiting = bool(self._held)
         if not all(
             isinstance(expert, Expert) or calibrator._learns_all()
             for expert, calibrator in zip(experts, calibrators, strict=True)
@@ -367,32 +375,38 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _hold(self, row: Row) -> None:
         """Add a label to the open burst, or learn it at once if bursts are no groups."""
-        first = self._held[0].y if self._held else None
-        if self._evidence.ends_with(row.y, first):
+        held = self._held
+        if self._evidence.shared is None and (row.y != held[0].y if held else is_no_outcome(row.y)):
             self._learn_held_one_by_one()
             self._look_for_no_bursts()
         if self._evidence.shared is False:
             self._learn_late(row)
             return
-        self._closed = None
-        self._held.append(row)
-        if len(self._held) >= MOST_HELD:
+        self._closed, self._hedge.is_waiting = None, True
+        held.append(row)
+        if len(held) >= MOST_HELD:
             self._close_burst()
 
     def _close_burst(self) -> None:
         """Learn the labels of the open burst, if there is one: a prediction ends it."""
         with self._mutex:
             self._closed = None
-            n_rows = len(self._held)
-            if n_rows < 2:
-                self._learn_held_one_by_one()
-                return
-            evidence = self._evidence_after()
+            if len(self._held) > 1:
+                self._learn_burst(self._evidence_after())
+            elif self._held:
+                self._learn_late(self._held[0], self._held.clear)
+            self._hedge.is_waiting = False
+
+    def _learn_burst(self, evidence: Evidence) -> None:
+        """Learn the labels of the open burst as the evidence says, of which it is a part."""
+        try:
             if evidence.shared:
                 self._learn_held_as_group()
             else:
                 self._learn_held_one_by_one()
-            self._evidence = evidence
+        finally:
+            if not self._held:
+                self._evidence = evidence
 
     def _evidence_after(self) -> Evidence:
         """Return the evidence after the open burst."""
@@ -409,6 +423,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _learn_held_one_by_one(self) -> None:
         while self._held:
             self._learn_late(self._held[0], partial(self._held.pop, 0))
+        self._hedge.is_waiting = False
 
     def _learn_held_as_group(self) -> None:
         n, n_rows = len(self._names), len(self._held)
@@ -518,9 +533,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         burst is closed, see the class.
         """
         p = as_probability(score)
-        if self._held:
+        answer = self._hedge.predict(p)
+        while answer is None:
             self._close_burst()
-        return self._hedge.predict(p)
+            answer = self._hedge.predict(p)
+        return answer
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to pass back with its label.

@@ -12,6 +12,7 @@ class Hedge(Exclusive):
     experts: tuple[Any, ...]
     n_samples: int
     n_labels: int
+    is_waiting: bool
     def __init__(
         self, experts: list[Any], shares: tuple[float, ...], prior: Vector, clip: float, raw: int
     ) -> None: ...
@@ -35,7 +36,7 @@ class Hedge(Exclusive):
         mixtures: Vector,
         then: Callable[[], Any] | None = None,
     ) -> None: ...
-    def predict(self, score: float) -> float: ...
+    def predict(self, score: float) -> float | None: ...
     def serve(self, score: float) -> tuple[float, int, tuple[float, ...]]: ...
     def run(
         self, calibrators: list[Any], scores: Vector, y: Vector, w: Vector, delay: float

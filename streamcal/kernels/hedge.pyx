@@ -209,11 +209,16 @@ cdef class Hedge(Exclusive):
         return 0
 
     def predict(self, double score):
-        """Return the mixture's prediction; before anything is learned, the score itself."""
+        """Return the mixture's prediction; before anything is learned, the score itself.
+
+        None: labels wait that must be learned first.
+        """
         cdef Py_ssize_t i
         cdef double mean = 0.0
         self.acquire()
         try:
+            if self.is_waiting:
+                return None
             if self.n_samples == 0:
                 return score
             for i in range(self.answers.shape[0]):
