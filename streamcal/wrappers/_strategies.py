@@ -30,7 +30,6 @@ from streamcal._state import (
     restore,
     state_of,
 )
-from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
@@ -56,9 +55,8 @@ class Strategy(ABC):
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         """Return calibrated probabilities under the same labels in the same order."""
 
-    def check_sample(self, raw: Raw, x: Features) -> None:
-        """Raise unless `learn_one` accepts these probabilities and features."""
-        check_probability_range(raw)
+    def check_features(self, x: Features) -> None:  # noqa: B027  most have no segments
+        """Raise unless `learn_one` accepts these features."""
 
     @abstractmethod
     def learn_one(
@@ -225,7 +223,11 @@ class LabelCalibrators:
     def predict_in_segments(self, label: ClfTarget, p: float, x: Features) -> float:
         """Return the calibrated probability of a label, if calibrators are of segments."""
         calibrator = self.by_label.get(label)
-        return float(p) if calibrator is None else calibrator.predict_one(x, p)
+        if calibrator is not None:
+            return float(calibrator.predict_one(x, p))
+        if self.segments is not None:
+            self.segments.check_features(x)
+        return float(p)
 
     def predict_many(
         self, label: ClfTarget, p: NDArray[np.float64], X: FeatureColumns
@@ -233,6 +235,8 @@ class LabelCalibrators:
         """Return the calibrated probabilities of a label for a batch."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
+            if self.segments is not None:
+                self.segments.check_columns(X, len(p))
             return p
         given = (p,) if self.segments is None else (X, p)
         values: NDArray[np.float64] = calibrator.predict_many(*given)
@@ -272,12 +276,11 @@ class Binary(Strategy):
             else:
                 p = calibrator.predict_one(x, raw[True])
             calibrated[True], calibrated[False] = p, 1.0 - p
+        else:
+            self.check_features(x)
         return calibrated
 
-    def check_sample(self, raw: Raw, x: Features) -> None:
-        # The probability of False is not learned.
-        if not LEAST_PROBABILITY <= raw[True] <= MOST_PROBABILITY:
-            check_probability_range(raw)
+    def check_features(self, x: Features) -> None:
         if self._segments is not None:
             self._segments.check_features(x)
 
@@ -301,6 +304,8 @@ class Binary(Strategy):
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         if True not in self._calibrators.by_label:
+            if self._segments is not None:
+                self._segments.check_columns(X, len(columns[True]))
             return np.array(list(columns.values()))
         p = self._calibrators.predict_many(True, columns[True], X)
         return np.array([p if label else 1.0 - p for label in columns])
@@ -342,8 +347,7 @@ class OneVsRest(OwningStrategy):
             calibrated[label] = float(p) if calibrator is None else calibrator.predict_one(p)
         return _normalised(calibrated, raw)
 
-    def check_sample(self, raw: Raw, x: Features) -> None:
-        super().check_sample(raw, x)
+    def check_features(self, x: Features) -> None:
         if self._calibrators.segments is not None:
             self._calibrators.segments.check_features(x)
 
