@@ -46,7 +46,7 @@ def predict(sample: Sample) -> dict[str, str | float]:
     with lock:
         served = model.serve_one(x)
         waiting[name] = json.dumps({"x": x, "served": served.to_dict()})
-    return {"id": name, "probability": served.calibrated[True]}
+    return {"id": name, "probability": served.calibrated.get(True, 0.5)}
 
 
 @app.post("/labels", status_code=204)
