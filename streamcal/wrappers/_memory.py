@@ -1,6 +1,6 @@
 """The predictions of a classifier that wait for their labels, found again by the features."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from river.base.typing import ClfTarget
@@ -104,24 +104,21 @@ class PredictionMemory:
             self._latest, self._asked = (kept, parts), asked
         self._waiting.make_room()
 
-    def find(self, x: Any, before: Sequence[Found | None] = ()) -> Found | None:
+    def find(self, x: Any, before: Set[int] = frozenset()) -> Found | None:
         """Return the prediction for these features, None if there is none.
 
-        Those in ``before`` belong to other samples, whose labels came with this one.
+        Those at the places ``before`` belong to other samples, whose labels came with this one.
         """
         latest, waiting = self._latest, self._waiting
         now = waiting.n_stored + (latest is not None)
-        is_latest = latest is not None and is_same(latest[0], x)
-        if before and _has_latest(before):
-            is_latest = False
+        is_latest = latest is not None and now not in before and is_same(latest[0], x)
         if latest is not None and is_latest and not waiting.stored:  # the usual case
             prediction = tuple.__new__(Prediction, (*latest[1], None))  # quicker than calls
             return tuple.__new__(Found, (prediction, now, now, None, True))
         key = key_of(x) if waiting.stored else None
         if key is None:
             return None
-        used = [each.place for each in before if each is not None]
-        places = [place for place in waiting.places(key) if place not in used]
+        places = [place for place in waiting.places(key) if place not in before]
         if is_latest:
             places.append(now)
         if not places:
@@ -143,7 +140,7 @@ class PredictionMemory:
         It stays aside if it is one of those that were ``found``, as `take` will forget it.
         """
         latest = self._latest
-        if latest is None or (found and _has_latest(found)):
+        if latest is None or any(each is not None and each.is_latest for each in found):
             return
         self._latest = None  # first, so that an error in what follows is not raised again and again
         kept, parts = latest
@@ -157,7 +154,3 @@ class PredictionMemory:
             self._waiting.take(found.key, found.place, found.now)
         elif self._waiting.delay != 0.0:
             self._waiting.learn_delay(0)
-
-
-def _has_latest(found: Sequence[Found | None]) -> bool:
-    return any(each is not None and each.is_latest for each in found)

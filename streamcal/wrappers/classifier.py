@@ -1,7 +1,7 @@
 """A river classifier with calibrated probabilities."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice, repeat
 from typing import Any
 
@@ -406,9 +406,12 @@ class CalibratedClassifier(
         as_weight(w / max(len(X), 1))
         given = [None] * len(X) if served is None else served
         recalled: list[tuple[Raw, Raw | None, Tickets, Found | None]] = []
+        places: set[int] = set()
         for x, each in zip(X, given, strict=True):
-            recalled.append(self._recall(x, each, kwargs, [row[-1] for row in recalled]))
-            raw = recalled[-1][0]
+            recalled.append(self._recall(x, each, kwargs, places))
+            raw, _, _, one = recalled[-1]
+            if one is not None:
+                places.add(one.place)
             self._strategy.for_labels(raw).check_features(x)
             if self.sampling_rate is not None:
                 check_two_labels((*raw, *y))
@@ -437,13 +440,13 @@ class CalibratedClassifier(
             self._count(label, 1.0 / len(X))
 
     def _recall(
-        self, x: Features, served: Any, kwargs: dict[str, Any], before: Sequence[Found | None] = ()
+        self, x: Features, served: Any, kwargs: dict[str, Any], before: Set[int] = frozenset()
     ) -> tuple[Raw, Raw | None, Tickets, Found | None]:
         """Return the model's probabilities of a sample, the calibrated ones, and the tickets.
 
         They are those in ``served``, else those that are remembered, else the model predicts. The
-        last value is what was found in the memory, which still holds it; what was found ``before``,
-        for other rows of a group, is passed over.
+        last value is what was found in the memory, which still holds it; the places ``before``, of
+        other rows of a group, are passed over.
         """
         if served is not None:
             return *self._read_served(served), None
