@@ -52,7 +52,7 @@ class Frequencies(base.MiniBatchClassifier):
         return to_native_frame(columns, like=frame)
 
 
-def frequencies(**parameters: Any) -> CalibratedClassifier:
+def frequencies(**parameters: Any) -> Any:
     return CalibratedClassifier(Frequencies(), **parameters)
 
 
@@ -75,7 +75,7 @@ def answers_of(model: CalibratedClassifier) -> list[dict[Any, float]]:
             assert values.shape == (2, len(rows[0]))
             rows += [dict(zip(rows[0], row.tolist(), strict=True)) for row in values]
     best = max(rows[0], key=rows[0].__getitem__) if rows[0] else None
-    assert [model.predict_one(x), *model.predict_many(pd.DataFrame([x]))] == [best] * 2  # type: ignore[misc]
+    assert [model.predict_one(x), *model.predict_many(pd.DataFrame([x]))] == [best] * 2
     return rows
 
 

@@ -720,7 +720,8 @@ class Fails(linear_model.LogisticRegression):
         super().learn_one(x, y, w)
 
 
-A, B = {"x": 1.0}, {"x": 2.0}
+A: Any = {"x": 1.0}
+B: Any = {"x": 2.0}
 FRAME = pd.DataFrame([A, B])
 REFUSED: dict[str, Any] = {
     "label": lambda model: model.learn_one(A, "oops"),
