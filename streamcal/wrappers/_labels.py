@@ -21,6 +21,7 @@ Probabilities = Mapping[ClfTarget, float]
 Vector = NDArray[np.float64]
 
 _MOST = 1e15  # samples in a state
+_NUMBERS = (int, float, np.bool_, np.number)
 
 
 class KnownLabels:
@@ -207,7 +208,7 @@ def keep_missing_many(
 
 def _is_binary(label: Any) -> bool:
     """Return whether a label is False, True, 0 or 1."""
-    return isinstance(label, bool | int | float | np.bool_ | np.number) and label in (0, 1)
+    return type(label) is bool or (isinstance(label, _NUMBERS) and label in (0, 1))
 
 
 def check_labels(labels: Any) -> tuple[ClfTarget, ...]:
