@@ -1,4 +1,4 @@
-"""Data frames: a Series for a Series, columns as lists, and values that are missing.
+"""Data frames: a Series for a Series, and columns as lists.
 
 No library of data frames is imported here: who passes one of its objects has imported it.
 """
@@ -72,18 +72,6 @@ def column_of(columns: Any, name: str) -> list[Any] | None:
     if isinstance(column, str) or not isinstance(column, Iterable):
         raise TypeError(f"`columns` must hold columns, got {column!r} for {name!r}")
     return list(column)
-
-
-def is_na(value: Any) -> bool:
-    """Return whether a value is the NA of pandas, which stands for a missing one.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> is_na(pd.NA), is_na(None)
-    (True, False)
-    """
-    return "pandas" in sys.modules and value is _name_of("pandas", "NA")
 
 
 def _name_of(library: str, name: str) -> Any:

@@ -22,6 +22,8 @@ from tests.conftest import IN_ONE_PROCESS, scope_of
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+KERNELS = sorted(path for end in ("pyx", "pxd", "pyi") for path in PACKAGE.rglob(f"*.{end}"))
+SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
@@ -64,6 +66,8 @@ def part_of(path: Path) -> str:
 
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a file imports at any depth, those for type checkers too."""
+    if path.suffix in (".pyx", ".pxd"):
+        return imports_of_cython(path.read_text(encoding="utf-8"))
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -78,12 +82,38 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def imports_of_cython(text: str) -> set[str]:
+    """Return the dotted names that Cython imports, compiled (``cimport``) or not."""
+    found = set(re.findall(r"^[ \t]*c?import +([\w.]+)", text, re.MULTILINE))
+    for module, names in re.findall(
+        r"^[ \t]*from +([\w.]+) +c?import +(\([^)]*\)|.*)", text, re.MULTILINE
+    ):
+        assert not module.startswith("."), f"{module} is imported relatively"
+        names = re.sub("#.*", "", names).strip("() \n")
+        imported = [name.split()[0] for name in re.split(r"\s*,\s*", names) if name]
+        found.update(f"{module}.{name}" for name in imported)
+        found.update([module] if module != "streamcal" else [])
+    return found
+
+
+def test_imports_of_cython_are_found() -> None:
+    text = (
+        "import os\ncimport streamcal.a\nfrom libc.math cimport exp, log as ln  # both\n"
+        "from streamcal import b\n    from streamcal.c cimport (\n        D, E,\n    )\n"
+        '"""Rows\nfrom ``bounds[r]`` to the last."""\n'
+    )
+    assert imports_of_cython(text) == {
+        *("os", "streamcal.a", "libc.math", "libc.math.exp", "libc.math.log"),
+        *("streamcal.b", "streamcal.c", "streamcal.c.D", "streamcal.c.E"),
+    }
+
+
 def test_every_part_has_a_layer() -> None:
-    assert {part_of(path) for path in MODULES} - {""} <= set(RANK)
+    assert {part_of(path) for path in SOURCES} - {""} <= set(RANK)
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in MODULES if part_of(path)], ids=lambda path: path.stem
+    "path", [path for path in SOURCES if part_of(path)], ids=lambda path: path.name
 )
 def test_nothing_imports_upward(path: Any) -> None:
     for name in imports(path):
@@ -97,18 +127,35 @@ def test_nothing_imports_upward(path: Any) -> None:
 
 def test_no_imports_run_in_a_circle() -> None:
     """Deferred ones count, too; packages do not, since they load their names on demand."""
-    files = [path for path in MODULES if path.name != "__init__.py"]
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
-    graph = {name: imports(path) & set(names) for name, path in names.items()}
+    graph: dict[str, set[str]] = {}
+    for path in SOURCES:
+        if path.name != "__init__.py" and path.suffix != ".pyi":
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            graph[name] = graph.get(name, set()) | imports(path) - {name}
+    graph = {name: found & set(graph) for name, found in graph.items()}
     assert graph["streamcal.isotonic.stack"] >= {"streamcal.isotonic.mean_stack"}
+    assert graph["streamcal.kernels.joint"] >= {"streamcal.kernels.hedge"}
     graphlib.TopologicalSorter(graph).prepare()  # raises where there is a circle
 
 
-def test_losses_and_kernels_know_nothing_of_river() -> None:
-    for path in MODULES:
+def test_losses_and_kernels_know_nothing_of_river_or_data_frames() -> None:
+    for path in SOURCES:
         if part_of(path) in {"_validation", "losses", "kernels"}:
-            roots = {name.split(".")[0] for name in imports(path)}
+            found = imports(path)
+            roots = {name.split(".")[0] for name in found}
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
+            assert "streamcal._frames" not in found, path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_caches_without_a_bound_hold_names_and_classes_only(path: Path) -> None:
+    """They keep their arguments alive as long as the process runs."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        decorators = map(ast.unparse, getattr(node, "decorator_list", []))
+        if {"cache", "functools.cache"} & set(decorators):
+            assert isinstance(node, ast.FunctionDef)
+            annotations = [ast.unparse(each.annotation or each) for each in node.args.args]
+            assert set(annotations) <= {"str", "type"}, f"{path}, {node.name}"
 
 
 def output_of(code: Any) -> Any:
@@ -315,8 +362,9 @@ def test_dependencies_are_those_that_are_imported() -> None:
     def names(requirements: Any) -> Any:
         return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
 
-    imported = {name.split(".")[0] for path in MODULES for name in imports(path)}
-    third_party = imported - set(sys.stdlib_module_names) - {"streamcal"}
+    imported = {name.split(".")[0] for path in SOURCES for name in imports(path)}
+    of_cython = {"cpython", "cython", "libc"}
+    third_party = imported - set(sys.stdlib_module_names) - of_cython - {"streamcal"}
     assert third_party - OPTIONAL == names(project["dependencies"])
     extras = project["optional-dependencies"]
     named = {"google": "protobuf", "confluent_kafka": "confluent-kafka", "sklearn": "scikit-learn"}

@@ -31,7 +31,6 @@ References
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -307,13 +306,9 @@ _METHODS: dict[str, Callable[[Vector, Metric, Vector, float], curves.Curve]] = {
 
 def _methods_for(metric: Metric) -> tuple[str, ...]:
     """Return the exact methods for a metric, the fastest first."""
-    return _GENERAL if metric.spec is None else _methods_for_coded(metric)
-
-
-@cache
-def _methods_for_coded(metric: Metric) -> tuple[str, ...]:
     spec = metric.spec
-    assert spec is not None
+    if spec is None:
+        return _GENERAL
     kind = int(spec[KIND])
     linear = ("leave-one-out",) if curves.linear_in_tp(metric) else ()
     if kind == confusion.FRACTION:
