@@ -1,5 +1,9 @@
+import doctest
 import gc
 import os
+import re
+from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,61 @@ settings.load_profile(
 IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 
 
+# What an extra brings, by the names that it is imported under; every other import is a dependency.
+OPTIONAL = {
+    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
+    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
+}
+
+
+def reason_to_skip(error: BaseException | None) -> str | None:
+    """Return which package of an extra is not installed, if that has raised the error."""
+    error = getattr(error, "failures", [error])[0]  # of a doctest
+    if isinstance(error, doctest.UnexpectedException):
+        error = error.exc_info[1]
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError):
+            package = str(error.name).partition(".")[0]
+            if package in OPTIONAL and find_spec(package) is None:
+                return f"{package} is not installed"
+        elif isinstance(error, ImportError) and re.search(r"pip install '\.\[\w+\]'", str(error)):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class WithoutExtras:
+    """Skip a test, or a file of tests, that needs a package of an extra that is not installed."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        try:
+            return (yield)
+        except Exception as error:
+            if reason := reason_to_skip(error):
+                pytest.skip(reason)
+            raise
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        call: pytest.CallInfo[Any] | None = vars(report).get("call")
+        if report.failed and call is not None and call.excinfo is not None:
+            if reason := reason_to_skip(call.excinfo.value):
+                report.outcome = "skipped"
+                report.longrepr = (str(collector.path), 0, f"Skipped: {reason}")
+        return report
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let JAX keep what it compiles, for all processes of this run and for the next run.
+    """Skip what lacks an extra; let JAX keep what it compiles, for this run and for the next.
 
     Compiling takes most of the time of tests that use JAX. ``--cache-clear`` forgets it.
     """
+    # The hooks of a plugin are called for doctests of the package, too; those of this file are not.
+    config.pluginmanager.register(WithoutExtras())
     if config.pluginmanager.has_plugin("cacheprovider"):
         os.environ |= {
             "JAX_COMPILATION_CACHE_DIR": str(config.cache.mkdir("jax")),

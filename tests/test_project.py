@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import streamcal
-from tests.conftest import IN_ONE_PROCESS, scope_of
+from tests.conftest import IN_ONE_PROCESS, OPTIONAL, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
@@ -46,11 +46,6 @@ LAYERS = [
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
-# What an extra brings, by the names that it is imported under; every other import is a dependency.
-OPTIONAL = {
-    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
-    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
-}
 # What takes its time to import, required or not.
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
 
@@ -307,6 +302,18 @@ def test_the_map_of_the_tree_names_files_that_exist() -> None:
     on_disk = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()}
     on_disk -= {"__pycache__/", "py.typed", "meson.build"}
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
+
+
+def test_no_test_limits_its_own_process() -> None:
+    """CPython keeps byte code that a limit or a full disk has cut off, and fails ever after."""
+    for path in sorted((ROOT / "tests").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        nodes = ast.walk(ast.parse(text)) if "setrlimit" in text else ()
+        names = {getattr(node, "attr", getattr(node, "id", None)) for node in nodes}
+        limits = "setrlimit" in names
+        assert not limits or path.name == "hostile_states.py", f"{path} limits its own process"
+        if "setrlimit(" in text and path.name not in ("hostile_states.py", "test_project.py"):
+            assert "*WITHOUT_BYTE_CODE," in text, f"{path} limits a process that writes byte code"
 
 
 def test_files_that_share_what_is_slow_to_make_stay_in_one_process() -> None:
