@@ -1,7 +1,9 @@
 import doctest
 import gc
 import os
+import random
 import re
+from collections import defaultdict
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,11 +79,41 @@ class WithoutExtras:
         return report
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--order",
+        metavar="SEED",
+        help="shuffle the files, and the tests of each, by a number; 'drawn' draws one, and the"
+        " summary says which",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle files, so that each stays together, and the tests inside them."""
+    if config.option.order is None:
+        return
+    rng, files = random.Random(config.option.order), defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    for tests in files.values():
+        rng.shuffle(tests)
+    paths = list(files)
+    rng.shuffle(paths)
+    items[:] = [item for path in paths for item in files[path]]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.option.order is not None:
+        terminalreporter.write_line(f"the order of the tests: --order={config.option.order}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Skip what lacks an extra; let JAX keep what it compiles, for this run and for the next.
+    """Skip what lacks an extra; keep what JAX compiles and matplotlib finds, for the next run too.
 
     Compiling takes most of the time of tests that use JAX. ``--cache-clear`` forgets it.
     """
+    if config.option.order == "drawn":  # here, and not by each of the processes that pytest starts
+        config.option.order = str(random.SystemRandom().getrandbits(32))
     # The hooks of a plugin are called for doctests of the package, too; those of this file are not.
     config.pluginmanager.register(WithoutExtras())
     if config.pluginmanager.has_plugin("cacheprovider"):
@@ -89,6 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "JAX_COMPILATION_CACHE_DIR": str(config.cache.mkdir("jax")),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            "MPLCONFIGDIR": str(config.cache.mkdir("matplotlib")),
         }
 
 

@@ -1,8 +1,7 @@
 """Run a module as if only one extra were installed: ``python only_extra.py docs -m sphinx …``.
 
 Modules and metadata of distributions that the extra does not need, directly or indirectly, can't be
-found. An empty name means no extra, and a name after a minus all but what this extra brings:
-``python only_extra.py -jax -m pytest …``. ``.ci/long`` really installs the extras.
+found. An empty name means no extra. ``.ci/long`` really installs the extras.
 """
 
 import runpy
@@ -63,15 +62,18 @@ class _Only:
 
 
 def leave_only(extra: str) -> None:
-    """Hide distributions that are not installed with an extra from this process.
+    """Hide distributions that are not installed with an extra from this process."""
+    leave(closure(extra))
 
-    After a minus: those that are installed with the extra, and not without it.
-    """
-    if extra.startswith("-"):
-        installed = {canonicalize_name(each.metadata["Name"]) for each in metadata.distributions()}
-        names = installed - (closure(extra[1:]) - closure(""))
-    else:
-        names = closure(extra)
+
+def hide(extra: str) -> None:
+    """Hide what an extra brings from this process."""
+    installed = {canonicalize_name(each.metadata["Name"]) for each in metadata.distributions()}
+    leave(installed - (closure(extra) - closure("")))
+
+
+def leave(names: set[str]) -> None:
+    """Hide all distributions but these."""
     hidden = {
         module
         for module, owners in metadata.packages_distributions().items()

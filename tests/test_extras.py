@@ -1,6 +1,7 @@
 """Each extra works alone; ``.ci/long`` tests the same in separate environments."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -28,6 +29,21 @@ def test_an_extra_alone_does_what_it_is_for(extra: Any, tmp_path: Path) -> None:
     if extra in ("", "plot", "jax", "kafka", "sklearn"):
         assert "the command line needs typer" in done.stderr
         assert "pip install '.[cli]'" in done.stderr
+
+
+def test_what_needs_an_extra_is_skipped_without_it() -> None:
+    """A file, a test, a file of doctests, and a doctest."""
+    names = ("tests/test_cusum_layer.py", "tests/test_frames.py::test_calibrators")
+    files = ("streamcal/_jax.py", "streamcal/losses/_convex.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.without_jax", *names, *files]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"], cwd=TESTS.parent, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    for reason in ("jax is not installed", "the loss Squared() needs JAX: pip install '.[jax]'"):
+        assert reason in done.stdout
+    for file in (names[0], files[0]):
+        assert re.search(rf"^SKIPPED .* {file}", done.stdout, re.MULTILINE)
 
 
 def test_extras_are_those_that_are_tried() -> None:

@@ -4,20 +4,24 @@ import ast
 import doctest
 import graphlib
 import inspect
+import itertools
 import os
+import py_compile
 import re
 import shutil
 import subprocess
 import sys
 import tokenize
 import tomllib
+import types
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import streamcal
-from tests.conftest import IN_ONE_PROCESS, OPTIONAL, scope_of
+from tests.conftest import IN_ONE_PROCESS, OPTIONAL, pytest_collection_modifyitems, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
@@ -529,3 +533,77 @@ def test_a_wheel_holds_what_belongs_to_the_package(tmp_path: Path) -> None:
     build = (PACKAGE / "meson.build").read_text(encoding="utf-8")
     assert "files('../not_installed.py')" in build
     assert re.findall("exclude_files: (.*),", build) == ["not_installed"]
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Any:
+    """A checkout, and what the gate says of it."""
+    checkout, home = tmp_path / "checkout", tmp_path / "home"
+    (checkout / ".ci").mkdir(parents=True)
+    home.mkdir()
+    shutil.copy(ROOT / ".ci" / "left_behind.py", checkout / ".ci")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(["git", "init", "--quiet", checkout], env=environment, check=True)
+    (checkout / "mine").touch()
+
+    def call(action: str) -> Any:
+        script = checkout / ".ci" / "left_behind.py"
+        return subprocess.run(
+            [sys.executable, script, action, tmp_path / "before", home],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+    assert call("note").returncode == 0
+    return types.SimpleNamespace(checkout=checkout, home=home, check=lambda: call("check"))
+
+
+def test_what_gates_leave_behind_is_named(left_behind: Any) -> None:
+    checkout, home = left_behind.checkout, left_behind.home
+    source = checkout / "module.py"
+    source.write_text("names = " + repr(list(range(1000))))
+    sound, torn, empty, foreign = (checkout / ".venv" / f"{name}.pyc" for name in "abcd")
+    for path in (sound, torn, empty, foreign):
+        py_compile.compile(str(source), str(path))
+    source.unlink()
+    (checkout / ".gitignore").write_text(".venv\n")
+    foreign.write_bytes(b"1234" + foreign.read_bytes()[4:100])
+    left_behind.check()
+    torn.write_bytes(torn.read_bytes()[:2048])
+    empty.write_bytes(b"")
+    (home / ".config").mkdir()
+    (home / ".config" / "settings").touch()
+    done = left_behind.check()
+    assert done.returncode == 1
+    lines = [line.partition(": ")[0] for line in done.stdout.splitlines()]
+    assert lines == [str(torn), str(empty), ".gitignore", "~/.config/settings"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="shared memory is no folder here")
+def test_shared_memory_that_no_process_uses_is_named(left_behind: Any) -> None:
+    memory = SharedMemory(create=True, size=100)
+    path = f"/dev/shm/{memory.name.lstrip('/')}"
+    try:
+        assert path not in left_behind.check().stdout
+        memory.close()
+        assert f"{path}: shared memory that no process uses" in left_behind.check().stdout
+    finally:
+        memory.unlink()
+    assert path not in left_behind.check().stdout
+
+
+def test_a_number_orders_the_files_and_the_tests_of_each() -> None:
+    def ordered(order: str | None) -> list[str]:
+        items: Any = [types.SimpleNamespace(path=at[0], at=at) for at in sorted(names)]
+        config: Any = types.SimpleNamespace(option=types.SimpleNamespace(order=order))
+        pytest_collection_modifyitems(config, items)
+        return [item.at for item in items]
+
+    names = [file + str(number) for file in "abcdefgh" for number in range(9)]
+    assert ordered(None) == names
+    one, other = ordered("1"), ordered("2")
+    assert names != one == ordered("1") != other
+    assert sorted(one) == names
+    assert len(list(itertools.groupby(one, lambda name: name[0]))) == 8

@@ -1,5 +1,6 @@
 """Fits in parts: by ranges they are exact, by shards they would not be; in any pool."""
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,16 +19,23 @@ from streamcal.isotonic.blocks import blocks_of, fit_blocks
 FIELDS = ("lower", "upper", "values", "weights", "centers")
 
 
-def ray_pool() -> Any:
+@contextlib.contextmanager
+def ray_pool(home: Path) -> Iterator[Any]:
+    """Yield a pool of Ray, which keeps a file in the home directory."""
     ray = pytest.importorskip("ray", reason="ray is not installed")
     from ray.util.multiprocessing import Pool
 
-    ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")
-    return Pool(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")
+        made = Pool(2)
+        yield made
+        made.terminate()
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module", params=["none", "threads", "multiprocess", "ray"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
+def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if request.param == "none":
         yield None
     elif request.param == "threads":
@@ -37,10 +45,8 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
         with multiprocess.get_context("spawn").Pool(2) as processes:
             yield processes
     else:
-        made = ray_pool()
-        yield made
-        made.terminate()
-        pytest.importorskip("ray").shutdown()
+        with ray_pool(tmp_path_factory.mktemp("home")) as made:
+            yield made
 
 
 def samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
