@@ -142,10 +142,10 @@ class EUMThreshold(Stateful, Cloned):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Return which of ``scores``, shape ``(n_samples,)``, reach the best threshold.
 
-        For a Series of pandas or polars that is a Series with the same index and name.
+        For a Series that is one with the same index, and with its name followed by ``_label``.
         """
         reached: NDArray[np.bool_] = as_vector(scores, "scores") >= self.threshold
-        return like_given(reached, scores)
+        return like_given(reached, scores, "label")
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Learn that ``score`` was followed by the label ``y`` (0 or 1), with weight ``w``."""

@@ -246,7 +246,9 @@ class StreamingThresholds(Stateful, Cloned):
         return 1 + int(np.searchsorted(found.thresholds, number, side="right"))
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.int64]:
-        """Return the labels of scores, shape ``(n_samples,)``; a Series for a Series.
+        """Return the labels of scores, shape ``(n_samples,)``.
+
+        For a Series they are one with the same index, and with its name followed by ``_label``.
 
         Raises
         ------
@@ -254,7 +256,8 @@ class StreamingThresholds(Stateful, Cloned):
             If nothing has been learned, or a score is not finite.
         """
         vector = as_vector(scores, "scores")
-        return like_given(1 + np.searchsorted(self.thresholds, vector, side="right"), scores)
+        labels = 1 + np.searchsorted(self.thresholds, vector, side="right")
+        return like_given(labels, scores, "label")
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
