@@ -63,6 +63,17 @@ class Calibrator(Stateful, Cloned, ABC):
         for sample in zip(*self._check_samples(scores, y, w), strict=True):
             self.learn_one(*map(float, sample))
 
+    @property
+    def n_samples(self) -> int:
+        """The number of samples that it holds or, if it forgets none, has learned.
+
+        Raises
+        ------
+        AttributeError
+            If the class does not count them: `HistogramCalibrator` and `IdentityCalibrator`.
+        """
+        raise AttributeError(f"{type(self).__name__} does not count its samples")
+
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
 

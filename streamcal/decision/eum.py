@@ -11,7 +11,7 @@ References
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,7 @@ from streamcal._validation import (
     check_same_length,
     growth_per_sample,
 )
-from streamcal.decision.goals import as_parameter, get_metric
+from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
 
 Vector = NDArray[np.float64]
@@ -97,7 +97,7 @@ class EUMThreshold(Stateful, Cloned):
     """
 
     def __init__(
-        self, metric: Any = "f1", *, window: int | None = None, half_life: float | None = None
+        self, metric: AnyMetric = "f1", *, window: int | None = None, half_life: float | None = None
     ) -> None:
         check_count(window, "window", optional=True)
         check_half_life(half_life)
