@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,14 +21,22 @@ FIELDS = ("lower", "upper", "values", "weights", "centers")
 
 
 @contextlib.contextmanager
-def ray_pool(home: Path) -> Iterator[Any]:
-    """Yield a pool of Ray, which keeps a file in the home directory."""
+def ray_pool() -> Iterator[Any]:
+    """Yield a pool of Ray, whose files (one of them in the home directory) are deleted.
+
+    The folder has a short name, since sockets are in it.
+    """
     ray = pytest.importorskip("ray", reason="ray is not installed")
     from ray.util.multiprocessing import Pool
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home))
-        ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")
+    with (
+        tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("HOME", folder)
+        ray.init(
+            num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=folder
+        )
         made = Pool(2)
         yield made
         made.terminate()
@@ -35,7 +44,7 @@ def ray_pool(home: Path) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module", params=["none", "threads", "multiprocess", "ray"])
-def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "none":
         yield None
     elif request.param == "threads":
@@ -45,7 +54,7 @@ def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with multiprocess.get_context("spawn").Pool(2) as processes:
             yield processes
     else:
-        with ray_pool(tmp_path_factory.mktemp("home")) as made:
+        with ray_pool() as made:
             yield made
 
 
