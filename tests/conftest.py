@@ -1,10 +1,11 @@
+import contextlib
 import doctest
 import gc
 import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -54,17 +55,29 @@ def reason_to_skip(error: BaseException | None) -> str | None:
     return None
 
 
+@contextlib.contextmanager
+def skipping() -> Iterator[None]:
+    """Skip the test if something inside lacks an extra."""
+    try:
+        yield
+    except Exception as error:
+        if reason := reason_to_skip(error):
+            pytest.skip(reason)
+        raise
+
+
 class WithoutExtras:
     """Skip a test, or a file of tests, that needs a package of an extra that is not installed."""
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        try:
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        with skipping():
             return (yield)
-        except Exception as error:
-            if reason := reason_to_skip(error):
-                pytest.skip(reason)
-            raise
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        with skipping():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -112,8 +125,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Compiling takes most of the time of tests that use JAX. ``--cache-clear`` forgets it.
     """
-    if config.option.order == "drawn":  # here, and not by each of the processes that pytest starts
-        config.option.order = str(random.SystemRandom().getrandbits(32))
+    if config.option.order == "drawn":
+        drawn = str(random.SystemRandom().getrandbits(32))
+        config.option.order = getattr(config, "workerinput", {}).get("order", drawn)
     # The hooks of a plugin are called for doctests of the package, too; those of this file are not.
     config.pluginmanager.register(WithoutExtras())
     if config.pluginmanager.has_plugin("cacheprovider"):
@@ -145,6 +159,12 @@ class Scheduling(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a process of xdist the number that the first process has drawn."""
+    node.workerinput["order"] = node.config.option.order
 
 
 def pytest_collection_finish() -> None:
