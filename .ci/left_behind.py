@@ -89,7 +89,8 @@ def main(action: str, file: Path, home: Path) -> int:
         file.write_text(json.dumps({"changed": changed(), "segments": segments()}))
         return 0
     found = list(left(json.loads(file.read_text()), home))
-    print("\n".join(found))
+    for line in found:
+        print(line)
     return 1 if found else 0
 
 

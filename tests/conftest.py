@@ -3,7 +3,6 @@ import doctest
 import gc
 import os
 import random
-import re
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
@@ -39,18 +38,23 @@ OPTIONAL = {
 }
 
 
+MISSING = {name for name in OPTIONAL if find_spec(name) is None}
+
+
 def reason_to_skip(error: BaseException | None) -> str | None:
     """Return which package of an extra is not installed, if that has raised the error."""
     error = getattr(error, "failures", [error])[0]  # of a doctest
     if isinstance(error, doctest.UnexpectedException):
         error = error.exc_info[1]
-    while error is not None:
+    while error is not None and MISSING:
         if isinstance(error, ModuleNotFoundError):
             package = str(error.name).partition(".")[0]
-            if package in OPTIONAL and find_spec(package) is None:
+            if package in MISSING:
                 return f"{package} is not installed"
-        elif isinstance(error, ImportError) and re.search(r"pip install '\.\[\w+\]'", str(error)):
-            return str(error)
+        elif isinstance(error, ImportError):  # of this package: "… needs JAX: pip install …"
+            needed = str(error).partition(" needs ")[2].partition(":")[0]
+            if MISSING & set(needed.lower().split(", ")):
+                return str(error)
         error = error.__cause__ or error.__context__
     return None
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests import only_extra, use_extra
+from streamcal._extras import missing
+from tests import conftest, only_extra, use_extra
 
 TESTS = Path(__file__).resolve().parent
 
@@ -44,6 +45,23 @@ def test_what_needs_an_extra_is_skipped_without_it() -> None:
         assert reason in done.stdout
     for file in (names[0], files[0]):
         assert re.search(rf"^SKIPPED .* {file}", done.stdout, re.MULTILINE)
+
+
+def test_an_error_about_what_is_installed_is_no_reason_to_skip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = [
+        ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy"),
+        missing("a loss", "JAX", "jax"),
+        missing("the command line", "rich, jax", "cli"),
+    ]
+    for absent, expected in ((set(), [False] * 3), ({"jax"}, [True] * 3), ({"rich"}, None)):
+        monkeypatch.setattr(conftest, "MISSING", absent)
+        found = [conftest.reason_to_skip(error) is not None for error in errors]
+        assert found == (expected or [False, False, True])
+    assert conftest.reason_to_skip(AssertionError("wrong")) is None
+    wrong = ModuleNotFoundError("No module named 'streamcal.jax'", name="streamcal.jax")
+    assert conftest.reason_to_skip(wrong) is None
 
 
 def test_extras_are_those_that_are_tried() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import assert_type
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from river import compose, datasets, evaluate, linear_model, metrics, preprocessing, tree
 from river.base.typing import ClfTarget
@@ -63,6 +64,14 @@ def calibrate_scores() -> float:
     value, ticket = hedge.serve_one(0.4)
     hedge.learn_one(0.4, True, served=ticket)
     return value
+
+
+def calibrate_a_column() -> int:
+    """A column of a data frame beside the one that it is made of."""
+    calibrator = streamcal.HistogramCalibrator()
+    frame = pl.DataFrame({"p": [0.2, 0.9]})
+    calibrator.learn_many(frame["p"], [0, 1])
+    return frame.with_columns(calibrator.predict_many(frame["p"])).width
 
 
 def fit_batches() -> list[float]:
