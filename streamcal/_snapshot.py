@@ -4,9 +4,9 @@ import threading
 from typing import Any, NoReturn, Self
 
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 
-Features = dict[FeatureName, Any]
+from streamcal._routing import Features
 
 
 class ModelSnapshot:

@@ -5,6 +5,7 @@ position of the first bad value, so that its row in a file can be found.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -327,3 +328,16 @@ def decay_per_sample(half_life: float | None) -> float:
     (1.0, 0.5)
     """
     return 1.0 if half_life is None else float(0.5 ** (1.0 / half_life))
+
+
+def is_na(value: Any) -> bool:
+    """Return whether a value is the NA of pandas, which stands for a missing one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> is_na(pd.NA), is_na(None)
+    (True, False)
+    """
+    library = sys.modules.get("pandas")  # whoever passes its NA has imported it
+    return library is not None and value is getattr(library, "NA", library)

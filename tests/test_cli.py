@@ -4,14 +4,15 @@ import contextlib
 import csv
 import datetime
 import errno
+import importlib
 import inspect
 import io
 import itertools
 import json
 import math
 import os
+import py_compile
 import re
-import resource
 import subprocess
 import sys
 import types
@@ -40,6 +41,7 @@ from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
 from streamcal.durable import Store, name_of
+from tests import WITHOUT_BYTE_CODE
 from tests.runner import CliRunner
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -1081,15 +1083,17 @@ def test_disk_errors_are_one_line(
     assert line == f"streamcal: {full}: No space left on device"
 
 
-@contextlib.contextmanager
-def files_of_at_most(n_bytes: int) -> Iterator[None]:
-    """Let no process write beyond this length of a file, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+def run_with_files_of_at_most(n_bytes: int, *arguments: Any) -> Any:
+    """Run a command in a process that can't write beyond this length of a file: a full disk."""
+    code = (
+        "import resource\n"
+        "import matplotlib.font_manager  # which keeps a file of its own\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({n_bytes}, {n_bytes}))\n"
+        "from streamcal.cli.main import main\n"
+        "main()\n"
+    )
+    command = [*WITHOUT_BYTE_CODE, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -1107,13 +1111,41 @@ def test_a_picture_or_page_on_a_full_disk_leaves_the_older_one(
     path, theirs = tmp_path / name, tmp_path / f"{name}.partial"
     path.write_text("older")
     theirs.write_text("of somebody else")
-    with files_of_at_most(2048):
-        result = run(command, scores_csv, *options, path, status=1)
-    assert result.stderr == f"streamcal: {path}: {os.strerror(errno.EFBIG)}\n"
+    done = run_with_files_of_at_most(2048, command, scores_csv, *options, path)
+    message = f"streamcal: {path}: {os.strerror(errno.EFBIG)}\n"
+    assert (done.returncode, done.stderr) == (1, message)
     assert (path.read_text(), theirs.read_text()) == ("older", "of somebody else")
     assert {file.name for file in tmp_path.glob("new.*")} == {path.name, theirs.name}
     run(command, scores_csv, *options, path)
     assert path.stat().st_size > 2048
+
+
+def test_the_end_of_a_file_is_named(scores_csv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typer would say "Aborted." and nothing else."""
+
+    def read(*_: Any) -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", read)
+    result = calibrate(scores_csv, status=1)
+    line = inspect.getsourcelines(read)[1] + 1
+    assert result.stderr == f"streamcal: Ran out of input (EOFError in {__file__}, line {line})\n"
+
+
+def test_byte_code_that_is_cut_off_is_named(
+    scores_csv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "torn_module.py"
+    source.write_text("names = " + repr(list(range(1000))))
+    cached = Path(py_compile.compile(str(source)))
+    cached.write_bytes(cached.read_bytes()[:200])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        IsotonicCalibrator, "predict_learn_many", lambda *_: importlib.import_module(source.stem)
+    )
+    result = calibrate(scores_csv, status=1)
+    message = f"{cached}: the byte code of a module is cut off (marshal data too short)"
+    assert result.stderr == f"streamcal: {message}; delete this file\n"
 
 
 def test_ctrl_c_while_modules_are_loaded_is_one_line(

@@ -21,6 +21,7 @@ from streamcal import IsotonicCalibrator
 from streamcal.durable import Event, KafkaSink, KafkaSource, Store, StoreError, run
 from streamcal.durable.pace import Pace
 from streamcal.durable.timeline import TIMELINE
+from tests import WITHOUT_BYTE_CODE
 
 RNG = np.random.default_rng(5)
 ROWS = [(s, int(y)) for s, y in zip(RNG.random(12).round(2), RNG.integers(0, 2, 12), strict=True)]
@@ -727,7 +728,7 @@ def test_a_process_is_killed(config: Config, tmp_path: Path, step: str) -> None:
     topic, out = new_topic(config, ROWS, per_transaction=5), new_topic(config)
     path, root = tmp_path / "run.db", str(Path(__file__).parents[1])
     for batch in (3, 2):
-        child = [sys.executable, "-c", SERVE_UNTIL_KILLED, root, config["bootstrap.servers"]]
+        child = [*WITHOUT_BYTE_CODE, "-c", SERVE_UNTIL_KILLED, root, config["bootstrap.servers"]]
         command = [*child, str(path), topic, out, str(batch), step]
         ended = subprocess.run(command, capture_output=True, check=False)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()

@@ -25,6 +25,7 @@ from streamcal.durable import Store, StoreError, rows
 from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
 from streamcal.durable.files import is_store
+from tests import WITHOUT_BYTE_CODE
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -853,7 +854,9 @@ def test_sqlite_keeps_its_locks(path: Path) -> None:
 def test_the_lock_ends_with_its_process(path: Path) -> None:
     for _ in range(2):
         with subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*WITHOUT_BYTE_CODE, "-c", HOLD, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         ) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline().strip() == b"open"
@@ -1487,7 +1490,7 @@ def test_killed_in_the_middle_of_saves(path: Path) -> None:
     saved = 0
     for _ in range(n_kills):
         with subprocess.Popen(
-            [sys.executable, "-c", SAVE, str(path), root], stdout=subprocess.PIPE
+            [*WITHOUT_BYTE_CODE, "-c", SAVE, str(path), root], stdout=subprocess.PIPE
         ) as process:
             assert process.stdout is not None
             for _ in range(int(rng.integers(1, 60))):

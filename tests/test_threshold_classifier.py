@@ -419,7 +419,7 @@ def test_a_regressor_that_is_not_finite(answer: Any) -> None:
     classifier.learn_one({}, "low")
     classifier.learn_one({}, "high")
     before = state(classifier)
-    classifier.regressor.answer = answer  # type: ignore[attr-defined]
+    classifier.regressor.answer = answer
     for act in (
         lambda: classifier.learn_one({}, "low"),
         lambda: classifier.predict_one({}),
@@ -427,7 +427,7 @@ def test_a_regressor_that_is_not_finite(answer: Any) -> None:
     ):
         with pytest.raises(ValueError, match="`regressor` must predict finite numbers"):
             act()
-    classifier.regressor.answer = 0.0  # type: ignore[attr-defined]
+    classifier.regressor.answer = 0.0
     assert state(classifier) == before
 
 

@@ -35,7 +35,7 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.shape import Shape
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
-from streamcal.isotonic.staircase import INTERPOLATIONS
+from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation
 from streamcal.kernels import pav
 
 Floats = NDArray[np.float64]
@@ -97,14 +97,14 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     def __init__(
         self,
-        loss: str | losses.Loss,
+        loss: losses.LossName | losses.Loss,
         *,
         window: int = 10_000,
         every: int = 1_000,
         tol: float | None = None,
         deadline: float | None = None,
         background: bool = False,
-        interpolation: str = "linear",
+        interpolation: Interpolation = "linear",
     ):
         for name, value in (("window", window), ("every", every)):
             check_count(value, name)
@@ -340,7 +340,7 @@ def _warn_of_failure() -> Iterator[None]:
 
 def _solve_window(
     loss: losses.Loss,
-    interpolation: str,
+    interpolation: Interpolation,
     tol: float | None,
     deadline: float | None,
     samples: NDArray[np.float64],

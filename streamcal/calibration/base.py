@@ -63,10 +63,32 @@ class Calibrator(Stateful, Cloned, ABC):
         for sample in zip(*self._check_samples(scores, y, w), strict=True):
             self.learn_one(*map(float, sample))
 
+    @property
+    def n_samples(self) -> int:
+        """The number of samples that it holds or, if it forgets none, has learned.
+
+        Raises
+        ------
+        AttributeError
+            If the class does not count them: `HistogramCalibrator` and `IdentityCalibrator`.
+        """
+        raise AttributeError(f"{type(self).__name__} does not count its samples")
+
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
 
-        For a Series of pandas or polars they are a Series with the same index and name.
+        For a Series of pandas, polars or another library that narwhals knows they are such a
+        Series, with its index, and with its name followed by ``_calibrated``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from streamcal import IsotonicCalibrator
+        >>> frame = pd.DataFrame({"p": [0.2, 0.4, 0.9]})
+        >>> calibrator = IsotonicCalibrator()
+        >>> calibrator.learn_many(frame["p"], [0, 1, 1])
+        >>> frame.join(calibrator.predict_many(frame["p"])).columns.tolist()
+        ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
         values = np.array([self.predict_one(score) for score in vector.tolist()], dtype=np.float64)
@@ -81,7 +103,7 @@ class Calibrator(Stateful, Cloned, ABC):
         -------
         predictions : ndarray of shape (n_samples,)
             The result of `predict_one` for each score before its label was learned; a Series if
-            ``scores`` is a Series of pandas or polars.
+            ``scores`` is one, as in `predict_many`.
         """
         samples = self._check_samples(scores, y, w)
         predictions = np.empty(len(samples[0]))

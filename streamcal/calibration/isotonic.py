@@ -28,7 +28,7 @@ from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
-from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase
+from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
@@ -109,12 +109,12 @@ class IsotonicCalibrator(Calibrator):
 
     def __init__(
         self,
-        loss: str | losses.Loss = "log",
+        loss: losses.MeanLossName | losses.Loss = "log",
         *,
         window: int | None = None,
         half_life: float | None = None,
         prior: float = 1.0,
-        interpolation: str = "linear",
+        interpolation: Interpolation = "linear",
         max_scores: int = 1_000_000,
     ) -> None:
         check_count(window, "window", optional=True)

@@ -533,8 +533,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
 
-        ``columns`` are as for `predict_learn_many`. For a Series of pandas or polars they are a
-        Series with the same index and name.
+        ``columns`` are as for `predict_learn_many`. For a Series they are one, as in
+        `Calibrator.predict_many`.
         """
         vector = as_vector(scores, "scores")
         values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
@@ -563,7 +563,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         -------
         predictions : ndarray of shape (n_samples,)
             Those of `predict_one` before the label of the sample was learned; a Series if
-            ``scores`` is a Series of pandas or polars.
+            ``scores`` is one, as in `predict_many`.
 
         Raises
         ------

@@ -83,7 +83,8 @@ def thresholds(
             check_drawable(plot)
             check_distinct(table, picture=plot)
         check_choice(loss, "loss", LOSSES)
-        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
+        name: Any = loss  # one of these
+        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=name, method=method)
     columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]
     reader = RowReader(columns, on_error)
     with data_errors(table), summary:

@@ -14,10 +14,10 @@ import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
 from river import base
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import BatchRouting, last_step, name_of
+from streamcal._routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import (
@@ -28,17 +28,13 @@ from streamcal._validation import (
     check_probability_range,
     decay_per_sample,
 )
-from streamcal.decision.goals import as_parameter, get_metric
+from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
-from streamcal.decision.metric import Metric
 
-Features = dict[FeatureName, Any]
 _HISTORIES = ("labels", "expected", None)
 
 
-class DecisionClassifier(
-    BatchRouting, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
-):
+class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
     """Decide for the labels that maximise a metric over the stream.
 
     Parameters
@@ -78,8 +74,8 @@ class DecisionClassifier(
 
     def __init__(
         self,
-        classifier: base.Classifier,
-        metric: Any = "f1",
+        classifier: AnyClassifier,
+        metric: AnyMetric = "f1",
         *,
         history: str | None = "labels",
         half_life: float | None = None,
@@ -125,7 +121,7 @@ class DecisionClassifier(
         self._negative, self._claimed, self._realised = negative, claimed, realised
 
     @property
-    def _wrapped_model(self) -> base.Classifier:
+    def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
     @property
@@ -354,7 +350,7 @@ def claim_gap(
     probabilities: ArrayLike,
     labels: ArrayLike,
     y: ArrayLike,
-    metric: "str | Metric" = "f1",
+    metric: AnyMetric = "f1",
     *,
     counts: Any = None,
 ) -> float:

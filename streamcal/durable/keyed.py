@@ -454,5 +454,5 @@ class KeyedCalibrator(Locked):
             self.saved()
 
     def __repr__(self) -> str:
-        held = f"{self.n_live} live, {self.n_compressed} compressed"
-        return f"KeyedCalibrator({len(self)} keys, {held})"
+        stored = "" if self.store is None else f", store={self.store!r}"
+        return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"

@@ -707,12 +707,12 @@ cdef class CuSum(Exclusive):
     cdef int allocate(self, Layout *new, list labels) except -1:
         """Allocate memory for these labels, all weights 0."""
         cdef Py_ssize_t n = len(labels), bounds = max(n - 1, 0), answer, truth
-        cdef const double[:, ::1] table
+        # Whatever may raise comes before the first allocation.
+        cdef const double[:, ::1] table = self.task.table(n) if n > 1 else np.zeros((n, n))
         new.n_labels, new.bounds = n, bounds
         new.parts = 2 if self.settings.averaged else 1
         new.width = 1 if self.settings.shared else bounds
         new.stride = new.parts * new.width
-        costs = self.task.table(n) if n > 1 else np.zeros((n, n))
         new.costs = zeros(n * n)
         new.bias, new.rows = zeros(new.parts * bounds), zeros(self.room * new.stride)
         new.recent, new.products = zeros(self.ring_room * (bounds + 2)), zeros(new.parts * bounds)
@@ -725,11 +725,9 @@ cdef class CuSum(Exclusive):
         ):
             free_layout(new)
             raise MemoryError
-        if n:
-            table = costs
-            for truth in range(n):
-                for answer in range(n):
-                    new.costs[n * truth + answer] = table[answer, truth]
+        for truth in range(n):
+            for answer in range(n):
+                new.costs[n * truth + answer] = table[answer, truth]
         return 0
 
     cdef int make_room(self, Py_ssize_t n) except -1:

@@ -62,7 +62,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streamcal._frames import is_na
+from streamcal._validation import is_na
 from streamcal.kernels.expert import restored
 
 cdef extern from *:

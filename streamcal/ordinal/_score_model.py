@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, array_of, check_alike, nest, require, state_of
 from streamcal._validation import decay_per_sample
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.losses import TaskLoss, get_task
+from streamcal.losses import TaskLoss, TaskLossName, get_task
 from streamcal.ordinal.streaming import StreamingThresholds
 
 ROUNDING, STREAMING, RESOLVED = range(3)
@@ -109,7 +109,9 @@ class ScoreModel:
     (2, [0.0, 0.3, 0.7])
     """
 
-    def __init__(self, targets: Sequence[float], loss: str | TaskLoss, window: int) -> None:
+    def __init__(
+        self, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int
+    ) -> None:
         n_labels = len(targets)
         self.way = BestWay()
         self.rounding = [(low + high) / 2.0 for low, high in pairwise(targets)]
@@ -190,7 +192,7 @@ class ScoreModel:
 
     @classmethod
     def thaw(
-        cls, arrays: Arrays, targets: Sequence[float], loss: str | TaskLoss, window: int
+        cls, arrays: Arrays, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int
     ) -> Self | None:
         """Return the model in a state, None without any; raise unless it has these parameters."""
         if "streaming" not in arrays:

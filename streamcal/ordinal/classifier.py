@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from river import base
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 
-from streamcal._routing import Routing, last_step, name_of
+from streamcal._routing import AnyRegressor, Features, Routing, last_step, name_of
 from streamcal._snapshot import ClassifierSnapshot
 from streamcal._state import (
     Arrays,
@@ -39,6 +39,7 @@ from streamcal.losses import (
     AsymmetricError,
     SquaredError,
     TaskLoss,
+    TaskLossName,
     ZeroOneError,
     get_task,
 )
@@ -48,14 +49,13 @@ from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
 
-Features = dict[FeatureName, Any]
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""
 
 _LOSSES_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricError)
 
 
-class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.Classifier):
+class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier):
     """Ordinal classification: a regressor's score, rounded or cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
@@ -142,10 +142,10 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     def __init__(
         self,
-        regressor: base.Regressor,
+        regressor: AnyRegressor,
         labels: Sequence[ClfTarget] | None = None,
         *,
-        loss: str | TaskLoss = "absolute",
+        loss: TaskLossName | TaskLoss = "absolute",
         window: int = 10_000,
         every: int | None = 1_000,
         n_jobs: int = 1,
@@ -377,7 +377,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self._samples.extend((x, order.labels[rank], score, w) for x, rank, (score, w) in rows)
 
     @property
-    def _wrapped_model(self) -> base.Regressor:
+    def _wrapped_model(self) -> AnyRegressor:
         return self.regressor
 
     @property

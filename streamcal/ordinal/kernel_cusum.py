@@ -20,9 +20,10 @@ from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
 from streamcal._locked import Locked
+from streamcal._routing import Features
 from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
 from streamcal._validation import LARGEST, as_score, as_weight, check_choice, check_count
-from streamcal.ordinal._ranks import Features, RankLearner, check_features
+from streamcal.ordinal._ranks import RankLearner, check_features
 
 MAX_DEGREE = 100  # greater powers overflow for ordinary samples
 KERNELS = ("linear", "rbf", "polynomial")
@@ -94,7 +95,7 @@ class KernelCuSumRank(Locked, RankLearner):
         coef0: float = 1.0,
         budget: int | None = 1_000,
         drop: str = "oldest",
-        loss: "str | losses.TaskLoss" = "absolute",
+        loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
         margin: float = 0.0,
         averaging: str | float | None = None,
         intercept: bool = True,

@@ -23,14 +23,14 @@ repeats until λ no longer changes. That takes about five solves and ends in the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._pool import Pool, check_pool
 from streamcal._validation import as_vector, check_choice, check_count
-from streamcal.losses import SquaredError, TaskLoss, ZeroOneError, get_task
+from streamcal.losses import SquaredError, TaskLoss, TaskLossName, ZeroOneError, get_task
 from streamcal.ordinal import _jobs
 from streamcal.ordinal._jobs import JobOptions
 from streamcal.ordinal._samples import Samples
@@ -106,7 +106,7 @@ def optimal_thresholds(
     y: ArrayLike,
     n_labels: int | None = None,
     *,
-    loss: str | TaskLoss = "absolute",
+    loss: TaskLossName | Literal["quadratic-kappa"] | TaskLoss = "absolute",
     w: ArrayLike | None = None,
     class_weight: str | Sequence[float] | None = None,
     method: str = "auto",

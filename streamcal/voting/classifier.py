@@ -12,16 +12,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from river import base
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 
-from streamcal._routing import Routing, name_of
+from streamcal._routing import Features, Routing, name_of
 from streamcal._snapshot import ClassifierSnapshot
 from streamcal._validation import as_weight, check_label
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.voting.votes import optimal_votes, two_class_votes
 
-Features = dict[FeatureName, Any]
 _WEIGHTS_ATTRIBUTE, _VOTES_ATTRIBUTE = "voting_weights", "voting_votes"
 
 

@@ -18,7 +18,7 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._routing import BatchRouting
+from streamcal._routing import AnyClassifier, BatchRouting, Features
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_count, check_label
@@ -30,7 +30,6 @@ from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.wrappers._checks import (
-    Features,
     add_batch_weights,
     as_batch_weights,
     as_probabilities_of_labels,
@@ -58,9 +57,7 @@ from streamcal.wrappers.served import Served
 _ON_DRIFT = ("shrink", "reset", "none")
 
 
-class CalibratedClassifier(
-    BatchRouting, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
-):
+class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
@@ -150,7 +147,7 @@ class CalibratedClassifier(
 
     def __init__(
         self,
-        classifier: base.Classifier,
+        classifier: AnyClassifier,
         calibrator: Calibrator | SegmentCalibrator | JointCalibrator | None = None,
         *,
         segments: Sequence[str] | None = None,
@@ -230,7 +227,7 @@ class CalibratedClassifier(
         return self._monitor.n_alarms if self._monitor else 0
 
     @property
-    def _wrapped_model(self) -> base.Classifier:
+    def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
     @classmethod
