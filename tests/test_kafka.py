@@ -57,7 +57,7 @@ def small_cluster() -> Iterator[tuple[Config, Callable[[str, int], None]]]:
     settings = ctypes.c_void_p(library.rd_kafka_conf_new())
     error = ctypes.create_string_buffer(n_bytes)
     client = ctypes.c_void_p(library.rd_kafka_new(0, settings, error, n_bytes))
-    assert client, error.value
+    assert client.value, error.value
     library.rd_kafka_set_log_level(client, 0)
     cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(client, 1))
     servers = ctypes.string_at(library.rd_kafka_mock_cluster_bootstraps(cluster)).decode()
@@ -159,6 +159,11 @@ def wanted(path: Path, rows: Any = ROWS) -> list[tuple[str, float]]:
     with Store(path / f"wanted-{next(NUMBERS)}.db") as store:
         run(rows, IsotonicCalibrator(), lambda at, p: values.extend(p.tolist()), store)
     return [(f"k{at}", value) for at, value in enumerate(values)]
+
+
+def states_of_keys(store: Store) -> dict[str, bytes]:
+    names = store.keys()
+    return {name: store.get_bytes(name) for name in names if name.startswith("key:")}
 
 
 def serve(store: Store, source: Any, sink: Any = lambda at, p: None, **options: Any) -> int:
@@ -331,26 +336,26 @@ def test_a_bad_event_is_read_again(config: Config, tmp_path: Path) -> None:
         assert serve(store, source) == len(ROWS) + 1
 
 
-def test_where_an_event_of_the_last_batch_is(config: Config, tmp_path: Path) -> None:
+def test_where_an_event_of_the_last_batch_is(config: Config) -> None:
     """Offsets of events and of messages differ, by transactions and by messages skipped."""
-    topic = new_topic(config, [None, *ROWS[:3], None, [0.5, 7.0]], per_transaction=2)
-    write(config, topic, json.dumps(ROWS[3]))
+    topic = new_topic(config, [None, *ROWS[:3], None, ROWS[3]], per_transaction=2)
+    write(config, topic, json.dumps(ROWS[4]))
 
     def skip(message: Message) -> Event | None:
         return None if message.value() == b"null" else decode(message)
 
-    with Store(tmp_path / "run.db") as store, source_of(config, topic, skip) as source:
-        with pytest.raises(ValueError, match="`y` must"):
-            serve(store, source)
-        assert store.offset == 0
-        at = f"topic {topic}, partition 0, offset"
-        places = [source.where(offset) for offset in range(5)]
-        assert places == [
-            f"{at} {offset}, key {key}"
-            for offset, key in ((1, b"k1"), (3, b"k2"), (4, b"k3"), (7, b"k5"), (9, None))
-        ]
+    places: list[str] = []
+    with source_of(config, topic, skip) as source:
+        source.resume(0, None)
+        while events := source.read(len(places), 3):
+            places += [source.where(len(places) + at) for at in range(len(events))]
         with pytest.raises(ValueError, match="`offset` must be that of an event of the last batch"):
-            source.where(5)
+            source.where(0)
+    at = f"topic {topic}, partition 0, offset"
+    assert places == [
+        f"{at} {offset}, key {key!r}"
+        for offset, key in ((1, b"k1"), (3, b"k2"), (4, b"k3"), (7, b"k5"), (9, None))
+    ]
 
 
 def test_a_bad_event_is_skipped_by_its_offset(config: Config, tmp_path: Path) -> None:
@@ -537,6 +542,64 @@ def test_settings_of_one_kind_are_those_that_librdkafka_lists(tmp_path: Path) ->
         found = re.findall(rf"^(\S+) +\| +{kind} +\|", text, re.MULTILINE)
         of_clients = {name for name in found if not name.endswith(("_cb", "_cmp"))}
         assert ours - {"on_commit", "on_delivery"} == of_clients
+
+
+def test_partitions_are_added(
+    small_cluster: tuple[Config, Callable[[str, int], None]], tmp_path: Path
+) -> None:
+    """With the code of docs/durable.md each key learns all of its events, in order.
+
+    A topic of the cluster for tests can't get more partitions, so it has them from the start, and
+    is used as one of two first.
+    """
+    config, make_topic = small_cluster
+    make_topic("scores", 5)
+    random, n_first, ends = np.random.default_rng(1), 60, (2, 5)
+    rows = [
+        {"key": f"k{random.integers(0, 20)}", "score": float(random.random()), "y": n % 2}
+        for n in range(200)
+    ]
+
+    def by_key(message: Message) -> Event:
+        fields = json.loads(message.value())
+        assert message.key().decode() == fields["key"]
+        return Event(fields["score"], fields["y"], key=fields["key"])
+
+    page = (Path(__file__).parents[1] / "docs" / "durable.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import zlib\n.*?)```", page, re.DOTALL)
+    on_page: dict[str, Any] = {}
+    exec(code, on_page)
+
+    def produce(rows: Any, n_partitions: int) -> None:
+        producer = writer(config["bootstrap.servers"])
+        for row in rows:
+            of_row = (
+                {"partition": on_page["partition_of"](row["key"], 2)} if n_partitions == 2 else {}
+            )
+            producer.produce("scores", json.dumps(row), key=row["key"], **of_row)
+        assert producer.flush(10) == 0
+
+    def learn(stores: list[Store], starts: list[int | None]) -> None:
+        for number, (store, start) in enumerate(zip(stores, starts, strict=True)):
+            with source_of(config, "scores", by_key, partition=number, start=start) as source:
+                serve(store, source)
+
+    with contextlib.ExitStack() as stack:
+        old, new = (
+            [stack.enter_context(Store(tmp_path / f"{n} of {end}.db")) for n in range(end)]
+            for end in ends
+        )
+        produce(rows[:n_first], 2)
+        learn(old, [None, None])
+        starts = on_page["copy_to_partitions"](old, new)
+        produce(rows[n_first:], 5)  # by librdkafka's own partitioner
+        learn(new, starts)
+        found = [state for store in new for state in states_of_keys(store).items()]
+        assert sum(store.offset for store in new) == len(rows) - n_first
+        assert all(store.offset for store in new)
+    with Store(tmp_path / "whole.db") as whole:
+        serve(whole, [Event(row["score"], row["y"], key=row["key"]) for row in rows])
+        assert sorted(found) == sorted(states_of_keys(whole).items())
 
 
 # The sink ----------------------------------------------------------------------------------------
