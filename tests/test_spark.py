@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
@@ -28,6 +29,7 @@ from streamcal import (
     SegmentCalibrator,
     losses,
 )
+from streamcal.spark import bundles
 from tests.spark_cluster import cluster_session, session, states, wait_for
 
 
@@ -265,6 +267,192 @@ def test_columns_that_are_passed_on_stay_as_they_are(spark: Any, tmp_path: Path)
     assert repr(out.drop_columns("p").to_pylist()) == repr(rows.to_pylist())
     keys = {None, str(2**62), str(2**62 + 1), str(2**62 + 2)}
     assert states(spark, tmp_path / "checkpoint").keys() == keys
+
+
+NAMES = ["user.id", "a.b", "`a`", "A", "a", "score.x", "label y"]
+
+
+@needs_java
+@pytest.mark.parametrize("key", ["user.id", None])
+def test_names_with_dots_are_names(spark: Any, tmp_path: Path, key: str | None) -> None:
+    """Also those of columns that are only passed on, and two that differ in case."""
+    n = 60
+    random = np.random.default_rng(0)
+    columns = [
+        pa.array([f"u{k}" for k in random.integers(0, 2, n)]),
+        pa.array(random.integers(0, 3, n)),
+        pa.array(np.arange(n)),
+        pa.array([f"{k}" for k in range(n)]),
+        pa.array(random.random(n)),
+        pa.array(random.random(n)),
+        pa.array(random.random(n) < 0.5),
+    ]
+    rows = pa.table(dict(zip(NAMES, columns, strict=True)))
+    plain = rows.rename_columns([f"c{number}" for number in range(len(NAMES))])
+    schema = "c0 string, c1 long, c2 long, c3 string, c4 double, c5 double, c6 boolean"
+    calibrated = streamcal.spark.calibrate(
+        stream(spark, write(tmp_path / "in", [plain]), schema).toDF(*NAMES),
+        key=key,
+        score="score.x",
+        label="label y",
+        order="`a`",
+        calibrator=SegmentCalibrator(["a.b", "a"], base=PlattCalibrator()),
+        new_column="new.column",
+    )
+    assert calibrated.columns == [*NAMES, "new.column"]
+    out = run(calibrated.toDF(*plain.column_names, "p"), tmp_path).sort_by("c2")
+    assert out.drop_columns("p").equals(plain)
+    assert out["p"].null_count == 0
+
+
+@needs_java
+def test_a_checkpoint_keeps_its_columns(spark: Any, tmp_path: Path) -> None:
+    rows = make_rows(300).append_column("other", pa.array(np.full(300, "x")))
+    rows = rows.append_column("p", pa.array(np.full(300, 0.5)))
+    folder = write(tmp_path / "in", [rows])
+    options = {"key": "key", "score": "score", "label": "label"}
+
+    def go(**changes: Any) -> None:
+        frame = stream(spark, folder, f"{SCHEMA}, other string, p double")
+        settings: Any = {**options, "calibrator": PlattCalibrator, **changes}
+        run(streamcal.spark.calibrate(frame, **settings), tmp_path)
+
+    go()
+    before = states(spark, tmp_path / "checkpoint")
+    pq.write_table(rows, folder / "more.parquet")
+    for changes, got in [
+        ({"score": "p"}, "'key', 'p', 'label'"),
+        ({"label": "score"}, "'key', 'score', 'score'"),
+        ({"key": None}, "None, 'score', 'label'"),
+        ({"key": "other"}, "'other', 'score', 'label'"),  # all of its keys would be new
+    ]:
+        message = rf"must be those of the checkpoint, 'key', 'score', 'label', got {got}; use"
+        with pytest.raises(StreamingQueryException, match=message):
+            go(**changes)
+        assert states(spark, tmp_path / "checkpoint") == before
+    go(weight="weight", order="id", new_column="calibrated")
+    assert states(spark, tmp_path / "checkpoint") != before
+
+
+@needs_java
+def test_a_key_may_have_the_bytes_of_the_mark(spark: Any, tmp_path: Path) -> None:
+    raw = [bundles.MARK, b"\xff", None]
+    rows = make_rows(300).set_column(1, "key", pa.array([raw[i % 3] for i in range(300)]))
+    calibrated = streamcal.spark.calibrate(
+        stream(spark, write(tmp_path / "in", [rows]), SCHEMA.replace("key string", "key binary")),
+        key="key",
+        score="score",
+        label="label",
+        weight="weight",
+        order="id",
+        calibrator=PlattCalibrator,
+    )
+    values, _ = one_process(rows, PlattCalibrator)
+    assert by_id(run(calibrated, tmp_path)) == values
+
+
+# Rows that are wide, or many of one key ---------------------------------------------------------
+
+
+class Context:
+    """What `Bundler` asks Spark for in a task."""
+
+    @staticmethod
+    def partitionId() -> int:
+        return 7
+
+
+def bundled(
+    monkeypatch: pytest.MonkeyPatch, batches: list[pa.RecordBatch], key: str | None
+) -> list[pa.RecordBatch]:
+    monkeypatch.setattr(TaskContext, "get", Context)
+    return list(bundles.Bundler(batches[0].schema.names, key)(iter(batches)))
+
+
+@pytest.mark.parametrize("key", ["key", None])
+@pytest.mark.parametrize("width", [20, 1_000, 200_000])
+def test_bundles_and_batches_are_limited_in_bytes(
+    monkeypatch: pytest.MonkeyPatch, key: str | None, width: int
+) -> None:
+    """Spark copies each bundle, and each batch, as a whole."""
+    n = 40_000_000 // (width + 100)
+    table = pa.table(
+        {
+            "id": np.arange(n),
+            "key": [f"k{i % 3}" for i in range(n)],
+            "text": [chr(65 + i % 50) * width for i in range(n)],
+        }
+    )
+    found = bundled(monkeypatch, table.to_batches(max_chunksize=10_000), key)
+    limit = bundles.BYTES
+    mark, *rest = (bundle for batch in found for bundle in batch.to_pylist())
+    assert (mark["key"], mark["rows"]) == (bundles.MARK, None)
+    assert max(len(bundle["rows"]) for bundle in rest) < 1.1 * limit
+    assert max(batch.nbytes for batch in found) < 2.1 * limit
+    assert len(rest) < 10 + 5 * 40_000_000 / limit  # not far more than it takes
+    assert {bundle["partition"] for bundle in rest} == {7}
+    numbers = [bundle["number"] for bundle in rest]
+    assert numbers == sorted(set(numbers))
+    back = list(bundles.unbundle(iter([batch.slice(1) for batch in found[:1]] + found[1:])))
+    assert max(batch.nbytes for batch in back) < 2.1 * limit
+    rows = pa.Table.from_batches(back)
+    if key is None:
+        assert rows.equals(table)
+    else:  # the rows of a key are in order
+        for name in ("k0", "k1", "k2"):
+            wanted = table.filter(pc.equal(table["key"], name))
+            assert rows.filter(pc.equal(rows["key"], name)).equals(wanted)
+
+
+def test_a_row_may_be_larger_than_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"key": ["a", "b", "a"], "text": ["x" * 9_000_000, "y", "z" * 5_000_000]})
+    found = bundled(monkeypatch, table.to_batches(), "key")
+    sizes = [len(bundle["rows"]) for batch in found[1:] for bundle in batch.to_pylist()]
+    assert [size // 1_000_000 for size in sizes] == [9, 5, 0]
+
+
+@pytest.mark.parametrize("limit", [1, 300, 5_000, 1 << 22])
+def test_rows_of_many_tables_in_any_order(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(bundles, "BYTES", limit)
+    random = np.random.default_rng(limit)
+    sizes = [5, 1, 0, 40, 17]
+    tables = [
+        pa.table(
+            {"a": random.random(size), "b": pa.array(["b" * k for k in range(size)], pa.string())}
+        )
+        for size in sizes
+    ]
+    places = random.permutation(sum(sizes))
+    found = list(bundles.in_order(tables, places))
+    assert pa.concat_tables(found).equals(pa.concat_tables(tables).take(places))
+    n_bytes = sum(table.nbytes for table in tables)
+    assert len(found) >= min(len(places), n_bytes // limit)
+
+
+@needs_java
+@pytest.mark.parametrize("ordered", [True, False])
+def test_wide_rows_in_many_bundles(spark: Any, tmp_path: Path, ordered: bool) -> None:
+    """The rows of a key have the order in which they were learned, over all bundles."""
+    n = 6_000
+    rows = make_rows(n, n_keys=2)
+    rows = rows.append_column("text", pa.array([chr(65 + i % 50) * 2_000 for i in range(n)]))
+    shuffled = rows.take(np.random.default_rng(4).permutation(n)) if ordered else rows
+    calibrated = streamcal.spark.calibrate(
+        stream(spark, write(tmp_path / "in", [shuffled]), f"{SCHEMA}, text string"),
+        key="key",
+        score="score",
+        label="label",
+        weight="weight",
+        order="id" if ordered else None,
+        calibrator=IsotonicCalibrator(window=100),
+    )
+    out = run(calibrated, tmp_path)
+    values, _ = one_process(rows, lambda: IsotonicCalibrator(window=100))
+    assert by_id(out) == values
+    assert out.sort_by("id")["text"].to_pylist() == rows["text"].to_pylist()
+    for name in ("k0", "k1"):
+        ids = out.filter(pc.equal(out["key"], name))["id"].to_pylist()
+        assert ids == sorted(ids)
 
 
 @needs_java
