@@ -1,5 +1,6 @@
 """Streams on Spark, real ones: each is compared, bit for bit, with one process."""
 
+import itertools
 import os
 import re
 import shutil
@@ -9,7 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PythonException, StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 import streamcal
 import streamcal.spark
@@ -30,6 +33,7 @@ from streamcal import (
     losses,
 )
 from streamcal.spark import bundles
+from streamcal.spark.stream import _Learner
 from tests.spark_cluster import cluster_session, session, states, wait_for
 
 
@@ -273,8 +277,7 @@ NAMES = ["user.id", "a.b", "`a`", "A", "a", "score.x", "label y"]
 
 
 @needs_java
-@pytest.mark.parametrize("key", ["user.id", None])
-def test_names_with_dots_are_names(spark: Any, tmp_path: Path, key: str | None) -> None:
+def test_names_with_dots_are_names(spark: Any, tmp_path: Path) -> None:
     """Also those of columns that are only passed on, and two that differ in case."""
     n = 60
     random = np.random.default_rng(0)
@@ -292,7 +295,7 @@ def test_names_with_dots_are_names(spark: Any, tmp_path: Path, key: str | None) 
     schema = "c0 string, c1 long, c2 long, c3 string, c4 double, c5 double, c6 boolean"
     calibrated = streamcal.spark.calibrate(
         stream(spark, write(tmp_path / "in", [plain]), schema).toDF(*NAMES),
-        key=key,
+        key="user.id",
         score="score.x",
         label="label y",
         order="`a`",
@@ -307,48 +310,73 @@ def test_names_with_dots_are_names(spark: Any, tmp_path: Path, key: str | None) 
 
 @needs_java
 def test_a_checkpoint_keeps_its_columns(spark: Any, tmp_path: Path) -> None:
+    """Also if all values of the other column are new keys."""
     rows = make_rows(300).append_column("other", pa.array(np.full(300, "x")))
-    rows = rows.append_column("p", pa.array(np.full(300, 0.5)))
     folder = write(tmp_path / "in", [rows])
-    options = {"key": "key", "score": "score", "label": "label"}
 
-    def go(**changes: Any) -> None:
-        frame = stream(spark, folder, f"{SCHEMA}, other string, p double")
-        settings: Any = {**options, "calibrator": PlattCalibrator, **changes}
-        run(streamcal.spark.calibrate(frame, **settings), tmp_path)
+    def go(key: str, weight: str | None) -> None:
+        frame = stream(spark, folder, f"{SCHEMA}, other string")
+        columns: Any = {"key": key, "score": "score", "label": "label", "weight": weight}
+        run(streamcal.spark.calibrate(frame, calibrator=PlattCalibrator, **columns), tmp_path)
 
-    go()
+    go("key", None)
     before = states(spark, tmp_path / "checkpoint")
     pq.write_table(rows, folder / "more.parquet")
-    for changes, got in [
-        ({"score": "p"}, "'key', 'p', 'label'"),
-        ({"label": "score"}, "'key', 'score', 'score'"),
-        ({"key": None}, "None, 'score', 'label'"),
-        ({"key": "other"}, "'other', 'score', 'label'"),  # all of its keys would be new
-    ]:
-        message = rf"must be those of the checkpoint, 'key', 'score', 'label', got {got}; use"
-        with pytest.raises(StreamingQueryException, match=message):
-            go(**changes)
-        assert states(spark, tmp_path / "checkpoint") == before
-    go(weight="weight", order="id", new_column="calibrated")
+    message = "must be those of the checkpoint, 'key', 'score', 'label', got 'other', 'score', 'la"
+    with pytest.raises(StreamingQueryException, match=message):
+        go("other", None)
+    assert states(spark, tmp_path / "checkpoint") == before
+    go("key", "weight")
     assert states(spark, tmp_path / "checkpoint") != before
 
 
-@needs_java
-def test_a_key_may_have_the_bytes_of_the_mark(spark: Any, tmp_path: Path) -> None:
-    raw = [bundles.MARK, b"\xff", None]
-    rows = make_rows(300).set_column(1, "key", pa.array([raw[i % 3] for i in range(300)]))
-    calibrated = streamcal.spark.calibrate(
-        stream(spark, write(tmp_path / "in", [rows]), SCHEMA.replace("key string", "key binary")),
-        key="key",
-        score="score",
-        label="label",
-        weight="weight",
-        order="id",
-        calibrator=PlattCalibrator,
-    )
-    values, _ = one_process(rows, PlattCalibrator)
-    assert by_id(run(calibrated, tmp_path)) == values
+class Values(dict[str, Any]):
+    """The state of one key, by name, as Spark keeps it."""
+
+    def getValueState(self, name: str, schema: Any) -> Any:
+        return Mock(get=lambda: self.get(name), update=lambda value: self.update({name: value}))
+
+
+def learner_of(values: Values, key: str | None, score: str, label: str) -> _Learner:
+    learner = _Learner(PlattCalibrator, key, score, label, "weight", None, "p")
+    learner.init(cast("StatefulProcessorHandle", values))
+    return learner
+
+
+def mark() -> Row:
+    return Row(key=bundles.MARK, partition=0, number=0, rows=None)
+
+
+def test_columns_of_a_checkpoint() -> None:
+    values, columns = Values(), ["key", "score", "label"]
+    for _ in range(2):  # the second time they are the same
+        learner = learner_of(values, *columns)
+        assert list(learner.handleInputRows((bundles.MARK,), iter([mark(), mark()]), None)) == []
+    assert values.keys() == {"columns"}
+    before = dict(values)
+    for at, names in itertools.product(range(3), ([None], ["id"])):
+        changed = [*columns[:at], *names, *columns[at + 1 :]]
+        learner = learner_of(values, *changed)
+        message = re.escape(f"got {', '.join(map(repr, changed))}; use another checkpoint")
+        with pytest.raises(ValueError, match=message):
+            list(learner.handleInputRows((bundles.MARK,), iter([mark()]), None))
+        assert values == before
+
+
+def test_a_key_may_have_the_bytes_of_the_mark() -> None:
+    """Its rows come with the marks of all partitions, and are learned as those of other keys."""
+    rows = make_rows(300).filter(pc.equal(make_rows(300)["key"], "k1"))
+    packed = [bundles.pack(rows.slice(0, 20)), bundles.pack(rows.slice(20))]
+    found = [Row(key=b"", partition=1, number=n, rows=part) for n, part in enumerate(packed)]
+    values = Values()
+    learner = learner_of(values, "key", "score", "label")
+    out = learner.handleInputRows((bundles.MARK,), iter([found[1], mark(), found[0]]), None)
+    table = pa.concat_tables([bundles.unpack(row.rows) for row in out])
+    assert repr(table.drop_columns("p").to_pylist()) == repr(rows.to_pylist())
+    calibrated = dict(zip(table["id"].to_pylist(), table["p"].to_pylist(), strict=True))
+    wanted, calibrators = one_process(rows, PlattCalibrator)
+    assert calibrated == wanted
+    assert values["calibrator"] == (calibrators["k1"],)
 
 
 # Rows that are wide, or many of one key ---------------------------------------------------------
@@ -430,20 +458,19 @@ def test_rows_of_many_tables_in_any_order(monkeypatch: pytest.MonkeyPatch, limit
 
 
 @needs_java
-@pytest.mark.parametrize("ordered", [True, False])
-def test_wide_rows_in_many_bundles(spark: Any, tmp_path: Path, ordered: bool) -> None:
+def test_wide_rows_in_many_bundles(spark: Any, tmp_path: Path) -> None:
     """The rows of a key have the order in which they were learned, over all bundles."""
     n = 6_000
     rows = make_rows(n, n_keys=2)
     rows = rows.append_column("text", pa.array([chr(65 + i % 50) * 2_000 for i in range(n)]))
-    shuffled = rows.take(np.random.default_rng(4).permutation(n)) if ordered else rows
+    shuffled = rows.take(np.random.default_rng(4).permutation(n))
     calibrated = streamcal.spark.calibrate(
         stream(spark, write(tmp_path / "in", [shuffled]), f"{SCHEMA}, text string"),
         key="key",
         score="score",
         label="label",
         weight="weight",
-        order="id" if ordered else None,
+        order="id",
         calibrator=IsotonicCalibrator(window=100),
     )
     out = run(calibrated, tmp_path)
