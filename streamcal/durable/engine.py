@@ -50,13 +50,12 @@ from streamcal.calibration.segments import AnyCalibrator
 from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of
-from streamcal.durable.labels import Event, LabelJoin
+from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
 from streamcal.durable.waiting import pack_fields
 
-_JOIN = "join"  # the name of the join among the states
 _SOURCE, _SINK = "source", "sink"  # the names of their tokens among the notes
 
 
@@ -297,7 +296,7 @@ class _Loop:
                 )
             states: dict[str, Any] = dict(self.keyed.states())
             if self.join is not None:
-                states[_JOIN] = self.join
+                states[JOIN] = self.join
             self.timeline.updated, self.timeline.end = time.time(), _end_of(self.source)
             states[TIMELINE] = self.timeline
             # The sink comes after all that may raise: it can't take back what it has written.
@@ -377,12 +376,12 @@ def _as_events(rows: Any) -> list[Event]:
 def _restore_join(join: LabelJoin | None, store: Store) -> None:
     """Give a join the state that the store has, or that of a new join."""
     if join is None:
-        if _JOIN in store:
+        if JOIN in store:
             raise ValueError("`join` must be given: scores and labels wait in the store, got None")
         return
     stored = LabelJoin(join.horizon)
-    if _JOIN in store:
-        stored = LabelJoin.from_bytes(store.get_bytes(_JOIN))
+    if JOIN in store:
+        stored = LabelJoin.from_bytes(store.get_bytes(JOIN))
     if stored.horizon != join.horizon:
         raise ValueError(
             f"`join` must have the store's horizon, {stored.horizon}, got {join.horizon}"
