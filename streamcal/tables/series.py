@@ -47,45 +47,71 @@ class Series:
         self.n_before = 0
         self._paths = paths
         self._columns, self._options = columns, options
-        self._reader: Reader
+        self._reader: Reader | None = None
+        self._pipes: dict[int, Reader] = {}  # opened, and not read yet, by the place in ``paths``
 
     def __enter__(self) -> Self:
-        self._reader = open_table(self.path, self._columns, **self._options)
+        """Open the first table; compare the columns of all others with it before any row."""
+        try:
+            for number, path in enumerate(self._paths):
+                self.path = path
+                reader = open_table(path, self._columns, **self._options)
+                if not number:
+                    self._reader = reader
+                elif reader.is_pipe:  # it can be opened only once
+                    self._pipes[number] = reader
+                else:
+                    reader.__exit__()
+                if reader.form != self._reader.form:
+                    raise TableError(f"has other columns than {self._paths[0]}")
+        except BaseException:
+            self.__exit__()
+            raise
+        self.path = self._paths[0]
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._reader.__exit__(*error)
+        for reader in (self._reader, *self._pipes.values()):
+            if reader is not None:
+                reader.__exit__(*error)
 
     def __iter__(self) -> Iterator[Chunk]:
-        form = self._reader.form
+        form = self._opened.form
         for number, path in enumerate(self._paths):
             if number:
-                self._reader.__exit__()
+                self._opened.__exit__()
                 self.path = path
-                self._reader = open_table(path, self._columns, **self._options)
+                pipe = self._pipes.pop(number, None)
+                self._reader = pipe or open_table(path, self._columns, **self._options)
                 if self._reader.form != form:
                     raise TableError(f"has other columns than {self._paths[0]}")
             last = 0
-            for chunk in self._reader:
+            for chunk in self._opened:
                 yield chunk
                 last = chunk.last_row
             self.n_before += last
 
     @property
+    def _opened(self) -> Reader:
+        """The reader of the table that is read now."""
+        assert self._reader is not None
+        return self._reader
+
+    @property
     def unit(self) -> str:
         """The unit of `position` and `size`."""
-        return self._reader.unit
+        return self._opened.unit
 
     @property
     def position(self) -> int:
         """How much of the table has been read."""
-        return self._reader.position
+        return self._opened.position
 
     @property
     def size(self) -> int | None:
         """How much there is in the table; None: unknown."""
-        return self._reader.size
+        return self._opened.size
 
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of these tables, with the new column, to ``output``."""
-        return self._reader.writer(output)
+        return self._opened.writer(output)
