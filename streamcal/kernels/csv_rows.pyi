@@ -12,13 +12,8 @@ START: Final[State]
 def is_quoted(state: State) -> bool: ...
 def find_rows(data: Text, separator: int, state: State) -> tuple[Rows, State]: ...
 def take_cells(
-    text: Text, rows: Rows, separator: int, column: int
-) -> tuple[NDArray[np.uint8], NDArray[np.int32]]: ...
+    text: Text, rows: Rows, separator: int, columns: NDArray[np.int64]
+) -> list[tuple[NDArray[np.uint8], NDArray[np.int32]]]: ...
 def join_rows(
-    text: Text,
-    rows: Rows,
-    cells: Text,
-    ends: NDArray[np.int32],
-    separator: bytes,
-    line_end: bytes,
+    text: Text, rows: Rows, cells: Text, ends: NDArray[np.int32], separator: bytes, line_end: bytes
 ) -> bytes: ...

@@ -108,8 +108,13 @@ cdef Py_ssize_t _line_ends(const unsigned char[::1] data) noexcept nogil:
     return count
 
 
-def take_cells(const unsigned char[::1] text, const long long[:, :] rows, int separator, int column):
-    """Return a cell of each row without its quotes.
+def take_cells(
+    const unsigned char[::1] text,
+    const long long[:, :] rows,
+    int separator,
+    const long long[::1] columns,
+):
+    """Return cells of each row without their quotes, by column.
 
     Parameters
     ----------
@@ -118,71 +123,71 @@ def take_cells(const unsigned char[::1] text, const long long[:, :] rows, int se
     rows : ndarray of shape (n_rows, 3)
         What `find_rows` found in it.
     separator : int
-    column : int
-        The number of the cell in its row, from 0; of a shorter row it is empty.
+    columns : ndarray of int64
+        Increasing numbers of cells in a row, from 0; beyond the end of a row they are empty.
 
     Returns
     -------
-    cells : ndarray of shape (n_bytes,)
-        The bytes of all cells, one after another.
-    ends : ndarray of shape (n_rows + 1,)
-        0, then where each of them ends.
+    list of (cells, ends)
+        For each column the bytes of all cells, one after another, and an array of shape
+        ``(n_rows + 1,)``: 0, then where each of them ends.
     """
-    cdef Py_ssize_t n_rows = rows.shape[0], row, size = 0, at = 0
+    cdef Py_ssize_t n_rows = rows.shape[0], n_columns = columns.shape[0], row, k, size = 0
     _check(text, rows)
+    for k in range(n_columns):
+        if columns[k] < 0 or (k and columns[k] <= columns[k - 1]):
+            raise ValueError("`columns` must increase from 0 on")
     for row in range(n_rows):
         size += rows[row, 1] - rows[row, 0]
-    cells = np.empty(max(size, 1), np.uint8)
-    ends = np.zeros(n_rows + 1, np.int32)
-    cdef unsigned char[::1] into = cells
-    cdef int[::1] stops = ends
+    cells = np.empty((n_columns, max(size, 1)), np.uint8)
+    ends = np.zeros((n_columns, n_rows + 1), np.int32)
+    cdef unsigned char[:, ::1] into = cells
+    cdef int[:, ::1] stops = ends
+    cdef const unsigned char *i
+    cdef const unsigned char *stop
+    cdef unsigned char *end
+    cdef long long column
     with nogil:
         for row in range(n_rows):
-            at += _copy_cell(
-                &text[0] + rows[row, 0], &text[0] + rows[row, 1], separator, column, &into[0] + at
-            )
-            stops[row + 1] = <int>at
-    return cells[:at], ends
+            i, stop, column = &text[0] + rows[row, 0], &text[0] + rows[row, 1], 0
+            for k in range(n_columns):
+                while column < columns[k] and i < stop:
+                    i = _cell(i, stop, separator, NULL, &end) + 1
+                    column += 1
+                end = &into[k, 0] + stops[k, row]
+                if i < stop:
+                    i = _cell(i, stop, separator, end, &end) + 1
+                    column += 1
+                stops[k, row + 1] = <int>(end - &into[k, 0])
+    return [(cells[k, : ends[k, n_rows]], ends[k]) for k in range(n_columns)]
 
 
-cdef Py_ssize_t _copy_cell(
+cdef const unsigned char *_cell(
     const unsigned char *i,
     const unsigned char *stop,
     int separator,
-    int column,
     unsigned char *into,
+    unsigned char **end,
 ) noexcept nogil:
-    """Copy a cell of a row, and return how long it is."""
-    cdef unsigned char *begin = into
-    for _ in range(column):
-        if i < stop and i[0] == c'"':
-            i += 1
-            while i < stop:
-                if i[0] == c'"':
-                    i += 1
-                    if i >= stop or i[0] != c'"':
-                        break
-                i += 1
-        while i < stop and i[0] != separator:
-            i += 1
-        if i >= stop:
-            return 0
-        i += 1
-    if i < stop and i[0] == c'"':
+    """Return where the cell at ``i`` ends; copy it if ``into`` is not NULL, up to ``end``."""
+    if i[0] == c'"':
         i += 1
         while i < stop:
             if i[0] == c'"':
                 i += 1
                 if i >= stop or i[0] != c'"':
                     break
-            into[0] = i[0]
-            into += 1
+            if into != NULL:
+                into[0] = i[0]
+                into += 1
             i += 1
     while i < stop and i[0] != separator:
-        into[0] = i[0]
-        into += 1
+        if into != NULL:
+            into[0] = i[0]
+            into += 1
         i += 1
-    return into - begin
+    end[0] = into
+    return i
 
 
 def join_rows(

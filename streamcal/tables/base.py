@@ -1,6 +1,7 @@
 """Parts shared by tables of all formats: chunks of rows, readers, writers and errors."""
 
 import io
+import math
 import os
 import select
 import stat
@@ -206,6 +207,10 @@ class Reader(ABC):
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
 
+    def wait(self, seconds: float) -> bool:
+        """Return whether there is more to read, or the end, after waiting for at most so long."""
+        return not self.is_pipe or self._has_ended or _has_more(self._file, seconds)
+
     def _read_block(self) -> bytes:
         """Return the next bytes, none at the end.
 
@@ -215,13 +220,12 @@ class Reader(ABC):
         if not self.is_pipe:
             block: bytes = self._file.read(self._block_bytes)
         else:
-            block = b"" if self._has_ended else self._file.read1(self._block_bytes)
-            self._has_ended = not block  # a terminal would go on
-            parts, size = [block], len(block)
-            while not self._has_ended and size < self._block_bytes and _has_more(self._file):
+            parts, size = [b""], 0
+            while not self._has_ended and size < self._block_bytes and (not size or self.wait(0.0)):
+                # All reads are of this kind, so that nothing is buffered where `wait` can't see it.
                 parts.append(self._file.read1(self._block_bytes - size))
                 size += len(parts[-1])
-                self._has_ended = not parts[-1]
+                self._has_ended = not parts[-1]  # a terminal would go on
             block = b"".join(parts)
         self.position += len(block)
         return block
@@ -235,13 +239,13 @@ def _is_pipe(file: Any) -> bool:
         return False
 
 
-def _has_more(file: Any) -> bool:
-    """Return whether a pipe, of which nothing is buffered, has bytes now, or its end."""
-    if not hasattr(select, "poll"):  # Windows can't ask
-        return False
+def _has_more(file: Any, seconds: float) -> bool:
+    """Return whether a pipe, of which nothing is buffered, has bytes or its end within a time."""
+    if not hasattr(select, "poll"):  # Windows can't ask: it waits in the next read
+        return seconds > 0.0
     poll = select.poll()
     poll.register(file, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(math.ceil(1000.0 * seconds)))
 
 
 def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | None) -> None:

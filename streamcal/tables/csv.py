@@ -1,7 +1,7 @@
 """CSV: every cell is text, malformed rows are reported one by one, and rows stay as they are.
 
-Cells are separated by commas, or by the semicolons or tabs of the first line. A line ends with LF, CR
-or both.
+Cells are separated by commas, or by the semicolons or tabs of the first line. A line ends with LF,
+CR or both.
 """
 
 import csv
@@ -52,7 +52,8 @@ class CsvReader(Reader):
             self._first, self._state = _Found(b"", rows), START
         self.form = self._names, self._separator
         check_names(self._names, self._columns, self._new_column)
-        self._places = {name: self._names.index(name) for name in self._columns}
+        self._place_of = {name: self._names.index(name) for name in self._columns}
+        self._places = np.array(sorted(self._place_of.values()), np.int64)
 
     def _read_first_line(self) -> tuple[bytes, str]:
         """Return text that begins with the first line which is not empty, and this line."""
@@ -72,9 +73,7 @@ class CsvReader(Reader):
     def _read_header_block(self, size: int) -> bytes:
         """Return more of the line of column names, of which ``size`` bytes are read."""
         if size > self._block_bytes:
-            raise TableError(
-                f"the line of column names is longer than {self._block_bytes:,} bytes"
-            )
+            raise TableError(f"the line of column names is longer than {self._block_bytes:,} bytes")
         return self._read_block()
 
     def _names_in(self, header: bytes) -> list[str]:
@@ -137,8 +136,9 @@ class CsvReader(Reader):
             rows, fault = rows[: int(np.argmax(too_long))], self._too_long
         if len(rows):
             start, stop = int(rows[0, 0]), int(rows[-1, 1])
+            part = text[start:stop]
             try:
-                text[start:stop].decode()
+                _ = part.isascii() or part.decode()
             except UnicodeDecodeError as error:
                 good = int(np.searchsorted(rows[:, 1], start + error.start, "right"))
                 rows, fault = rows[:good], "is not UTF-8 text"
@@ -150,11 +150,14 @@ class CsvReader(Reader):
         n = len(self._names)
         is_good = rows[:, 2] == n
         good = rows[is_good]
-        columns = {}
-        for name, place in self._places.items():
-            cells, ends = take_cells(text, good, ord(self._separator), place)
-            buffers = [None, pa.py_buffer(ends), pa.py_buffer(cells)]
-            columns[name] = pa.Array.from_buffers(pa.string(), len(good), buffers)
+        taken = take_cells(text, good, ord(self._separator), self._places)
+        by_place = {
+            place: pa.Array.from_buffers(
+                pa.string(), len(good), [None, pa.py_buffer(ends), pa.py_buffer(cells)]
+            )
+            for place, (cells, ends) in zip(self._places.tolist(), taken, strict=True)
+        }
+        columns = {name: by_place[place] for name, place in self._place_of.items()}
         numbers = np.arange(done + 1, done + 1 + len(rows))
         bad = zip(numbers[~is_good].tolist(), rows[~is_good, 2].tolist(), strict=True)
         faults = [

@@ -60,7 +60,7 @@ class NdjsonReader(Reader):
             raise TableError(f"has no field `{name}` in any of its objects")
 
     def _lines(self) -> Iterator[list[bytes]]:
-        """Yield the lines of each block, at most a batch of them; a line of a wrong size is last."""
+        """Yield the lines of each block, at most a batch of them at a time."""
         begun: list[bytes] = []  # parts of a line that has begun
         size, is_first = 0, True
         while True:

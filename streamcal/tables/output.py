@@ -15,9 +15,9 @@ class Output:
     Inside the ``with`` block data is written to ``NAME.partial``. At the end of the block that file
     is renamed to ``NAME``; data and name are then on the disk. If an exception leaves the block,
     ``NAME.partial`` stays and ends with the last write that succeeded, and an older ``NAME`` is
-    unchanged; if nothing was written, nothing stays. A ``NAME.partial`` that exists already may belong to another run and stays: the
-    new file is then ``NAME.partial2``, or has the next free number. Standard output (``-``), pipes
-    and devices are written to directly.
+    unchanged; if nothing was written, nothing stays. A ``NAME.partial`` that exists already may
+    belong to another run and stays: the new file is then ``NAME.partial2``, or has the next free
+    number. Standard output (``-``), pipes and devices are written to directly.
 
     Parameters
     ----------

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from numpy.typing import NDArray
 
 from streamcal.tables.base import Chunk, Reader, TableError, Writer, check_names
 from streamcal.tables.output import Output

@@ -62,7 +62,7 @@ class Series:
                     self._pipes[number] = reader
                 else:
                     reader.__exit__()
-                if reader.form != self._reader.form:
+                if reader.form != self._opened.form:
                     raise TableError(f"has other columns than {self._paths[0]}")
         except BaseException:
             self.__exit__()
@@ -96,6 +96,10 @@ class Series:
         """The reader of the table that is read now."""
         assert self._reader is not None
         return self._reader
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether there is more to read, or the end, after waiting for at most so long."""
+        return self._opened.wait(seconds)
 
     @property
     def unit(self) -> str:
