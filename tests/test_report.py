@@ -609,6 +609,38 @@ def test_rows_keep_their_places_while_a_run_goes_on(tmp_path: Path) -> None:
     assert len(orders) == 1
 
 
+@pytest.mark.parametrize("read", ["timeline", "join", "states"])
+def test_a_page_shows_one_commit(late_db: Any, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
+    before = open_subject(late_db, Given()).report()
+    with Store(late_db) as writer:
+
+        def commit(*_: Any) -> None:
+            """What a run commits while the page reads."""
+            monkeypatch.undo()
+            join = LabelJoin(1000)
+            calibrator = PlattCalibrator()
+            calibrator.learn_many([0.5, 0.6], [0, 1])
+            states = {"timeline": Timeline(), "join": join, "key:null": calibrator}
+            writer.save(states, 9000)
+
+        def slow(of_library: Any) -> Any:
+            def function(*given: Any) -> Any:
+                commit()
+                return of_library(*given)
+
+            return function
+
+        if read == "states":
+            monkeypatch.setattr(Store, "sizes", slow(Store.sizes))
+        else:
+            kind = Timeline if read == "timeline" else LabelJoin
+            monkeypatch.setattr(kind, "from_bytes", slow(kind.from_bytes))
+        shown = open_subject(late_db, Given()).report()
+        assert writer.offset == 9000
+    assert shown.metrics == before.metrics
+    assert page.update(shown) == page.update(before)
+
+
 def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
     parser = pytest.importorskip("prometheus_client.parser")
     report = open_subject(late_db, Given()).report()

@@ -206,7 +206,7 @@ class StoreSubject:
         from streamcal.cli.checkpoint import is_run
         from streamcal.durable.store import Store
 
-        with Store(self.path, read_only=True) as store:
+        with Store(self.path, read_only=True) as store, store.reading():
             report, notes = self._of_store(store), store.notes
             has_output = is_run(store)
         return _with_output(report, notes, quiet=self.quiet) if has_output else report
