@@ -1625,6 +1625,10 @@ def test_a_store_that_is_closed_inside_reading_is_closed(tmp_path: Path) -> None
     with Store(path) as writer:
         writer.save({"a": PlattCalibrator()}, 1)
     reader = Store(path, read_only=True)
-    with pytest.raises(StoreError, match="is closed"), reader.reading():
-        reader.close()
+    reading = reader.reading()
+    reading.__enter__()
+    reader.close()
+    with pytest.raises(StoreError, match="is closed"):
         reader.keys()
+    with pytest.raises(StoreError, match="is closed"):
+        reading.__exit__(None, None, None)
