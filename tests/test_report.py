@@ -1130,6 +1130,27 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(
         assert pdf.startswith(b"%PDF")
 
 
+def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_db: Any) -> None:
+    long, out = table.with_name("long.csv"), table.with_suffix(".html")
+    names = ["probability_before_calibration", "y", "country_of_the_visitor_as_text"]
+    text = table.read_text().replace("p,y,key", ",".join(names), 1).replace("plain", "of " * 30)
+    long.write_text(text)
+    columns = ["--score", names[0], "--prob", names[0], "--label", "y"]
+    pages: list[tuple[Path, list[str]]] = [
+        (table, ["--score", "p", "--prob", "p", "--label", "y"]),
+        (long, [*columns, "--key", names[2], "--segment", names[2]]),
+        (late_db, []),
+        (kinds_db, []),
+    ]
+    a4 = {"width": 688, "height": 1000}  # 210 mm less the margins, in pixels of CSS
+    for source, options in pages:
+        run("report", source, *options, "--out", out)
+        with opened(browser, out.as_uri(), viewport=a4) as tab:
+            tab.emulate_media(media="print")
+            assert tab.evaluate("document.documentElement.scrollWidth") == 688
+            assert tab.evaluate(CUT) == []
+
+
 def test_segments_fit_a_phone(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     of_table = ["--score", "p", "--prob", "p", "--label", "y", "--out", out]
