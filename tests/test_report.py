@@ -1006,6 +1006,39 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db: An
 IN_USE = "Address already in use"
 
 
+def test_a_table_that_is_replaced_by_a_pipe_is_not_waited_for(table: Any) -> None:
+    subject = open_subject(table, Given("p", "y", "p"), quiet=True)
+    subject.watched = True
+    with serving(subject.report, subject.stamp, clock=lambda: 0.0) as server:
+        assert fetch_page(server, "/")[0] == 200
+        aside = table.rename(table.with_name("aside.csv"))
+        os.mkfifo(table)
+        for path in ("/", "/metrics", "/data.json"):
+            status, text = fetch_page(server, path)
+            assert (status, text) == (
+                503,
+                f"{table} is no file on a disk: it can be read only once\n",
+            )
+        aside.replace(table)
+        assert fetch_page(server, "/")[0] == 200
+
+
+def test_a_pipe_is_not_watched(tmp_path: Path) -> None:
+    pipe = tmp_path / "p.csv"
+    os.mkfifo(pipe)
+    error = run("watch", pipe, "--score", "p", "--label", "y", status=2).stderr
+    assert error == f"streamcal: {pipe} is no file on a disk: it can be read only once\n"
+
+
+def test_a_pipe_in_place_of_the_output_of_a_run_is_not_read(run_db: Any) -> None:
+    with Store(run_db, read_only=True) as store:
+        out = Path(store.notes["out"])
+    out.unlink()
+    os.mkfifo(out)
+    report = open_subject(run_db, Given(), quiet=True).report()
+    assert f"{out} is not shown: {out} is no file on a disk" in report.sections[0].text
+
+
 def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = []
 
