@@ -588,20 +588,23 @@ def test_the_columns_of_all_tables_are_compared_before_the_first_row(tmp_path: P
     assert series.path == tmp_path / "d.csv"  # which the message of a command names
 
 
-def test_pipes_in_a_series_are_opened_once(tmp_path: Path, pipe: Any) -> None:
-    fifo = tmp_path / "p.csv"
-    os.mkfifo(fifo)
-    last = write(tmp_path / "z.csv", "p\n3\n")
+def test_pipes_in_a_series_are_opened_one_after_the_other(tmp_path: Path, pipe: Any) -> None:
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in paths:
+        os.mkfifo(path)
+    last = write(tmp_path / "z.csv", "p\n4\n")
 
     def feed() -> None:
-        fifo.write_bytes(b"p\n1\n")
+        for value, path in enumerate(paths, start=1):
+            path.write_text(f"p\n{value}\n")  # waits until it is read
 
-    feeding = threading.Thread(target=feed)
+    feeding = threading.Thread(target=feed, daemon=True)
     feeding.start()
-    pipe.write(b"p\n2\n")
+    pipe.write(b"p\n3\n")
     pipe.close()
-    with Series([fifo, Path("-"), last], ["p"]) as series:
-        assert [v for chunk in series for v in chunk.columns["p"].to_pylist()] == ["1", "2", "3"]
+    with Series([*paths, Path("-"), last], ["p"]) as series:
+        values = [v for chunk in series for v in chunk.columns["p"].to_pylist()]
+    assert values == ["1", "2", "3", "4"]
     feeding.join()
 
 

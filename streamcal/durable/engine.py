@@ -404,18 +404,16 @@ def _check(
         return _check_events([_as_event(row) for row in rows], keyed, join)
     except StoreError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         for at, row in enumerate(rows):
             if (fault := _fault_of(row, keyed, join)) is not None:
-                raise _named(fault, where(at)) from None
-        raise _named(error, f"{where(0)} or a later one") from None
+                text = re.sub("^`scores`", "`score`", str(fault).removesuffix(" at position 0"))
+                raise _kind_of(fault)(f"{where(at)}: {text}") from fault
+        raise  # it is about no event
 
 
-def _named(error: Exception, place: str) -> TypeError | ValueError:
-    """Return an error about arrays as one about the event at a place."""
-    text = re.sub("^`scores`", "`score`", str(error).removesuffix(" at position 0"))
-    kind = TypeError if isinstance(error, TypeError) else ValueError
-    return kind(f"{place}: {text}")
+def _kind_of(error: Exception) -> type[TypeError | ValueError]:
+    return TypeError if isinstance(error, TypeError) else ValueError
 
 
 def _fault_of(row: Any, keyed: KeyedCalibrator, join: LabelJoin | None) -> Exception | None:
@@ -449,7 +447,7 @@ def _check_name(name: str, value: Any) -> None:
     try:
         name_of(value)
     except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("`keys`", f"`{name}`", 1)) from None
+        raise _kind_of(error)(str(error).replace("`keys`", f"`{name}`", 1)) from None
 
 
 def _as_event(row: Any) -> Event:

@@ -47,23 +47,15 @@ class Series:
         self.n_before = 0
         self._paths = paths
         self._columns, self._options = columns, options
-        self._reader: Reader | None = None
-        self._pipes: dict[int, Reader] = {}  # opened, and not read yet, by the place in ``paths``
+        self._reader: Reader
 
     def __enter__(self) -> Self:
         """Open the first table; compare the columns of all others with it before any row."""
+        self._reader = open_table(self.path, self._columns, **self._options)
         try:
-            for number, path in enumerate(self._paths):
-                self.path = path
-                reader = open_table(path, self._columns, **self._options)
-                if not number:
-                    self._reader = reader
-                elif reader.is_pipe:  # it can be opened only once
-                    self._pipes[number] = reader
-                else:
-                    reader.__exit__()
-                if reader.form != self._opened.form:
-                    raise TableError(f"has other columns than {self._paths[0]}")
+            for path in self._paths[1:]:
+                if path.is_file():  # a pipe can be opened only once
+                    self._open(path).__exit__()
         except BaseException:
             self.__exit__()
             raise
@@ -71,51 +63,47 @@ class Series:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for reader in (self._reader, *self._pipes.values()):
-            if reader is not None:
-                reader.__exit__(*error)
+        self._reader.__exit__(*error)
+
+    def _open(self, path: Path) -> Reader:
+        """Open one of the other tables."""
+        self.path = path
+        reader = open_table(path, self._columns, **self._options)
+        if reader.form != self._reader.form:
+            reader.__exit__()
+            raise TableError(f"has other columns than {self._paths[0]}")
+        return reader
 
     def __iter__(self) -> Iterator[Chunk]:
-        form = self._opened.form
         for number, path in enumerate(self._paths):
             if number:
-                self._opened.__exit__()
-                self.path = path
-                pipe = self._pipes.pop(number, None)
-                self._reader = pipe or open_table(path, self._columns, **self._options)
-                if self._reader.form != form:
-                    raise TableError(f"has other columns than {self._paths[0]}")
+                self._reader.__exit__()
+                self._reader = self._open(path)
             last = 0
-            for chunk in self._opened:
+            for chunk in self._reader:
                 yield chunk
                 last = chunk.last_row
             self.n_before += last
 
-    @property
-    def _opened(self) -> Reader:
-        """The reader of the table that is read now."""
-        assert self._reader is not None
-        return self._reader
-
     def wait(self, seconds: float) -> bool:
         """Return whether there is more to read, or the end, after waiting for at most so long."""
-        return self._opened.wait(seconds)
+        return self._reader.wait(seconds)
 
     @property
     def unit(self) -> str:
         """The unit of `position` and `size`."""
-        return self._opened.unit
+        return self._reader.unit
 
     @property
     def position(self) -> int:
         """How much of the table has been read."""
-        return self._opened.position
+        return self._reader.position
 
     @property
     def size(self) -> int | None:
         """How much there is in the table; None: unknown."""
-        return self._opened.size
+        return self._reader.size
 
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of these tables, with the new column, to ``output``."""
-        return self._opened.writer(output)
+        return self._reader.writer(output)
