@@ -466,7 +466,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         anything = (event for event in EVENTS)
         for source in ({}, {0: (0.5, 1.0)}, {(0.5, 1.0)}):
             with pytest.raises(TypeError, match=r"`source` must have `read.*, got (dict|set)$"):
-                run(source, PlattCalibrator(), lambda *_: None, store)  # type: ignore[arg-type]
+                run(source, PlattCalibrator(), lambda *_: None, store)
         with pytest.raises(TypeError, match=r"`source` must have `read.*got generator"):
             run(anything, PlattCalibrator(), sink, store)
         anything = None
