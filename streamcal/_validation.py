@@ -106,7 +106,7 @@ def check_mapping(raw: Any) -> None:
     ...
     TypeError: `predict_proba_one` of the model must return a dict from labels, got [0.25, 0.75]
     """
-    if type(raw) is not dict and not isinstance(raw, Mapping):
+    if not isinstance(raw, Mapping):
         raise TypeError(
             f"`predict_proba_one` of the model must return a dict from labels, got {raw!r}"
         )

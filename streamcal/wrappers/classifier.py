@@ -504,7 +504,8 @@ class CalibratedClassifier(
             raw = self._call("predict_proba_one", x, **kwargs)
         else:
             raw = self.classifier.predict_proba_one(x)
-        check_mapping(raw)
+        if type(raw) is not dict:
+            check_mapping(raw)
         return raw
 
     def _make_tickets(self, raw: Raw, kept: Any) -> Mapping[ClfTarget, AnyTicket]:
