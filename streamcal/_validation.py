@@ -97,6 +97,22 @@ def as_probability(value: Any, name: str = "score") -> float:
     raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
 
 
+def check_mapping(raw: Any) -> None:
+    """Raise ``TypeError`` unless what a model predicts is a mapping from labels.
+
+    Examples
+    --------
+    >>> check_mapping([0.25, 0.75])
+    Traceback (most recent call last):
+    ...
+    TypeError: `predict_proba_one` of the model must return a dict from labels, got [0.25, 0.75]
+    """
+    if not isinstance(raw, Mapping):
+        raise TypeError(
+            f"`predict_proba_one` of the model must return a dict from labels, got {raw!r}"
+        )
+
+
 def check_probability_range(probabilities: Mapping[Any, float]) -> None:
     """Raise unless all probabilities of one sample lie in [0, 1], up to rounding errors.
 
@@ -257,7 +273,11 @@ def check_label(y: Any) -> None:
     ...
     ValueError: `y` must be a label, got None
     """
-    if y is None or y != y:
+    try:
+        missing = y is None or y != y
+    except ArithmeticError:  # a decimal that is a signaling NaN
+        missing = True
+    if missing:
         raise ValueError(f"`y` must be a label, got {y}")
 
 

@@ -1587,3 +1587,51 @@ def test_the_head_is_json_that_others_can_read(path: Path) -> None:
         ((text,),) = database.execute("SELECT text FROM head").fetchall()
     head = json.loads(text)
     assert (head["offset"], head["notes"], head["n_states"]) == (3, {"n": 3}, len(expected(3)))
+
+
+# --- several reads of one moment
+
+
+def test_all_reads_inside_reading_see_one_save(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    one, other = PlattCalibrator(), PlattCalibrator()
+    other.learn_many([0.2, 0.8], [0, 1])
+    with Store(path) as writer:
+        writer.save({"a": one}, 1, notes={"n": 1})
+        with Store(path, read_only=True) as reader:
+            with reader.reading(), reader.reading():
+                writer.save({"a": other, "b": other}, 2, notes={"n": 2})
+                assert (reader.offset, reader.notes, len(reader)) == (1, {"n": 1}, 1)
+                assert reader.get_bytes("a") == one.to_bytes()
+                assert (reader.keys(), "b" in reader, list(reader.sizes())) == (["a"], False, ["a"])
+                reader.check()
+            assert reader.get_bytes("a") == other.to_bytes()
+            assert (reader.offset, reader.notes, reader.keys()) == (2, {"n": 2}, ["a", "b"])
+        with pytest.raises(StoreError, match="`reading` needs read_only=True"), writer.reading():
+            pass
+
+
+def test_an_error_inside_reading_is_not_one_of_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Store(path) as writer:
+        writer.save({"a": PlattCalibrator()}, 1)
+    for error in (ZeroDivisionError(), ValueError("mine"), KeyboardInterrupt()):
+        with Store(path, read_only=True) as reader:
+            with pytest.raises(type(error)) as found, reader.reading():
+                raise error
+            assert found.value is error
+            assert reader.keys() == ["a"]
+
+
+def test_a_store_that_is_closed_inside_reading_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Store(path) as writer:
+        writer.save({"a": PlattCalibrator()}, 1)
+    reader = Store(path, read_only=True)
+    reading = reader.reading()
+    reading.__enter__()
+    reader.close()
+    with pytest.raises(StoreError, match="is closed"):
+        reader.keys()
+    with pytest.raises(StoreError, match="is closed"):
+        reading.__exit__(None, None, None)

@@ -319,7 +319,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             If an argument is out of range; nothing is learned. An error of a calibrator of your own
             is described in the notes of the class.
         """
-        sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
+        is_one = type(w) is float and w == 1.0
+        sample = as_probability(score), as_label(y), 1.0 if is_one else as_weight(w)
         with self._mutex:
             if served is None:
                 self._learn_now(*sample)

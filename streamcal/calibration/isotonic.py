@@ -182,7 +182,7 @@ class IsotonicCalibrator(Calibrator):
         try:
             s = y + 0.0 if self._plain_labels else self._statistics.of(y)
             learned = self._regression.learn(score, s, w)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # a number of another kind, or none
             self._regression.learn(*self._check_sample(score, y, w))
@@ -243,7 +243,7 @@ class IsotonicCalibrator(Calibrator):
         if self._plain_values:
             try:
                 value = self._regression.predict(score, self._step)
-            except (TypeError, OverflowError):
+            except (TypeError, ValueError, OverflowError):
                 value = math.nan
             if value == value:
                 return value

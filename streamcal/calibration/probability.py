@@ -61,7 +61,7 @@ class CompiledCalibrator(ProbabilityCalibrator):
         ValueError, TypeError
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
-        weight = 1.0 if w == 1.0 else as_weight(w)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         self._kernel.learn(as_probability(score), as_label(y), weight)
 
     def predict_one(self, score: float) -> float:

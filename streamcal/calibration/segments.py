@@ -369,7 +369,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             If an argument is out of range; nothing is learned.
         """
         p, label = as_probability(score), as_label(y)
-        weight = 1.0 if w == 1.0 else as_weight(w)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         hashes = self._terms.read(x)
         with self._mutex:
             base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)

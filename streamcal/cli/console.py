@@ -134,6 +134,8 @@ def _incomplete(output: "Output | None", n_written: Callable[[], int]) -> str:
     rows = count_rows(n_written())
     if output.partial is None:
         return f"; the output is incomplete, it has {rows}"
+    if not os.path.lexists(output.partial):
+        return ""
     return f"; the incomplete output, {rows}, is in {output.partial}"
 
 

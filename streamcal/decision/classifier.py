@@ -25,6 +25,7 @@ from streamcal._validation import (
     as_probabilities,
     check_half_life,
     check_label,
+    check_mapping,
     check_probability_range,
     decay_per_sample,
 )
@@ -318,6 +319,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
 
     def _p_positive(self, raw: Mapping[ClfTarget, float]) -> float:
         """Return the probability of the positive label."""
+        check_mapping(raw)
         if len(raw) > 2:
             raise ValueError(f"`classifier` must be binary, got probabilities of {list(raw)}")
         p = float(raw.get(self.pos_val, 0.0))

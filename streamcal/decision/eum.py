@@ -151,7 +151,7 @@ class EUMThreshold(Stateful, Cloned):
         """Learn that ``score`` was followed by the label ``y`` (0 or 1), with weight ``w``."""
         try:
             learned = self._index.learn(score, y, w)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # not plain floats: convert or raise
             score, w = as_score(score), as_weight(w)

@@ -235,7 +235,8 @@ def as_stack(
     """Return the stack of one or more samples in any order."""
     stack = pav.Stack.of(x, weights, sums)
     if stack is None:
-        by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
+        x = as_vector(np.array(x), "scores")  # a copy: another thread may write to the scores
+        by_score = np.argsort(x)  # ties are summed, in whatever order
         weights = None if weights is None else weights[by_score]
         stack = pav.Stack.of(x[by_score], weights, sums[by_score])
         assert stack is not None

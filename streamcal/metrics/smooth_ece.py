@@ -154,7 +154,7 @@ def smooth_ece(
     """
     check_count(n_cells, "n_cells", 2)
     happened, p = as_events(y_true, y_prob, pos_val)
-    weights = as_weights(w, len(p))
+    weights = as_weights(np.array(as_weights(w, len(p))), len(p))  # as of `p`: a copy, checked
     cell = (p * n_cells).astype(np.intp)
     share = p * n_cells - cell
     residuals = weights * (happened - p) / weights.sum()

@@ -81,7 +81,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
         ValueError, TypeError
             If an argument is out of range; nothing is learned.
         """
-        weight = 1.0 if w == 1.0 else as_weight(w)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         try:
             if self._cusum.learn(x, y, weight):
                 return

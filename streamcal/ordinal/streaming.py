@@ -171,7 +171,7 @@ class StreamingThresholds(Stateful, Cloned):
         """
         try:
             learned = self._index.learn(score, y - 1.0, w)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # not plain floats: convert or raise
             self._index.learn(*self._as_sample(score, y, w))

@@ -21,7 +21,7 @@ from river.utils.dataframe import (
 from streamcal._routing import AnyClassifier, BatchRouting, Features
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_weight, check_choice, check_count, check_label
+from streamcal._validation import as_weight, check_choice, check_count, check_label, check_mapping
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
@@ -274,7 +274,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             of it. Neither the model nor a calibrator has learned anything then.
         """
         check_label(y)
-        w = 1.0 if w == 1.0 else as_weight(w)
+        w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         raw, shown, tickets = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
         strategy.check_sample(raw, x)
@@ -496,9 +496,13 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
-        if not kwargs:
-            return self.classifier.predict_proba_one(x)
-        raw: Raw = self._call("predict_proba_one", x, **kwargs)
+        raw: Raw
+        if kwargs:
+            raw = self._call("predict_proba_one", x, **kwargs)
+        else:
+            raw = self.classifier.predict_proba_one(x)
+        if type(raw) is not dict:
+            check_mapping(raw)
         return raw
 
     def _make_tickets(self, raw: Raw, kept: Any) -> Mapping[ClfTarget, AnyTicket]:
