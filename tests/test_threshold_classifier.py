@@ -16,6 +16,7 @@ from river import base, dummy, linear_model, naive_bayes, preprocessing, stats
 
 from streamcal import ThresholdClassifier, losses, optimal_thresholds
 from streamcal.metrics import MAE
+from streamcal.ordinal import _jobs
 from streamcal.ordinal._score_model import RESOLVED
 from tests.contract import BAD, BAD_WEIGHTS, river_checks, state
 
@@ -146,7 +147,8 @@ def test_resolving_scores_the_window_again() -> None:
     check_layer(classifier)
 
 
-def test_jobs_solve_the_same() -> None:
+def test_jobs_solve_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jobs, "LEAST_CELLS", 0)  # else this process would be asked
     one, two = model(WORDS, every=100), model(WORDS, every=100, n_jobs=2)
     for x, y in stream(WORDS, 101):
         one.learn_one(x, y)
