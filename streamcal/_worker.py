@@ -140,6 +140,19 @@ class Worker:
         Exception
             What the function raised, if it did.
         """
+        outcome = self.outcome()
+        if outcome is None:
+            return None
+        result, error = outcome
+        if error is not None:
+            raise error
+        return result
+
+    def outcome(self) -> tuple[Any, Exception | None] | None:
+        """Return the result of the job and None, or None and what the function raised.
+
+        None if the job is not ready; each outcome is returned once.
+        """
         running = self._running
         if running is None or not self.done:
             return None
@@ -158,10 +171,8 @@ class Worker:
         except BaseException:  # the next job must not get this answer
             self.close()
             raise
-        result, error = ForkingPickler.loads(data)
-        if error is not None:
-            raise error
-        return result
+        found: tuple[Any, Exception | None] = ForkingPickler.loads(data)
+        return found
 
     def close(self) -> None:
         """End the process and drop its job; the next job starts a new process."""

@@ -1,7 +1,7 @@
 """Exceptions at each point where CPython runs a signal handler, one after the other.
 
-CPython calls signal handlers in the main thread at the beginning of a function, after a call, and at
-the jump back of a loop. A trace function raises at the k-th of these points within the package, so
+CPython calls signal handlers in the main thread at the beginning of a function, after a call, and
+at the jump back of a loop. A trace function raises at the k-th of these points within the package, so
 nothing depends on time. In between, no handler runs.
 """
 
@@ -17,25 +17,26 @@ import streamcal
 PACKAGE = str(Path(streamcal.__file__).parent)
 
 
-class Interruption(Exception):
+class InterruptionError(Exception):
     """Raised by no code of the package, and handled by none."""
 
 
 class _Tracer:
-    """Raises an exception at the k-th point in the package."""
+    """Counts the points in the package, and raises an exception at the k-th."""
 
-    def __init__(self, k: int, error: BaseException) -> None:
-        self._left = k
+    def __init__(self, k: int | None, error: BaseException) -> None:
+        self._k = k
         self._error = error
         self._before: dict[FrameType, str] = {}
-        self._n_calls = 0
-        self.raised_in: int | None = None
+        self.n_points = 0
+        self.begins: list[int] = []  # the first points of calls from outside of the package
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call":
             if not frame.f_code.co_filename.startswith(PACKAGE):
                 return None
-            self._n_calls += self._before == {}
+            if not self._before:
+                self.begins.append(self.n_points)
             self._before[frame] = ""
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             self._pass_point()
@@ -49,27 +50,31 @@ class _Tracer:
         return self.trace
 
     def _pass_point(self) -> None:
-        self._left -= 1
-        if self._left < 0 and self.raised_in is None:
-            self.raised_in = self._n_calls
+        self.n_points += 1
+        if self.n_points - 1 == self._k:
             raise self._error
 
 
-def interrupt(
-    call: Callable[[], Any], k: int, error: BaseException
-) -> tuple[int | None, BaseException | None]:
-    """Raise ``error`` at the k-th point of a call.
+def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseException | None:
+    """Raise ``error`` at the k-th point of a call; return what came out."""
+    try:
+        _traced(call, _Tracer(k, error))
+    except BaseException as raised:
+        return raised
+    return None
 
-    Return in the how manieth call into the package it was raised, None if there are fewer points;
-    and what came out.
-    """
-    tracer = _Tracer(k, error)
+
+def points_of(call: Callable[[], Any]) -> tuple[int, list[int]]:
+    """Make a call; return how many points it has, and which begin a call into the package."""
+    tracer = _Tracer(None, InterruptionError())
+    _traced(call, tracer)
+    return tracer.n_points, tracer.begins
+
+
+def _traced(call: Callable[[], Any], tracer: _Tracer) -> None:
     before = sys.gettrace()
     sys.settrace(tracer.trace)
     try:
         call()
-    except BaseException as raised:
-        return tracer.raised_in, raised
     finally:
         sys.settrace(before)
-    return tracer.raised_in, None

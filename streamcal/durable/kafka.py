@@ -256,11 +256,14 @@ class KafkaSource:
         try:
             event = self._decode(message)
             return None if event is None else Event(*event)
-        except Exception as error:
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             raise ValueError(
                 f"`decode` must return an Event or None, but for {self._partition} at offset"
                 f" {message.offset()} it failed: {error!r}"
             ) from error
+        except Exception as error:  # of a parser, or of a signal handler
+            error.add_note(f"in `decode` for {self._partition} at offset {message.offset()}")
+            raise
 
 
 class KafkaSink:
@@ -385,7 +388,7 @@ class KafkaSink:
                 self._waiting = []  # before an interrupt can make `run` commit them again
             except BaseException as error:
                 self._failure = error
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(RuntimeError), self._partition.named_errors():
                     self._producer.abort_transaction(self._partition.timeout)
                 raise
         self._token = self._partition.token(offset=self._position, run=self._run)

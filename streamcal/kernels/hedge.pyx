@@ -277,16 +277,20 @@ cdef class Hedge(Exclusive):
         """Predict and learn a part of a batch."""
         cdef double[::1] mixed_answers = out
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w
-        cdef double[:, ::1] answers = np.empty((len(scores), len(self.experts)))
+        columns = np.empty((len(scores), len(self.experts)))
+        cdef double[:, ::1] answers = columns
         cdef double label, weight
         cdef Py_ssize_t t, i, n = len(scores)
         error = None
         if self.n_asked_first > 0:
             n, error = self.run_one_by_one(score_view, labels, sample_weights, answers)
         for i, calibrator in enumerate(calibrators):
-            if not may_refuse(self.experts[i]):
+            expert = self.experts[i]
+            if isinstance(expert, Expert):  # without Python code, in which a handler may raise
+                columns[:n, i] = expert.predict_learn_many(scores[:n], y[:n], w[:n])
+            elif not may_refuse(expert):
                 column = calibrator.predict_learn_many(scores[:n], y[:n], w[:n])
-                np.asarray(answers)[:n, i] = checked(column, out[:n])
+                columns[:n, i] = checked(column, out[:n])
         with nogil:
             for t in range(n):
                 mixed_answers[t] = 0.0

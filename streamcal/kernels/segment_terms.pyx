@@ -336,6 +336,10 @@ cdef class SegmentTerms:
             mean += hedge.mixed[i] * self.sample.answers[i]
         return mean
 
+    def reserve(self, Py_ssize_t n_samples):
+        """Make room for the terms of samples, so that learning them needs no memory."""
+        self.make_room(n_samples * self.n_groups)
+
     def learn(self, bytes hashes, double base, double y, double w):
         """Learn a sample that has been checked; the weights of the answers stay."""
         self.learn_sample(self.hashes_of(hashes), base, y, w)
@@ -377,8 +381,9 @@ cdef class SegmentTerms:
         cdef double[::1] out = mixtures
         hedge.acquire()
         try:
-            if hedge.variance_ratio is None and np.any(delays):
-                hedge.expect_late_labels()
+            for t in range(n):
+                if delays[t] > 0.0 and hedge.variance_ratio is None:
+                    hedge.expect_late_labels()
             with nogil:
                 for t in range(n):
                     is_new = self.n_samples == 0
