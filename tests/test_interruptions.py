@@ -8,6 +8,7 @@ number of points of each act; by default a few are tried.
 import copy
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def check_act(case: Any, act: Callable[..., Any], instance: Any, held: list[Any]
     whole, call = start()
     n_points, begins = points_of(call)
     first = [state_at(begin) for begin in begins] + [seen(case, whole)]
-    for i, (begin, end) in enumerate(zip(begins, [*begins[1:], n_points], strict=True)):
+    for i, (begin, end) in enumerate(pairwise([*begins, n_points])):
         step = max(1, len(begins) * (end - begin) // MOST_POINTS)
         for k in range(end - 1, begin, -step):
             state = state_at(k)

@@ -27,7 +27,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {
         *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
-        *("_routing", "_snapshot", "_validation", "_worker"),
+        *("_routing", "_snapshot", "_validation", "_whole", "_worker"),
     },
     {"losses"},
     {"kernels"},

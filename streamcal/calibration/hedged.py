@@ -45,6 +45,7 @@ from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.shape import Samples
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.hedge import Hedge
 
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
@@ -481,7 +482,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     ) -> tuple[Step, ...]:
         """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
         vector, labels, _ = self._check_samples(scores, y, None)
-        rows, n_rows = vector.tolist(), len(vector)
+        # Own copies, checked again: another thread may write to the arrays.
+        rows = [as_probability(p) for p in vector.tolist()]
+        labels = np.array([as_label(label) for label in labels.tolist()])
+        n_rows = len(rows)
         tickets = as_tickets(served, n_rows)
         weight = as_weight(w)
         if not n_rows:
@@ -535,7 +539,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
         values = np.empty(len(samples[0]))
-        with self._mutex:
+        with self._mutex, no_fork:
             do_all(*self._run_steps(*samples, values))
         return like_given(values, scores)
 

@@ -47,6 +47,7 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
 from streamcal.calibration.tickets import Ticket, as_tickets
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
@@ -644,7 +645,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
     ) -> Array:
         """Predict and learn samples that have been checked, and whose values have been read."""
-        with self._mutex:
+        with self._mutex, no_fork:
             known = ~np.isnan(labels)
             delay, delays = self._weigher._delay, np.zeros(len(scores))
             if delay.mean:

@@ -39,6 +39,8 @@ from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_fork
+
 cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at once
 
 
@@ -259,18 +261,19 @@ cdef class Hedge(Exclusive):
         if not len(y) == len(w) == len(scores):
             raise ValueError("scores, labels and weights must have the same length")
         out = np.empty(len(scores))
-        self.acquire()
-        try:
-            is_new = self.n_samples == 0
-            if delay > 0.0 and self.variance_ratio is None:
-                self.expect_late_labels()
-            for start in range(0, len(scores), BATCH):
-                part = slice(start, start + BATCH)
-                self.run_part(calibrators, scores[part], y[part], w[part], delay, out[part])
-            if is_new:
-                out[:1] = scores[:1]
-        finally:
-            self.release()
+        with no_fork:
+            self.acquire()
+            try:
+                is_new = self.n_samples == 0
+                if delay > 0.0 and self.variance_ratio is None:
+                    self.expect_late_labels()
+                for start in range(0, len(scores), BATCH):
+                    part = slice(start, start + BATCH)
+                    self.run_part(calibrators, scores[part], y[part], w[part], delay, out[part])
+                if is_new:
+                    out[:1] = scores[:1]
+            finally:
+                self.release()
         return out
 
     cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1:

@@ -36,7 +36,7 @@ from streamcal.kernels.score_index cimport (
 
 import numpy as np
 
-from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.exclusive import no_collection, no_fork
 
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
 # In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
@@ -114,7 +114,7 @@ cdef class IsotonicRegression(Hull):
         check_lengths(scores, s, w)
         if predicts:
             check_rows(scores, out)
-        with nogil, self.lock:
+        with no_fork, nogil, self.lock:
             self.check_whole()
             for i in range(scores.shape[0]):
                 if i % AHEAD == 0:
@@ -650,7 +650,7 @@ cdef class IsotonicExpert(Expert):
         check_lengths(scores, y, w)
         answers = np.empty(scores.shape[0])
         cdef double[::1] out = answers
-        with nogil, regression.lock:  # the map may be read without this object
+        with no_fork, nogil, regression.lock:  # the map may be read without this object
             for i in range(scores.shape[0]):
                 if i % AHEAD == 0:
                     regression.prefetch_chunks(&scores[i], scores.shape[0] - i)
