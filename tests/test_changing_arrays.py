@@ -91,7 +91,10 @@ def test_what_is_no_sample_is_left_out(make: Any, loop: Any, column: int, bad: f
     if loop is ranks:
         kept_columns = [np.ascontiguousarray(each[kept]) for each in columns]
         alone._cusum.learn_many(
-            ["a"], kept_columns[0].reshape(-1, 1), [1 + i % 2 for i in kept.tolist()], kept_columns[2]
+            ["a"],
+            kept_columns[0].reshape(-1, 1),
+            [1 + i % 2 for i in kept.tolist()],
+            kept_columns[2],
         )
         assert changed.to_bytes() == alone.to_bytes()
     if loop is not segments:

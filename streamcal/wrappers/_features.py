@@ -8,7 +8,7 @@ import numpy as np
 # Values of features that cannot change, so that the features need no hash at first.
 _PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 
-# What a value without a hash raises, and what arrays, frames and a signalling NaN do in comparisons.
+# What a value without a hash raises, and what arrays, frames and signalling NaNs do when compared.
 # A signal handler raises something else.
 _NOT_COMPARED = (TypeError, ValueError, ArithmeticError)
 
