@@ -1,8 +1,8 @@
 """Exceptions at each point where CPython runs a signal handler, one after the other.
 
 CPython calls signal handlers in the main thread at the beginning of a function, after a call, and
-at the jump back of a loop. A trace function raises at the k-th of these points within the package, so
-nothing depends on time. In between, no handler runs.
+at the jump back of a loop. A trace function raises at the k-th of these points within the package,
+so nothing depends on time. In between, no handler runs.
 """
 
 import dis

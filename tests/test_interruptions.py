@@ -8,12 +8,24 @@ number of points of each act; by default a few are tried.
 import copy
 import os
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from river import linear_model, tree
 
-from streamcal import AnytimeCalibrator, ThresholdClassifier, VennAbersCalibrator, VoteClassifier
+from streamcal import (
+    AnytimeCalibrator,
+    CalibratedClassifier,
+    DecisionClassifier,
+    HedgedCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+    ThresholdClassifier,
+    VennAbersCalibrator,
+    VoteClassifier,
+)
 from streamcal._state import Stateful
 from streamcal.durable import KeyedCalibrator, Store
 from tests import programs
@@ -89,3 +101,136 @@ def test_a_sample_is_learned_whole_or_not_at_all(kind: type) -> None:
     for act in dict.fromkeys(case.acts):
         if act.__name__ not in LOOPS.get(kind, ()):
             check_act(case, act, instance, held)
+
+
+# Exceptions arrive as they are -------------------------------------------------------------------
+
+
+def hedge() -> HedgedCalibrator:
+    made = HedgedCalibrator()
+    made.learn_many([0.2, 0.6, 0.7], [0, 1, 1])
+    return made
+
+
+def wrapper() -> Any:
+    """Return a wrapper whose label comes after another prediction."""
+    model = CalibratedClassifier(linear_model.LogisticRegression())
+    for i in range(3):
+        model.learn_one({"a": i / 3}, i > 1)
+    model.predict_proba_one({"a": 0.5})
+    model.predict_proba_one({"a": 0.25})
+    return model
+
+
+def read_bytes(_: Path) -> Callable[[], Any]:
+    data = SegmentCalibrator(["a"]).to_bytes()
+    return lambda: SegmentCalibrator.from_bytes(data)
+
+
+def open_store(folder: Path) -> Callable[[], Any]:
+    with Store(folder / "s.db") as store:
+        store.save({"a": hedge()}, 1)
+
+    def use() -> None:
+        with Store(folder / "s.db") as store:
+            store.load()
+            store.get("a")
+            store.save({"b": hedge()}, 2)
+
+    return use
+
+
+def use_keys(folder: Path) -> Callable[[], Any]:
+    store = Store(folder / "s.db")
+    keyed = KeyedCalibrator(PlattCalibrator(), max_live=1, store=store)
+    keyed.learn_many(["a", "b", "c"], [0.2, 0.6, 0.7], [0, 1, 1])
+
+    def use() -> None:
+        with store:
+            keyed.predict_one("a", 0.5)
+            keyed.learn_one("b", 0.5, 1)
+            keyed.save(3)
+
+    return use
+
+
+def learn_late(_: Path) -> Callable[[], Any]:
+    model = wrapper()
+    return lambda: model.learn_one({"a": 0.5}, True)
+
+
+def predict(_: Path) -> Callable[[], Any]:
+    model = wrapper()
+    return lambda: model.predict_proba_one({"a": 0.75})
+
+
+def read_columns(_: Path) -> Callable[[], Any]:
+    calibrator = SegmentCalibrator(["a"])
+    return lambda: calibrator.predict_many({"a": ["x", "y"]}, [0.2, 0.3])
+
+
+@pytest.mark.parametrize("error", [TimeoutError("too late"), InterruptionError("too late")])
+@pytest.mark.parametrize(
+    "make", [read_bytes, open_store, use_keys, learn_late, predict, read_columns]
+)
+def test_exceptions_of_signal_handlers_arrive_as_they_are(
+    make: Any, error: Exception, tmp_path: Path
+) -> None:
+    folders = (tmp_path / str(i) for i in count())
+
+    def start() -> Any:
+        folder = next(folders)
+        folder.mkdir()
+        return make(folder)
+
+    n_points, _ = points_of(start())
+    assert n_points
+    for k in range(0, n_points, max(1, n_points // MOST_POINTS)):
+        came = interrupt(start(), k, error)
+        assert came is error, f"at point {k} came {came!r}"
+        error.__context__ = error.__cause__ = error.__traceback__ = None
+
+
+def test_a_model_that_raises_leaves_counts_and_calibrators_as_they_were() -> None:
+    class Broken(linear_model.LogisticRegression):
+        broken = False
+
+        def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
+            if self.broken:
+                raise InterruptionError
+            super().learn_one(x, y, w)
+
+    inner = Broken()
+    models = [CalibratedClassifier(inner), DecisionClassifier(inner, "f1")]
+    for model in models:
+        for i in range(5):
+            model.learn_one({"a": i / 5}, i > 2)
+    before = [model.to_bytes() for model in models]
+    inner.broken = True
+    for model in models:
+        with pytest.raises(InterruptionError):
+            model.learn_one({"a": 0.5}, True)
+    model = models[1]
+    with pytest.raises(InterruptionError):
+        model.learn_batch([{"a": 0.5}, {"a": 0.7}], [True, False])
+    assert [model.to_bytes() for model in models] == before
+
+
+def test_a_tree_that_raises_leaves_votes_as_they_were() -> None:
+    class Broken(tree.HoeffdingTreeClassifier):
+        broken = False
+
+        def learn_one(self, x: Any, y: Any, **kwargs: Any) -> None:
+            if self.broken:
+                raise InterruptionError
+            super().learn_one(x, y, **kwargs)
+
+    inner = Broken()
+    model = VoteClassifier(inner)
+    for i in range(30):
+        model.learn_one({"a": i / 30}, "xyz"[i % 3])
+    before = seen(None, model)
+    inner.broken = True
+    with pytest.raises(InterruptionError):
+        model.learn_one({"a": 0.5}, "x")
+    assert seen(None, model) == before

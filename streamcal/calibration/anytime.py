@@ -287,11 +287,11 @@ class AnytimeCalibrator(Locked, Calibrator):
                     _warn_of_failure(error)
             return
         if worker.done and (outcome := worker.outcome()) is not None:
-            found, error = outcome
-            if error is None:
+            found, failure = outcome
+            if failure is None:
                 self._serve_map(found)
             else:
-                _warn_of_failure(error)
+                _warn_of_failure(failure)
         if self._due <= 0:
             # If the worker is busy or starting, try again soon, but not at each sample.
             self._solve_at = self._samples.n_learned + max(1, self.every // 16)

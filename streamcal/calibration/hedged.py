@@ -491,7 +491,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if not n_rows:
             return ()
         if n_rows < 2:  # learned as any other sample
-            return self._learn_steps(*rows, *labels.tolist(), weight, served=tickets[0])
+            return self._learn_steps(rows[0], float(labels[0]), weight, served=tickets[0])
         as_weight(weight / n_rows)
         late, answers, mixtures = self._read_tickets(rows, tickets)
         delay = self._delay.after(late)

@@ -10,7 +10,7 @@ _PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, n
 
 # What a value without a hash raises, and what arrays, frames and signalling NaNs do when compared.
 # A signal handler raises something else.
-_NOT_COMPARED = (TypeError, ValueError, ArithmeticError)
+NOT_COMPARED = (TypeError, ValueError, ArithmeticError)
 
 
 def snapshot(x: Any) -> Any:
@@ -29,7 +29,7 @@ def is_same(kept: Any, x: Any) -> bool:
     """Return whether features are those of a snapshot; what cannot be compared is not."""
     try:
         return bool(kept == (x if type(kept) is dict else key_of(x)))
-    except _NOT_COMPARED:
+    except NOT_COMPARED:
         return False
 
 
@@ -38,7 +38,7 @@ def key_of(x: Any) -> Hashable:
     try:
         key: Hashable = frozenset(x.items()) if isinstance(x, dict) else x
         hash(key)
-    except _NOT_COMPARED:
+    except NOT_COMPARED:
         return None
     return key
 
@@ -53,7 +53,7 @@ def is_alike(kept: Any, x: Any) -> bool:
         if type(x) is not dict or type(kept) is not dict:
             return kept is x
         return kept.keys() == x.keys() and all(_is_equal(kept[name], x[name]) for name in x)
-    except _NOT_COMPARED:
+    except NOT_COMPARED:
         return False
 
 
