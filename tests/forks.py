@@ -155,7 +155,8 @@ def copied(learner: Any) -> Any:
 def check_locks() -> None:
     """Fork while another thread holds the locks, which is rare otherwise."""
     hedge, segments = HedgedCalibrator(), SegmentCalibrator(["a"])
-    keyed, snapshot = KeyedCalibrator(PlattCalibrator()), HedgedCalibrator().snapshot()
+    snapshot: Any = HedgedCalibrator().snapshot()
+    keyed = KeyedCalibrator(PlattCalibrator())
     mutexes = [hedge._mutex, segments._mutex, keyed._mutex, snapshot._predict._mutex]
     held, done = threading.Event(), threading.Event()
 
@@ -199,7 +200,7 @@ def check_jobs(end: str) -> None:
     solve(0)
     with threads(lambda: solve(1)):
         for _ in range(2):
-            in_child(lambda: [solve(2), solve(0)], end)
+            in_child(lambda: any(map(solve, (2, 0))), end)
             solve(0)
 
 

@@ -201,7 +201,7 @@ def test_a_model_that_raises_leaves_counts_and_calibrators_as_they_were() -> Non
             super().learn_one(x, y, w)
 
     inner = Broken()
-    models = [CalibratedClassifier(inner), DecisionClassifier(inner, "f1")]
+    models: list[Any] = [CalibratedClassifier(inner), DecisionClassifier(inner, "f1")]
     for model in models:
         for i in range(5):
             model.learn_one({"a": i / 5}, i > 2)

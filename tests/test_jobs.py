@@ -129,7 +129,7 @@ def test_an_interrupted_worker_gives_no_answer_of_another_job(
     for k in range(min(n_points, 200)):
         worker = started()
         error = InterruptionError()
-        assert interrupt(lambda worker=worker: submit_and_poll(worker), k, error) in (error, None)  # type: ignore[misc]
+        assert interrupt(lambda worker=worker: submit_and_poll(worker), k, error) in (error, None)
         if worker.busy:  # its answer is that of the last job
             while not worker.done:
                 pass
