@@ -138,10 +138,14 @@ class Calibrator(Stateful, Cloned, ABC):
 
         Predictions are written to ``out``.
         """
-        kernel = self._compiled()
+        kernel = self._batch_kernel()
         if kernel is None:
             return None
         return (write_to(out, slice(None), partial(kernel.predict_learn_many, scores, y, w)),)
+
+    def _batch_kernel(self) -> Expert | None:
+        """Return the compiled object with the same `predict_learn_many`, if there is one."""
+        return None
 
     def _compiled(self) -> Expert | None:
         """Return the compiled object that learns and predicts as this calibrator does, if any."""

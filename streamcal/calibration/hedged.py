@@ -564,7 +564,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if delay.mean:
             for _ in scores:
                 delay = delay.after(0.0)
-        run = partial(self._hedge.run, self._calibrators, scores, y, w, delay.mean)
+        # Compiled ones run no Python code, in which a signal handler may raise.
+        learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
+        run = partial(self._hedge.run, learners, scores, y, w, delay.mean)
         return write_to(out, slice(None), run), self._set_delay(delay)
 
 

@@ -338,6 +338,10 @@ class IsotonicCalibrator(Calibrator):
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
         return own and self._plain_labels and self._plain_values
 
+    def _batch_kernel(self) -> Expert | None:
+        own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
+        return self._compiled() if own else None
+
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)

@@ -95,6 +95,10 @@ class CompiledCalibrator(ProbabilityCalibrator):
             return super()._learn_steps(score, y, w)
         return (partial(kernel.learn, as_probability(score), as_label(y), as_weight(w)),)
 
+    def _batch_kernel(self) -> Expert | None:
+        own = type(self).predict_learn_many is CompiledCalibrator.predict_learn_many
+        return self._compiled() if own else None
+
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (CompiledCalibrator.learn_one, CompiledCalibrator.predict_one)

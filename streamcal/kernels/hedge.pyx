@@ -253,7 +253,7 @@ cdef class Hedge(Exclusive):
     def run(self, calibrators, scores, y, w, double delay):
         """Predict, then learn each sample, and return the predictions.
 
-        ``calibrators[i]`` is the Python object of expert i. Those that cannot refuse a sample learn
+        ``calibrators[i]`` is the Python object of expert i, or that expert. Those that cannot refuse a sample learn
         many in one call. If another one raises, the batch ends with the last sample that counts:
         see `teach`.
         """
@@ -288,12 +288,11 @@ cdef class Hedge(Exclusive):
         if self.n_asked_first > 0:
             n, error = self.run_one_by_one(score_view, labels, sample_weights, answers)
         for i, calibrator in enumerate(calibrators):
-            expert = self.experts[i]
-            if isinstance(expert, Expert):  # without Python code, in which a handler may raise
-                columns[:n, i] = expert.predict_learn_many(scores[:n], y[:n], w[:n])
-            elif not may_refuse(expert):
+            if not may_refuse(self.experts[i]):
                 column = calibrator.predict_learn_many(scores[:n], y[:n], w[:n])
-                columns[:n, i] = checked(column, out[:n])
+                # NumPy checks in Python code, in which a signal handler may raise.
+                is_good = isinstance(calibrator, Expert)
+                columns[:n, i] = column if is_good else checked(column, out[:n])
         with nogil:
             for t in range(n):
                 mixed_answers[t] = 0.0

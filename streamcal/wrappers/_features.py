@@ -8,9 +8,9 @@ import numpy as np
 # Values of features that cannot change, so that the features need no hash at first.
 _PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 
-# What a value without a hash raises, and what arrays, frames and signalling NaNs do when compared.
+# What values without a hash, arrays, signalling NaNs and dicts that change raise when compared.
 # A signal handler raises something else.
-NOT_COMPARED = (TypeError, ValueError, ArithmeticError)
+NOT_COMPARED = (TypeError, ValueError, ArithmeticError, RuntimeError)
 
 
 def snapshot(x: Any) -> Any:
