@@ -390,12 +390,12 @@ def pids() -> list[int]:
 def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples: Any) -> None:
     scores, labels, _ = samples
     expected = optimal_thresholds(scores, labels)
-    optimal_thresholds(scores, labels, n_jobs=2)
+    optimal_thresholds(scores, labels, method="io", n_jobs=2)
     before = pids()
-    optimal_thresholds(scores, labels, n_jobs=2)
+    optimal_thresholds(scores, labels, method="io", n_jobs=2)
     assert sorted(pids()) == sorted(before)
     os.kill(before[0], signal.SIGKILL)
-    again = optimal_thresholds(scores, labels, n_jobs=2)
+    again = optimal_thresholds(scores, labels, method="io", n_jobs=2)
     np.testing.assert_array_equal(again.thresholds, expected.thresholds)
     assert before[0] not in pids()
 
