@@ -74,14 +74,13 @@ def column_of(columns: Any, name: str) -> list[Any] | None:
     >>> column_of({"device": ("tv", "phone")}, "country") is None
     True
     """
+    if isinstance(columns, _name_of("polars", "DataFrame")) and name not in columns.columns:
+        return None
     try:
         column = columns[name]
     except KeyError:
         return None
-    except Exception:
-        frame = _name_of("polars", "DataFrame")
-        if isinstance(columns, frame) and name not in columns.columns:
-            return None
+    except (TypeError, ValueError, LookupError, AttributeError):
         raise TypeError(
             f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
         ) from None

@@ -33,7 +33,7 @@ SOURCES = MODULES + KERNELS
 LAYERS = [
     {
         *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
-        *("_routing", "_snapshot", "_validation", "_worker"),
+        *("_routing", "_snapshot", "_validation", "_whole", "_worker"),
     },
     {"losses"},
     {"kernels"},

@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from streamcal._clone import Cloned
 from streamcal._frames import like_given
 from streamcal._state import Stateful
 from streamcal._validation import as_score, as_vector, as_weights, check_same_length
+from streamcal._whole import Step, write_to
 from streamcal.calibration.card import card
 from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
@@ -142,6 +144,30 @@ class Calibrator(Stateful, Cloned, ABC):
     def _kept_scores(self) -> Samples:
         """Return the scores that are kept, and the weight of each."""
         return NO_SAMPLES
+
+    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
+        return (partial(self.learn_one, score, y, w),)
+
+    def _batch_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...] | None:
+        """Return compiled steps that predict and learn samples that were checked, if there are any.
+
+        Predictions are written to ``out``.
+        """
+        kernel = self._batch_kernel()
+        if kernel is None:
+            return None
+        return (write_to(out, slice(None), partial(kernel.predict_learn_many, scores, y, w)),)
+
+    def _batch_kernel(self) -> Expert | None:
+        """Return the compiled object with the same `predict_learn_many`, if there is one."""
+        return None
 
     def _compiled(self) -> Expert | None:
         """Return the compiled object that learns and predicts as this calibrator does, if any."""

@@ -1,6 +1,7 @@
 """Isotonic calibration of a stream in any order, exact after every sample."""
 
 import math
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from streamcal._validation import (
     check_half_life,
     growth_per_sample,
 )
+from streamcal._whole import Step
 from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.shape import Samples, Shape
@@ -205,6 +207,15 @@ class IsotonicCalibrator(Calibrator):
                 f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
             )
 
+    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        if type(self).learn_one is not IsotonicCalibrator.learn_one:
+            return super()._learn_steps(score, y, w)
+        return (partial(self._regression.learn, *self._check_sample(score, y, w)),)
+
+    def _unlearn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        """Return what unlearns a sample, for `do_all`; it returns False if it can't."""
+        return (partial(self._regression.unlearn, *self._check_sample(score, y, w)),)
+
     def _check_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
         """Return a sample as floats, the statistic for the label, or raise."""
         number, weight = as_score(score), as_weight(w)
@@ -326,6 +337,10 @@ class IsotonicCalibrator(Calibrator):
     def _learns_all(self) -> bool:
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
         return own and self._plain_labels and self._plain_values
+
+    def _batch_kernel(self) -> Expert | None:
+        own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
+        return self._compiled() if own else None
 
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one

@@ -9,6 +9,7 @@ mixed with the base's by their likelihood, so that corrections which do not help
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, NoReturn
 
@@ -39,12 +40,14 @@ from streamcal._validation import (
     check_count,
     check_same_length,
 )
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
 from streamcal.calibration.tickets import Ticket, as_tickets
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
@@ -368,24 +371,47 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         ValueError, TypeError
             If an argument is out of range; nothing is learned.
         """
+        with self._mutex:
+            do_all(*self._steps(x, score, y, w, served))
+
+    def _learn_steps(
+        self,
+        x: Mapping[str, Any],
+        score: float,
+        y: float,
+        w: float,
+        *,
+        served: SegmentTicket | None = None,
+    ) -> list[Step]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`."""
+        if type(self).learn_one is not SegmentCalibrator.learn_one:
+            return [partial(self.learn_one, x, score, y, w, served=served)]
+        return self._steps(x, score, y, w, served)
+
+    def _steps(
+        self, x: Mapping[str, Any], score: float, y: float, w: float, served: SegmentTicket | None
+    ) -> list[Step]:
+        """Return what learns a sample."""
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         hashes = self._terms.read(x)
-        with self._mutex:
-            base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
-            base = self._predict_base(p)
-            if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
-                self._base.learn_one(p, label, weight, served=base_ticket)
-            else:
-                self._base.learn_one(p, label, weight)
-            if ticket is None:
-                delay = self._weigher._count_immediate()
-                self._terms.learn_and_weigh(
-                    self._weigher._hedge, hashes, base, label, weight, delay
-                )
-            else:
-                self._terms.learn(hashes, base, label, weight)
-                self._weigher.learn_one(0.5, label, weight, served=ticket)
+        base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
+        base = self._predict_base(p)
+        if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
+            of_base = self._base._learn_steps(p, label, weight, served=base_ticket)
+        else:
+            of_base = self._base._learn_steps(p, label, weight)
+        of_models: list[Step]
+        weigher = self._weigher
+        if ticket is None:
+            delay = weigher._delay.after(0.0)
+            learn = partial(self._terms.learn_and_weigh, weigher._hedge, hashes, base)
+            of_models = [partial(learn, label, weight, delay.mean), weigher._set_delay(delay)]
+        else:
+            of_models = [partial(self._terms.learn, hashes, base, label, weight)]
+            of_models += weigher._learn_steps(0.5, label, weight, served=ticket)
+        self._terms.reserve(1)
+        return [*of_base, *of_models]
 
     def _predict_base(self, p: float) -> float:
         """Return the base's probability; raise if it is NaN, which would stay in all terms."""
@@ -496,6 +522,18 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         >>> calibrator.n_samples
         3
         """
+        with self._mutex:
+            do_all(*self._group_steps(xs, scores, y, w, served))
+
+    def _group_steps(
+        self,
+        xs: Sequence[Mapping[str, Any]],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float,
+        served: Sequence[SegmentTicket | None] | None,
+    ) -> list[Step]:
+        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
         vector, labels, _ = _checks._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         tickets: Sequence[Any] = as_tickets(served, n_rows)
@@ -503,28 +541,35 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             raise TypeError(f"`xs` must be a sequence of mappings, got {xs!r}")
         if len(xs) != n_rows:
             raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
+        samples = list(zip(vector.tolist(), labels.tolist(), strict=True))
+        steps: list[Step] = []
         if n_rows < 2:  # learned as any other sample
-            for x, p, label, ticket in zip(xs, vector, labels, tickets, strict=True):
-                self.learn_one(x, float(p), float(label), weight, served=ticket)
-            return
+            for x, sample, ticket in zip(xs, samples, tickets, strict=True):
+                steps += self._learn_steps(x, *sample, weight, served=ticket)
+            return steps
         part = as_weight(weight / n_rows)
         hashes = [self._terms.read(x) for x in xs]
-        with self._mutex:
-            for ticket in tickets:
-                if ticket is not None:
-                    self._check_ticket(ticket)
-            # All rows are predicted before any of them is learned.
-            rows = zip(xs, vector.tolist(), tickets, strict=True)
-            known = [ticket or self.serve_one(x, p)[1] for x, p, ticket in rows]
-            of_base, of_models = zip(*known, strict=True)
-            bases = [self._predict_base(p) for p in vector.tolist()]
-            if isinstance(self._base, HedgedCalibrator):
-                self._base.learn_group(vector, labels, weight, served=of_base)
-            else:
-                self._base.learn_many(vector, labels, np.full(n_rows, part))
-            for row in zip(hashes, bases, labels.tolist(), strict=True):
-                self._terms.learn(*row, part)
-            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=of_models)
+        for ticket in tickets:
+            if ticket is not None:
+                self._check_ticket(ticket)
+        # All rows are predicted before any of them is learned.
+        known = [
+            ticket or self.serve_one(x, p)[1]
+            for x, (p, _), ticket in zip(xs, samples, tickets, strict=True)
+        ]
+        of_base, of_models = zip(*known, strict=True)
+        bases = [self._predict_base(p) for p, _ in samples]
+        if isinstance(self._base, HedgedCalibrator):
+            steps += self._base._group_steps(vector, labels, weight, of_base)
+        else:
+            for sample in samples:
+                steps += self._base._learn_steps(*sample, part)
+        for row in zip(hashes, bases, labels.tolist(), strict=True):
+            steps.append(partial(self._terms.learn, *row, part))
+        half = np.full(n_rows, 0.5)
+        steps += self._weigher._group_steps(half, labels, weight, of_models)
+        self._terms.reserve(n_rows)
+        return steps
 
     def check_columns(self, columns: Any, n_samples: int) -> None:
         """Raise unless `predict_many` and `learn_many` accept these columns."""
@@ -600,17 +645,28 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
     ) -> Array:
         """Predict and learn samples that have been checked, and whose values have been read."""
-        with self._mutex:
-            bases = predict_learn_known(self._base, scores, labels, weights)
-            if np.isnan(bases).any():
-                raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
-            delays = np.zeros(len(scores))
-            if self._weigher.mean_delay:
-                known = np.flatnonzero(~np.isnan(labels))
-                delays[known] = [self._weigher._count_immediate() for _ in known]
-            return self._terms.predict_learn_many(
-                self._weigher._hedge, hashes, bases, labels, weights, delays
+        with self._mutex, no_fork:
+            known = ~np.isnan(labels)
+            delay, delays = self._weigher._delay, np.zeros(len(scores))
+            if delay.mean:
+                for at in np.flatnonzero(known).tolist():
+                    delay = delay.after(0.0)
+                    delays[at] = delay.mean
+            bases, mixtures = np.empty(len(scores)), np.empty(len(scores))
+            arrays = hashes, bases, labels, weights, delays
+            learn = partial(self._terms.predict_learn_many, self._weigher._hedge, *arrays)
+            samples = scores, labels, weights
+            steps = self._base._batch_steps(*samples, bases) if known.all() else None
+            if steps is None:
+                bases[:] = predict_learn_known(self._base, *samples)
+                if np.isnan(bases).any():
+                    raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
+            do_all(
+                *(steps or ()),
+                write_to(mixtures, slice(None), learn),
+                self._weigher._set_delay(delay),
             )
+            return mixtures
 
     # ------------------------------------------------------------------------------ state
 

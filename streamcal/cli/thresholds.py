@@ -131,7 +131,6 @@ def _read(table: Path, kind: str, reader: RowReader, quiet: bool) -> tuple[Vecto
 
 def _find(*samples: Any, **settings: Any) -> "Thresholds":
     """Return the thresholds; turn errors in samples into errors of the table."""
-    from streamcal.ordinal._jobs import close_jobs
     from streamcal.ordinal.thresholds import optimal_thresholds
     from streamcal.tables import TableError
 
@@ -139,8 +138,6 @@ def _find(*samples: Any, **settings: Any) -> "Thresholds":
         return optimal_thresholds(*samples, **settings)
     except ValueError as error:
         raise TableError(name_option(str(error))) from None
-    finally:
-        close_jobs()
 
 
 def _add_loss(

@@ -474,7 +474,7 @@ class KafkaSink:
                 self._waiting = []  # before an interrupt can make `run` commit them again
             except BaseException as error:
                 self._failure = error
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(RuntimeError), self._partition.named_errors():
                     self._producer.abort_transaction(self._partition.timeout)
                 raise
         self._token = self._partition.token(offset=self._position, run=self._run)

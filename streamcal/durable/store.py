@@ -26,12 +26,12 @@ store left it. Through a link, the store and its lock are those of the link's ta
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, NamedTuple, NoReturn, Self
 
+from streamcal._locked import new_mutex
 from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
 from streamcal.durable.connection import StoreConnection
@@ -138,7 +138,7 @@ class Store:
         self.path = Path(path)
         self.read_only = read_only
         self._connection = StoreConnection(self.path, read_only)
-        self._mutex = threading.RLock()
+        self._mutex = new_mutex()
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0

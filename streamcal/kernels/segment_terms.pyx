@@ -55,6 +55,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
+from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
 
 import os
@@ -336,6 +337,10 @@ cdef class SegmentTerms:
             mean += hedge.mixed[i] * self.sample.answers[i]
         return mean
 
+    def reserve(self, Py_ssize_t n_samples):
+        """Make room for the terms of samples, so that learning them needs no memory."""
+        self.make_room(n_samples * self.n_groups)
+
     def learn(self, bytes hashes, double base, double y, double w):
         """Learn a sample that has been checked; the weights of the answers stay."""
         self.learn_sample(self.hashes_of(hashes), base, y, w)
@@ -365,10 +370,11 @@ cdef class SegmentTerms:
     ):
         """Return the mixture of the answers for each sample, and learn it after that.
 
-        A sample whose label is NaN is not learned. If memory ends, the samples before it are.
+        A sample whose label is NaN or out of range is not learned. If memory ends, the samples before it are.
         """
         cdef Py_ssize_t t, n = bases.shape[0]
-        cdef bint is_new
+        cdef bint is_new, learns
+        cdef double base, label, weight
         if not hashes.shape[0] == y.shape[0] == w.shape[0] == delays.shape[0] == n:
             raise ValueError("all arrays must have the same length")
         if hashes.shape[1] != self.n_fields:
@@ -377,19 +383,23 @@ cdef class SegmentTerms:
         cdef double[::1] out = mixtures
         hedge.acquire()
         try:
-            if hedge.variance_ratio is None and np.any(delays):
-                hedge.expect_late_labels()
+            for t in range(n):
+                if delays[t] > 0.0 and hedge.variance_ratio is None:
+                    hedge.expect_late_labels()
             with nogil:
                 for t in range(n):
                     is_new = self.n_samples == 0
-                    if y[t] != y[t]:
-                        self.find_terms(&hashes[t, 0])
-                        self.predict_sample(bases[t])
+                    # Another thread may write to the arrays: what is learned is read once.
+                    base, label, weight = bases[t], y[t], w[t]
+                    learns = is_sample(0.5, label, weight)  # a base of your own may be out of range
+                    if learns:
+                        self.learn_sample(&hashes[t, 0], base, label, weight)
                     else:
-                        self.learn_sample(&hashes[t, 0], bases[t], y[t], w[t])
-                    out[t] = bases[t] if is_new else self.mixture(hedge)
-                    if y[t] == y[t]:
-                        self.weigh(hedge, y[t], w[t], delays[t])
+                        self.find_terms(&hashes[t, 0])
+                        self.predict_sample(base)
+                    out[t] = base if is_new else self.mixture(hedge)
+                    if learns:
+                        self.weigh(hedge, label, weight, delays[t])
         finally:
             hedge.release()
         return mixtures

@@ -1,5 +1,6 @@
 """Optimal thresholds of a stream, exact after every sample that is learned or unlearned."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from streamcal._validation import (
     check_same_length,
     growth_per_sample,
 )
+from streamcal._whole import Step
 from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
@@ -175,6 +177,10 @@ class StreamingThresholds(Stateful, Cloned):
             learned = False
         if not learned:  # not plain floats: convert or raise
             self._index.learn(*self._as_sample(score, y, w))
+
+    def learn_steps(self, score: float, y: int, w: float) -> tuple[Step, ...]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`."""
+        return (partial(self._index.learn, *self._as_sample(score, y, w)),)
 
     def unlearn_one(self, score: float, y: int, w: float = 1.0) -> None:
         """Remove a sample that was learned with the same arguments; O(K log n_scores).

@@ -41,6 +41,8 @@ class ParquetReader(Reader):
                 yield Chunk(rows, {name: batch.column(name) for name in self._columns}, [], batch)
                 self.position += len(batch)
         except (pa.ArrowException, OSError) as error:
+            if isinstance(error, TimeoutError) and error.errno is None:  # of a signal handler
+                raise
             raise TableError(
                 f"row {self.position + 1}: the file is damaged here: {_one_line(error)}"
             ) from None

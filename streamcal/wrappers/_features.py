@@ -8,6 +8,10 @@ import numpy as np
 # Values of features that cannot change, so that the features need no hash at first.
 _PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 
+# What values without a hash, arrays, signalling NaNs and dicts that change raise when compared.
+# A signal handler raises something else.
+NOT_COMPARED = (TypeError, ValueError, ArithmeticError, RuntimeError)
+
 
 def snapshot(x: Any) -> Any:
     """Return what later features are compared with; None if features may change or have no hash."""
@@ -25,7 +29,7 @@ def is_same(kept: Any, x: Any) -> bool:
     """Return whether features are those of a snapshot; what cannot be compared is not."""
     try:
         return bool(kept == (x if type(kept) is dict else key_of(x)))
-    except Exception:
+    except NOT_COMPARED:
         return False
 
 
@@ -34,7 +38,7 @@ def key_of(x: Any) -> Hashable:
     try:
         key: Hashable = frozenset(x.items()) if isinstance(x, dict) else x
         hash(key)
-    except Exception:
+    except NOT_COMPARED:
         return None
     return key
 
@@ -49,7 +53,7 @@ def is_alike(kept: Any, x: Any) -> bool:
         if type(x) is not dict or type(kept) is not dict:
             return kept is x
         return kept.keys() == x.keys() and all(_is_equal(kept[name], x[name]) for name in x)
-    except Exception:
+    except NOT_COMPARED:
         return False
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.joint_hedge import AnyTicket
-from streamcal.wrappers._features import is_same, key_of, snapshot
+from streamcal.wrappers._features import NOT_COMPARED, is_same, key_of, snapshot
 from streamcal.wrappers._late_labels import LateLabels
 from streamcal.wrappers._packed import Parts, Prediction
 from streamcal.wrappers._waiting import WaitingPredictions
@@ -96,7 +96,7 @@ class PredictionMemory:
         key = key_of(x) if self._waiting.stored else None
         try:
             return None if key is None else self._waiting.take(key)
-        except Exception:  # features can't be compared, or a signal handler took the same one
+        except (*NOT_COMPARED, LookupError):  # or a signal handler took the same one
             return None
 
     def store_latest(self, make_tickets: MakeTickets) -> None:
@@ -111,12 +111,12 @@ class PredictionMemory:
         kept, parts = latest
         try:
             self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0], kept)))
-        except Exception:
+        except NOT_COMPARED:
             return
 
     def _is_only(self, kept: Any) -> bool:
         """Return whether no stored prediction has these features."""
         try:
             return self._waiting.find(key_of(kept)) is None
-        except Exception:
+        except NOT_COMPARED:
             return False

@@ -1,11 +1,11 @@
 """Stored predictions by features: which one a label belongs to, and which are forgotten."""
 
 import itertools
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
+from streamcal._locked import new_mutex
 from streamcal.wrappers._packed import PackedPrediction, Packer, Prediction
 
 Kept = Prediction | PackedPrediction
@@ -65,7 +65,7 @@ class WaitingPredictions:
         self.n_checked = limit  # with fewer stored, none is to be forgotten
         self.delay: float | None = None
         self._packer = Packer()
-        self._lock = threading.RLock()  # a signal handler may predict in the middle of a change
+        self._lock = new_mutex()  # a signal handler may predict in the middle of a change
 
     def __len__(self) -> int:
         """Return how many predictions wait."""

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
@@ -22,6 +23,7 @@ from streamcal._routing import AnyClassifier, BatchRouting, Features
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_weight, check_choice, check_count, check_label, check_mapping
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
@@ -51,7 +53,14 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import FeatureColumns, Raw, Tickets, as_rows, make_strategy
+from streamcal.wrappers._strategies import (
+    FeatureColumns,
+    OwningStrategy,
+    Raw,
+    Tickets,
+    as_rows,
+    make_strategy,
+)
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
@@ -286,11 +295,14 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         else:
             self._call("learn_one", x, y, **kwargs, w=w)
 
-        if self._monitor:
-            sample = raw, self._segments_of(x), y, w
-            if self._replace_after_drift(self._monitor, [sample], [shown]):
-                tickets = None  # the calibrators that made them were replaced
-        strategy.learn_one(raw, x, y, w, tickets)
+        if self._monitor is None:
+            strategy.learn_one(raw, x, y, w, tickets)
+            return
+        sample = raw, self._segments_of(x), y, w
+        current, steps = self._watch(self._monitor, [sample], [shown])
+        if current is not self._strategy:
+            tickets = None  # the calibrators that made them are replaced
+        do_all(*steps, *current.for_labels(raw).learn_steps(raw, x, y, w, tickets))
 
     def learn_group(
         self,
@@ -361,13 +373,15 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
         both = zip(recalled, X, y, strict=True)
         rows = [(raw, x, label, tickets) for (raw, _, tickets), x, label in both]
+        current, steps = self._strategy, list[Step]()
         if self._monitor:
             part = w / max(len(X), 1)
             samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
             shown = [shown for _, shown, _ in recalled]
-            if self._replace_after_drift(self._monitor, samples, shown):
+            current, steps = self._watch(self._monitor, samples, shown)
+            if current is not self._strategy:
                 rows = [(raw, x, label, None) for raw, x, label, _ in rows]
-        self._strategy.learn_group(rows, w)
+        do_all(*steps, *current.group_steps(rows, w))
 
     def _recall(
         self, x: Features, served: Any, kwargs: dict[str, Any]
@@ -539,30 +553,31 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         """Return whether the calibrators were not replaced since there were this many alarms."""
         return n_alarms == self.n_alarms or self.on_drift == "none"
 
-    def _replace_after_drift(
+    def _watch(
         self,
         monitor: DriftMonitor,
         samples: Iterable[Sample],
         shown: Iterable[Raw | None] = repeat(None),
-    ) -> bool:
-        """Update the drift detector; after an alarm replace the calibrators.
+    ) -> tuple[OwningStrategy, list[Step]]:
+        """Update the drift detector; after an alarm make new calibrators.
 
         The detector gets the errors of ``shown``, the served probabilities; for None, those of the
-        current calibrated probabilities. Return whether the calibrators were replaced.
+        current calibrated probabilities. Return the strategy from now on, and what puts it in use
+        and keeps the samples, for `do_all`.
         """
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
         now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
-        alarm = monitor.update(
+        n_alarms = monitor.update(
             [(p or self._strategy.for_labels(raw).predict_one(raw, x), y) for raw, x, y, p in now]
         )
-        replace = alarm and self.on_drift != "none"
-        if replace:
-            self._strategy.reset()
+        strategy, steps = self._strategy, monitor.learn_steps(samples, n_alarms)
+        if n_alarms and self.on_drift != "none":
+            strategy = strategy.fresh()
             for raw, x, y, w in monitor.recent:
-                self._strategy.for_labels(raw).learn_one(raw, x, y, w)
-        monitor.recent.extend(samples)
-        return replace
+                strategy.for_labels(raw).learn_one(raw, x, y, w)
+            steps.append(partial(setattr, self, "_strategy", strategy))
+        return strategy, steps
 
     # ------------------------------------------------------------------------------ mini-batches
 
@@ -620,7 +635,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
             samples = zip(*rows, labels, weights.tolist(), strict=True)
-            self._replace_after_drift(self._monitor, samples)
+            do_all(*self._watch(self._monitor, samples)[1])
         self._strategy.for_labels(raw).learn_many(raw, values, labels, weights)
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
