@@ -58,7 +58,8 @@ class Bundler:
         assert context is not None, "Spark calls this in a task"
         number = 0
         partition = context.partitionId()
-        for table in _tables(batches, BYTES_IN_MEMORY):
+        sizes = ((batch, batch.nbytes) for batch in batches)
+        for table in _tables(sizes, BYTES_IN_MEMORY):
             if number == 0:
                 yield _batch(pa.array([MARK], pa.binary()), partition, number, [None])
             for keys, bundles in _in_batches(*self._group(table.rename_columns(self.names))):
@@ -93,10 +94,10 @@ def _in_batches(keys: pa.Array, tables: list[pa.Table]) -> Iterator[tuple[pa.Arr
     bundles: list[bytes] = []
     size = 0
     for place, table in enumerate(tables):
-        for part in parts(table):
+        for bundle in pack_in_parts(table, BYTES):
             places.append(place)
-            bundles.append(pack(part))
-            size += len(bundles[-1])
+            bundles.append(bundle)
+            size += len(bundle)
             if size >= BYTES:
                 yield keys.take(pa.array(places)), bundles
                 places, bundles, size = [], [], 0
@@ -116,8 +117,9 @@ def _split(table: pa.Table, key: str) -> tuple[pa.Array, list[pa.Table]]:
 
 def unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of bundles, which are the column ``rows``."""
-    bundles = (bundle for batch in batches for bundle in batch.column("rows"))
-    rows = (part for bundle in bundles for part in pa.ipc.open_stream(bundle.as_buffer()))
+    bundles = (bundle.as_buffer() for batch in batches for bundle in batch.column("rows"))
+    # What `pack` writes has one batch.
+    rows = ((batch, bundle.size) for bundle in bundles for batch in pa.ipc.open_stream(bundle))
     for table in _tables(rows, BYTES):
         yield from table.to_batches()
 
@@ -135,14 +137,15 @@ def unpack(bundle: bytes) -> pa.Table:
     return pa.ipc.open_stream(bundle).read_all()
 
 
-def parts(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in parts of at most `BYTES` bytes, or one row."""
-    if table.nbytes <= BYTES or len(table) <= 1:
-        yield table
-    else:
-        half = len(table) // 2
-        yield from parts(table.slice(0, half))
-        yield from parts(table.slice(half))
+def pack_in_parts(table: pa.Table, n_bytes: int) -> Iterator[bytes]:
+    """Yield rows as bundles of at most so many bytes, or of one row."""
+    bundle = pack(table)  # `table.nbytes` takes as long
+    if len(bundle) <= n_bytes or len(table) <= 1:
+        yield bundle
+        return
+    n_rows = max(1, len(table) * n_bytes // len(bundle))
+    for start in range(0, len(table), n_rows):
+        yield from pack_in_parts(table.slice(start, n_rows), n_bytes)
 
 
 def in_order(tables: Sequence[pa.Table], places: NDArray[np.int64]) -> Iterator[pa.Table]:
@@ -180,17 +183,17 @@ def _as_bytes(keys: pa.Array) -> pa.Array:
     return (keys if raw else keys.cast(pa.string())).cast(pa.binary())
 
 
-def _tables(batches: Iterator[pa.RecordBatch], n_bytes: int) -> Iterator[pa.Table]:
+def _tables(batches: Iterator[tuple[pa.RecordBatch, int]], n_bytes: int) -> Iterator[pa.Table]:
     """Yield tables of at least `ROWS` rows or so many bytes, at most a batch more.
 
-    The last one may be smaller.
+    Batches come with their bytes. The last table may be smaller.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
+    for batch, n in batches:
         waiting.append(batch)
         rows += batch.num_rows
-        size += batch.nbytes
+        size += n
         if rows >= ROWS or size >= n_bytes:
             yield pa.Table.from_batches(waiting).combine_chunks()
             waiting, rows, size = [], 0, 0

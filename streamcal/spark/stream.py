@@ -303,8 +303,9 @@ class _Learner(StatefulProcessor):
             of_table = values[start : start + len(table)]
             start += len(table)
             column = pa.array(of_table, from_pandas=True)  # NaN is null
-            for part in bundles.parts(table.append_column(self.new_column, column)):
-                yield Row(rows=bundles.pack(part))
+            table = table.append_column(self.new_column, column)
+            for bundle in bundles.pack_in_parts(table, 2 * bundles.BYTES):  # one in, one out
+                yield Row(rows=bundle)
 
     def _samples(self, table: pa.Table, calibrator: AnyCalibrator) -> pa.Table:
         """Return the columns that are learned from; the others are not joined."""
