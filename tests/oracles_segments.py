@@ -73,18 +73,14 @@ class Model:
         square = included * (inside + center**2)
         return included * center, square - (included * center) ** 2
 
-    def total(
-        self, keys: Mapping[Key, float], u: float, now: int, sparse: bool = False
-    ) -> Moments:
+    def total(self, keys: Mapping[Key, float], u: float, now: int, sparse: bool = False) -> Moments:
         z, variance = u, 0.0
         for key, factor in keys.items():
             mean, v = (self.sparse_moments if sparse else self.moments)(key, now)
             z, variance = z + factor * mean, variance + factor**2 * v
         return z, variance
 
-    def answer(
-        self, keys: Mapping[Key, float], u: float, now: int, sparse: bool = False
-    ) -> float:
+    def answer(self, keys: Mapping[Key, float], u: float, now: int, sparse: bool = False) -> float:
         z, variance = self.total(keys, u, now, sparse)
         p = sigmoid(z / math.sqrt(1.0 + math.pi / 8.0 * variance))
         return min(max(p, CLIP), 1.0 - CLIP)

@@ -206,9 +206,9 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     Sponsored Search Advertising in Microsoft's Bing Search Engine*, ICML 2010, section 3, for an
     online model of this kind with a probit link. MacKay, *The Evidence Framework Applied to
     Classification Networks*, Neural Computation 4, 1992, for the mean over the uncertainty.
-    Mitchell & Beauchamp, *Bayesian Variable Selection in Linear Regression*, Journal of the American
-    Statistical Association 83, 1988, for terms that may be 0. Vovk, *Aggregating Strategies*, COLT
-    1990, for the bound.
+    Mitchell & Beauchamp, *Bayesian Variable Selection in Linear Regression*, Journal of the
+    American Statistical Association 83, 1988, for terms that may be 0. Vovk, *Aggregating
+    Strategies*, COLT 1990, for the bound.
 
     Examples
     --------
