@@ -3,8 +3,8 @@
     python benchmarks/rare_segments.py [--seeds 6] [--data DATA]
 
 The corrected models of `SegmentCalibrator` cost more in the many segments that are right than they
-gain in the few that are wrong, so a mixture with one weight for all segments serves the base. Four
-ways to mix the same answers, which are those on the tickets of `serve_one`:
+gain in the few that are wrong, so a mixture with one weight for all segments serves the base. Ways
+to mix the same answers, which are those on the tickets of `serve_one`:
 
 * base: the default hedge, without segments,
 * one weight: the base and the two dense models by their likelihood, with the shares of
@@ -12,7 +12,9 @@ ways to mix the same answers, which are those on the tickets of `serve_one`:
 * one for each value: each value of a field has a weight of the two dense models' mixture against
   the base, ½ at first, with a share of .001; a sample is answered with the mean over its values,
 * half and half: the two above by their likelihood,
-* served: `SegmentCalibrator`, which has the sparse models too.
+* served: `SegmentCalibrator`, which has the sparse models too,
+* served, and by value: half and half with a weight for each value of the mean of the sparse models
+  against that of the dense ones.
 
 For each kind of stream the mean over seeds: the log loss, and the root mean square of z over the
 values of all fields in the second half of the stream, where z is the sum of y − p in standard
@@ -112,14 +114,14 @@ def generated(shape: Shape, seed: int) -> Stream:
 
 
 def served(stream: Stream) -> tuple[Vector, Vector]:
-    """Return the predictions of `SegmentCalibrator`, and those of its base and dense models."""
+    """Return the predictions of `SegmentCalibrator`, and those of its base and models."""
     calibrator = SegmentCalibrator(list(stream.columns))
-    predictions, answers = np.empty(len(stream.y)), np.empty((len(stream.y), 3))
+    predictions, answers = np.empty(len(stream.y)), np.empty((len(stream.y), 5))
     rows = zip(*stream.columns.values(), stream.scores.tolist(), stream.y.tolist(), strict=True)
     for t, (*values, score, y) in enumerate(rows):
         x = dict(zip(stream.columns, values, strict=True))
         predictions[t], ticket = calibrator.serve_one(x, score)
-        answers[t] = ticket.models.answers[:3]
+        answers[t] = ticket.models.answers[:5]
         calibrator.learn_one(x, score, y)
     return predictions, answers
 
@@ -171,16 +173,18 @@ def error_of_values(stream: Stream, p: Vector) -> float:
 def results(stream: Stream) -> Iterator[tuple[str, float, float]]:
     """Yield the log loss and the error of each way."""
     p, answers = served(stream)
-    base = answers[:, 0]
-    one = mixture(answers, stream.y, [BASE, OTHER, OTHER])
-    each = by_value(stream, base, mixture(answers[:, 1:], stream.y, [0.5, 0.5]))
+    base, dense, sparse = answers[:, 0], answers[:, 1:3], answers[:, 3:]
+    one = mixture(answers[:, :3], stream.y, [BASE, OTHER, OTHER])
+    each = by_value(stream, base, mixture(dense, stream.y, [0.5, 0.5]))
     both = mixture(np.column_stack([one, each]), stream.y, [0.5, 0.5])
+    either = by_value(stream, dense.mean(axis=1), sparse.mean(axis=1))
     ways = {
         "base": base,
         "one weight": one,
         "one for each value": each,
         "half and half": both,
         "served": p,
+        "served, and by value": mixture(np.column_stack([p, either]), stream.y, [0.5, 0.5]),
     }
     for name, answer in ways.items():
         yield name, log_loss(answer, stream.y), error_of_values(stream, answer)
