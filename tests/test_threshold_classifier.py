@@ -150,7 +150,12 @@ def test_resolving_scores_the_window_again() -> None:
 def test_jobs_solve_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, run = [], _jobs._run_tasks
     monkeypatch.setattr(_jobs, "LEAST_CELLS", 0)  # else this process would be asked
-    monkeypatch.setattr(_jobs, "_run_tasks", lambda *job: asked.append(job) or run(*job))
+
+    def run_and_count(*job: Any) -> Any:
+        asked.append(job)
+        return run(*job)
+
+    monkeypatch.setattr(_jobs, "_run_tasks", run_and_count)
     ranks = np.arange(len(WORDS))
     loss = losses.CostTable(np.sqrt(np.abs(ranks - ranks[:, None])).tolist())  # not convex
     settings = {"loss": loss, "every": 100}

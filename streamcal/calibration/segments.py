@@ -5,6 +5,7 @@ segment (`streamcal.KeyedCalibrator`) learns nothing from other segments: a new 
 nothing. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
 that are learned online (see `streamcal.kernels.segment_terms`). The corrected probabilities are
 mixed with the base's by their likelihood, so that corrections which do not help are not served.
+Where only a few segments need one, sparse models correct these and leave all others as they are.
 """
 
 import copy
@@ -48,11 +49,11 @@ from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
 from streamcal.calibration.tickets import Ticket, as_tickets
 from streamcal.kernels.exclusive import no_fork
-from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
+from streamcal.kernels.segment_terms import N_MODELS, N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
 
-_MODELS = ("base", "forgetting", "all samples")
+_MODELS = ("base", "forgetting", "all samples", "forgetting, sparse", "all samples, sparse")
 _BASE_PRIOR = 2.0 / 3.0  # of the weights of the models, within each share
 _SHARES = {0.0: 0.75, 0.001: 0.25}  # with their prior; 2/3 · 3/4 is 1/2, so the cost is ln 2
 _DEVIATIONS = {"intercept": 0.2, "slope": 0.3, "field": 0.2, "crossing": 0.2 / 3.0}
@@ -83,7 +84,7 @@ class SegmentTicket(NamedTuple):
     >>> calibrator.learn_one({"region": "south"}, 0.8, 1)  # meanwhile
     >>> calibrator.learn_one({"region": "north"}, 0.3, 0, served=ticket)
     >>> len(ticket.base.answers), len(ticket.models.answers)
-    (10, 5)
+    (10, 7)
     """
 
     base: Ticket | None
@@ -163,8 +164,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         The prototype of the calibrator whose probabilities are corrected; it is cloned. By default
         a `HedgedCalibrator`.
     half_life : float
-        Two models run side by side: one remembers all samples, the other forgets half of what it
-        learned of a segment after this number of samples of the stream, from 0.1 to 1e15.
+        Terms are learned twice, side by side: once from all samples, once forgetting half of what
+        was learned of a segment after this number of samples of the stream, from 0.1 to 1e15.
     max_terms : int
         The greatest number of terms, that is, values and crossings of values. If there are more, a
         new one replaces the least informative of eight random ones. At least the number of fields
@@ -181,6 +182,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     field and each crossing. It is a Bayesian logistic model with independent normal terms, and it
     answers with the mean over its uncertainty. A value that was never seen has a term with mean 0,
     so the sample is treated as its other segments are. The prior variance of each field is learned.
+
+    *Few segments.* Many small terms that are not needed cost more than a few large ones gain, and
+    then the base would be served in all segments. So each model has a sparse one beside it. There a
+    term with mean m and variance v is 0 with a prior probability of 0.9, and counts with the
+    probability π that it is not, given its samples: its mean is π m. If the prior variance of terms
+    that are not 0 is S, at least 0.25, π / (1 − π) = sqrt(v / S) · exp(m² / (2 v)) / 9.
 
     *Cost of being wrong.* The models are mixed as in a `HedgedCalibrator` with the shares 0, of
     prior ¾, and 0.001; the base has the prior ⅔. As ¾ · ⅔ = ½, the total log loss is at most that
@@ -201,8 +208,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     Graepel, Candela, Borchert & Herbrich, *Web-Scale Bayesian Click-Through Rate Prediction for
     Sponsored Search Advertising in Microsoft's Bing Search Engine*, ICML 2010, section 3, for an
     online model of this kind with a probit link. MacKay, *The Evidence Framework Applied to
-    Classification Networks*, Neural Computation 4, 1992, for the mean over the uncertainty. Vovk,
-    *Aggregating Strategies*, COLT 1990, for the bound.
+    Classification Networks*, Neural Computation 4, 1992, for the mean over the uncertainty.
+    Mitchell & Beauchamp, *Bayesian Variable Selection in Linear Regression*, Journal of the
+    American Statistical Association 83, 1988, for terms that may be 0. Vovk, *Aggregating
+    Strategies*, COLT 1990, for the bound.
 
     Examples
     --------
@@ -289,7 +298,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights of the base calibrator and of the two corrected models; they sum to 1."""
+        """The weights of the base calibrator and of the four corrected models; they sum to 1."""
         with self._mutex:
             return dict(zip(_MODELS, self._weigher.weights.values(), strict=True))
 
@@ -451,7 +460,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
 
-        They are means over the three models by their weights; in the base all terms are 0. The
+        They are means over the five models by their weights; in the base all terms are 0. The
         slope is left out, because its effect depends on the score.
 
         Examples
@@ -790,8 +799,8 @@ def _prior_variances(names: Sequence[str], crossings: Sequence[Any]) -> Array:
 def _make_weigher() -> HedgedCalibrator:
     """Return a hedge of the models; their likelihoods are all that it learns."""
     models = [IdentityCalibrator() for _ in _MODELS]
-    other = (1.0 - _BASE_PRIOR) / N_SPEEDS
-    weigher = HedgedCalibrator(models, prior=[_BASE_PRIOR, other, other], share=tuple(_SHARES))
+    prior = [_BASE_PRIOR, *[(1.0 - _BASE_PRIOR) / N_MODELS] * N_MODELS]
+    weigher = HedgedCalibrator(models, prior=prior, share=tuple(_SHARES))
     n_samples, n_labels, log_odds, *others = weigher._hedge.state()[0]
     log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
     weigher._hedge.restore(n_samples, n_labels, log_odds, *others)

@@ -10,6 +10,7 @@ Array = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 N_SPEEDS: int
+N_MODELS: int
 
 class SegmentTerms:
     fields: tuple[str, ...]
