@@ -15,7 +15,7 @@ The weights depend on the predictions that were *served*. When a label is delaye
 prediction differs from the served one: a `Ticket` keeps what was served until the label arrives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import MOST_COUNT, as_probabilities, as_probability, as_weight
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
@@ -44,6 +45,7 @@ from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.shape import Samples
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.hedge import Hedge
 
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
@@ -319,44 +321,67 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             If an argument is out of range; nothing is learned. An error of a calibrator of your own
             is described in the notes of the class.
         """
-        sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
+        is_one = type(w) is float and w == 1.0
+        sample = as_probability(score), as_label(y), 1.0 if is_one else as_weight(w)
         with self._mutex:
             if served is None:
                 self._learn_now(*sample)
             else:
-                self._learn_late(*sample, served)
+                self._do(self._steps(*sample, served))
 
-    def _learn_now(
-        self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
-    ) -> None:
-        """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
-        self._hedge.learn(p, y, w, self._count_immediate(), predictions)
-
-    def _count_immediate(self) -> float:
-        """Count a label that is immediate, and return the mean delay."""
+    def _learn_now(self, p: float, y: float, w: float) -> None:
+        """Learn a sample whose label is immediate."""
         if self._delay.mean:
-            self._delay = self._delay.after(0.0)
-        return self._delay.mean
+            self._do(self._steps(p, y, w))
+        else:  # the usual case
+            self._hedge.learn(p, y, w, 0.0)
 
-    def _learn_late(self, p: float, y: float, w: float, served: Ticket) -> None:
-        """Learn a sample with the ticket of its prediction."""
-        n_served, answers = self._read_ticket(served)
-        n = len(self._names)
-        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
-        self._learn_after(
-            self.n_samples - n_served,
-            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures),
-        )
-
-    def _learn_after(self, late: float, learn: Callable[[float], None]) -> None:
-        """Learn a sample that is so late; the mean delay changes if the sample counts."""
+    def _do(self, steps: tuple[Step, ...]) -> None:
+        """Learn a sample by its steps; the mean delay changes if the sample counts."""
         before = self.n_samples
-        delay = self._delay.after(late)
         try:
-            learn(delay.mean)
-        finally:
-            if self.n_samples > before:
-                self._delay = delay
+            do_all(*steps)
+        except BaseException:
+            if self.n_samples > before:  # a calibrator of your own raised, the others have learned
+                steps[-1]()
+            raise
+
+    def _steps(
+        self, p: float, y: float, w: float, served: Ticket | None = None, predictions: Any = None
+    ) -> tuple[Step, ...]:
+        """Return what learns a sample that was checked; the last step sets the mean delay."""
+        mixtures = None
+        late = 0.0
+        if served is not None:
+            n_served, answers = self._read_ticket(served)
+            n = len(self._names)
+            predictions = answers[:n]
+            mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+            late = self.n_samples - n_served
+        delay = self._delay.after(late)
+        learn = partial(self._hedge.learn, p, y, w, delay.mean, predictions, mixtures)
+        return learn, self._set_delay(delay)
+
+    def _set_delay(self, delay: MeanDelay) -> Step:
+        return partial(setattr, self, "_delay", delay)
+
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        *,
+        served: Ticket | None = None,
+        predictions: Any = None,
+    ) -> tuple[Step, ...]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`.
+
+        Without a ticket, ``predictions`` stand for those of the calibrators; they may come later.
+        """
+        if type(self).learn_one is not HedgedCalibrator.learn_one:
+            return (partial(self.learn_one, score, y, w, served=served),)
+        sample = as_probability(score), as_label(y), as_weight(w)
+        return self._steps(*sample, served, predictions)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -450,23 +475,30 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         >>> hedge.n_samples, round(hedge.predict_one(0.6), 2)
         (3, 0.61)
         """
+        with self._mutex:
+            self._do(self._group_steps(scores, y, w, served))
+
+    def _group_steps(
+        self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
+    ) -> tuple[Step, ...]:
+        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
         vector, labels, _ = self._check_samples(scores, y, None)
-        rows, n_rows = vector.tolist(), len(vector)
+        # Own copies, checked again: another thread may write to the arrays.
+        rows = [as_probability(p) for p in vector.tolist()]
+        labels = np.array([as_label(label) for label in labels.tolist()])
+        n_rows = len(rows)
         tickets = as_tickets(served, n_rows)
         weight = as_weight(w)
+        if not n_rows:
+            return ()
         if n_rows < 2:  # learned as any other sample
-            for p, label, ticket in zip(rows, labels.tolist(), tickets, strict=True):
-                self.learn_one(p, label, weight, served=ticket)
-            return
+            return self._learn_steps(rows[0], float(labels[0]), weight, served=tickets[0])
         as_weight(weight / n_rows)
-        with self._mutex:
-            late, answers, mixtures = self._read_tickets(rows, tickets)
-            self._learn_after(
-                late,
-                lambda delay: self._hedge.learn_group(
-                    rows, labels, weight, delay, answers, mixtures
-                ),
-            )
+        late, answers, mixtures = self._read_tickets(rows, tickets)
+        delay = self._delay.after(late)
+        learn = self._hedge.learn_group
+        of_group = partial(learn, rows, labels, weight, delay.mean, answers, mixtures)
+        return of_group, self._set_delay(delay)
 
     def _read_tickets(
         self, scores: list[float], tickets: Sequence[Ticket | None]
@@ -507,12 +539,36 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
-        with self._mutex:
-            if self._delay.mean:
-                for _ in samples[0]:
-                    self._delay = self._delay.after(0.0)
-            values = self._hedge.run(self._calibrators, *samples, self._delay.mean)
+        values = np.empty(len(samples[0]))
+        with self._mutex, no_fork:
+            do_all(*self._run_steps(*samples, values))
         return like_given(values, scores)
+
+    def _batch_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...] | None:
+        own = type(self).predict_learn_many is HedgedCalibrator.predict_learn_many
+        return self._run_steps(scores, y, w, out) if own else None
+
+    def _run_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...]:
+        delay = self._delay
+        if delay.mean:
+            for _ in scores:
+                delay = delay.after(0.0)
+        # Compiled ones run no Python code, in which a signal handler may raise.
+        learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
+        run = partial(self._hedge.run, learners, scores, y, w, delay.mean)
+        return write_to(out, slice(None), run), self._set_delay(delay)
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the

@@ -8,7 +8,7 @@ from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.active.base import ActiveLearningClassifier
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, to_native_series
 
 from streamcal._routing import last_step, name_of
@@ -22,8 +22,6 @@ from streamcal._validation import (
     check_probability_range,
 )
 from streamcal.calibration.base import Calibrator, check_binary
-
-Features = dict[FeatureName, Any]
 
 
 def check_classifier(classifier: Any) -> None:

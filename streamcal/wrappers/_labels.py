@@ -9,6 +9,7 @@ labels False and True, or 0 and 1, so far.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
 from streamcal._state import Fields, as_float, as_list, as_name, pack, require, unpack
+from streamcal._whole import Step
 
 Probabilities = Mapping[ClfTarget, float]
 Vector = NDArray[np.float64]
@@ -41,11 +43,12 @@ class KnownLabels:
 
     Examples
     --------
+    >>> from streamcal._whole import do_all
     >>> labels = KnownLabels()
     >>> labels.complete({}), labels.complete({"a": 1.0})
     ({}, {'a': 1.0})
-    >>> for _ in range(4):
-    ...     _ = labels.learn(False)
+    >>> do_all(*labels.learn_steps([False] * 4, {}))
+    True
     >>> labels.complete({False: 1.0})
     {False: 0.9, True: 0.1}
     """
@@ -59,20 +62,28 @@ class KnownLabels:
         self._counts: dict[ClfTarget, float] = {}
         self._is_other = False  # neither declared nor binary
 
-    def learn(self, y: Any, share: float = 1.0) -> Any:
-        """Count a sample with this label, or a share of one; return the label if it is new."""
+    def learn_steps(
+        self, labels: Iterable[Any], names: dict[str, ClfTarget], share: float = 1.0
+    ) -> list[Step]:
+        """Return what counts samples with these labels, or a share of each, for `do_all`.
+
+        ``names`` gets the labels that are new, by their names as columns.
+        """
         if self._is_other:
-            return None
-        if self._declared is None:
-            if not _is_binary(y):
-                self._is_other = True
-                self._counts = {}
-                return None
-        elif type(y).__hash__ is None:  # such as an array that equals a label
-            y = next((label for label in self._declared if label == y), None)
-        n = self._counts.get(y)
-        self._counts[y] = share if n is None else n + share
-        return y if n is None else None
+            return []
+        counts: dict[Any, float] = {}
+        for y in labels:
+            if self._declared is None:
+                if not _is_binary(y):
+                    return [partial(vars(self).update, _is_other=True, _counts={})]
+            elif type(y).__hash__ is None:  # such as an array that equals a label
+                y = next((label for label in self._declared if label == y), None)
+            counts[y] = counts.get(y, self._counts.get(y, 0.0)) + share
+        steps: list[Step] = [partial(self._counts.update, counts)]
+        new = {str(y): y for y in counts if y is not None and y not in self._counts}
+        if new:
+            steps.append(partial(names.update, new))
+        return steps
 
     def complete(self, raw: Probabilities) -> Probabilities:
         """Return a model's probabilities with those of the known labels that it does not know.

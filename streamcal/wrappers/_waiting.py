@@ -1,9 +1,9 @@
 """Stored predictions by features: which one a label belongs to, and which are forgotten."""
 
 import itertools
-import threading
 from collections.abc import Hashable
 
+from streamcal._locked import new_mutex
 from streamcal.wrappers._packed import PackedPrediction, Packer, Prediction
 
 Kept = Prediction | PackedPrediction
@@ -71,7 +71,7 @@ class WaitingPredictions:
         self.n_stored = 0
         self.delay: float | None = None
         self._packer = Packer()
-        self._lock = threading.RLock()  # a signal handler may predict in the middle of a change
+        self._lock = new_mutex()  # a signal handler may predict in the middle of a change
 
     def __len__(self) -> int:
         """Return how many predictions wait."""
@@ -128,7 +128,7 @@ class WaitingPredictions:
         # This is the first label, and the sample was predicted just now. If no other features came
         # twice, it was also predicted before, as for a comparison, and its label is not late.
         others = len(self.stored) - sum(place in self.stored for place in places)
-        n_alike = len(self.by_key) - any(place in self.stored for place in places)
+        n_alike = len(self.by_key) - (not self.stored.keys().isdisjoint(places))
         is_again = len(places) > 1 and places[-1] == now and others >= _MANY
         return now if is_again and n_alike == others else 0.0
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
@@ -18,10 +19,11 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._routing import BatchRouting
+from streamcal._routing import AnyClassifier, BatchRouting, Features
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_weight, check_choice, check_count, check_label
+from streamcal._validation import as_weight, check_choice, check_count, check_label, check_mapping
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
@@ -30,7 +32,6 @@ from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.wrappers._checks import (
-    Features,
     add_batch_weights,
     as_batch_weights,
     as_probabilities_of_labels,
@@ -54,15 +55,20 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import FeatureColumns, Raw, Tickets, as_rows, make_strategy
+from streamcal.wrappers._strategies import (
+    FeatureColumns,
+    OwningStrategy,
+    Raw,
+    Tickets,
+    as_rows,
+    make_strategy,
+)
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
 
 
-class CalibratedClassifier(
-    BatchRouting, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
-):
+class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
@@ -184,7 +190,7 @@ class CalibratedClassifier(
 
     def __init__(
         self,
-        classifier: base.Classifier,
+        classifier: AnyClassifier,
         calibrator: Calibrator | SegmentCalibrator | JointCalibrator | None = None,
         *,
         labels: Sequence[ClfTarget] | None = None,
@@ -277,7 +283,7 @@ class CalibratedClassifier(
         return self._monitor.n_alarms if self._monitor else 0
 
     @property
-    def _wrapped_model(self) -> base.Classifier:
+    def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
     @classmethod
@@ -324,7 +330,7 @@ class CalibratedClassifier(
             of it. Neither the model nor a calibrator has learned anything then.
         """
         check_label(y)
-        w = 1.0 if w == 1.0 else as_weight(w)
+        w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         raw, shown, tickets, found = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
         strategy.check_features(x)
@@ -342,12 +348,14 @@ class CalibratedClassifier(
 
         if found is not None:
             self._memory.take(found)
-        if self._monitor:
+        steps = list[Step]()
+        if self._monitor is not None:
             sample = raw, self._segments_of(x), y, w
-            if self._replace_after_drift(self._monitor, [sample], [shown]):
-                tickets = None  # the calibrators that made them were replaced
-        strategy.learn_one(raw, x, y, w, tickets)
-        self._count(y)
+            current, steps = self._watch(self._monitor, [sample], [shown])
+            if current is not self._strategy:  # the calibrators that made the tickets are replaced
+                strategy, tickets = current.for_labels(raw), None
+        steps += strategy.learn_steps(raw, x, y, w, tickets)
+        do_all(*steps, *self._known.learn_steps((y,), self._label_of_column))
 
     def learn_group(
         self,
@@ -429,15 +437,16 @@ class CalibratedClassifier(
                 self._memory.take(one)
         both = zip(recalled, X, y, strict=True)
         rows = [(raw, x, label, tickets) for (raw, _, tickets, _), x, label in both]
+        current, steps = self._strategy, list[Step]()
         if self._monitor:
             part = w / max(len(X), 1)
             samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
             shown = [shown for _, shown, _, _ in recalled]
-            if self._replace_after_drift(self._monitor, samples, shown):
+            current, steps = self._watch(self._monitor, samples, shown)
+            if current is not self._strategy:
                 rows = [(raw, x, label, None) for raw, x, label, _ in rows]
-        self._strategy.learn_group(rows, w)
-        for label in y:
-            self._count(label, 1.0 / len(X))
+        count = self._known.learn_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
+        do_all(*steps, *current.group_steps(rows, w), *count)
 
     def _recall(
         self, x: Features, served: Any, kwargs: dict[str, Any], before: Set[int] = frozenset()
@@ -583,6 +592,8 @@ class CalibratedClassifier(
             raw = self._call("predict_proba_one", x, **kwargs)
         else:
             raw = self.classifier.predict_proba_one(x)
+        if type(raw) is not dict:
+            check_mapping(raw)
         check_probabilities(raw)
         return raw
 
@@ -603,12 +614,6 @@ class CalibratedClassifier(
     def _segments_of(self, x: Features) -> Features:
         """Return the features that segments are made of."""
         return {name: x.get(name) for name in self._strategy.fields}
-
-    def _count(self, y: ClfTarget, share: float = 1.0) -> None:
-        """Count a sample with this label, or a share of one."""
-        new = self._known.learn(y, share)
-        if new is not None:
-            self._label_of_column[str(new)] = new
 
     def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
         """Return the model's probabilities, the calibrated ones and the tickets, or raise.
@@ -636,28 +641,29 @@ class CalibratedClassifier(
         """Return whether the calibrators were not replaced since there were this many alarms."""
         return n_alarms == self.n_alarms or self.on_drift == "none"
 
-    def _replace_after_drift(
+    def _watch(
         self,
         monitor: DriftMonitor,
         samples: Iterable[Sample],
         shown: Iterable[Raw | None] = repeat(None),
-    ) -> bool:
-        """Update the drift detector; after an alarm replace the calibrators.
+    ) -> tuple[OwningStrategy, list[Step]]:
+        """Update the drift detector; after an alarm make new calibrators.
 
         The detector gets the errors of ``shown``, the served probabilities; for None, those of the
-        current calibrated probabilities. Return whether the calibrators were replaced.
+        current calibrated probabilities. Return the strategy from now on, and what puts it in use
+        and keeps the samples, for `do_all`.
         """
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
         now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
-        alarm = monitor.update([(p or self._calibrate(raw, raw, x), y) for raw, x, y, p in now])
-        replace = alarm and self.on_drift != "none"
-        if replace:
-            self._strategy.reset()
+        n_alarms = monitor.update([(p or self._calibrate(raw, raw, x), y) for raw, x, y, p in now])
+        strategy, steps = self._strategy, monitor.learn_steps(samples, n_alarms)
+        if n_alarms and self.on_drift != "none":
+            strategy = strategy.fresh()
             for raw, x, y, w in monitor.recent:
-                self._strategy.for_labels(raw).learn_one(raw, x, y, w)
-        monitor.recent.extend(samples)
-        return replace
+                strategy.for_labels(raw).learn_one(raw, x, y, w)
+            steps.append(partial(setattr, self, "_strategy", strategy))
+        return strategy, steps
 
     # ------------------------------------------------------------------------------ mini-batches
 
@@ -717,10 +723,9 @@ class CalibratedClassifier(
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
             samples = zip(*rows, labels, weights.tolist(), strict=True)
-            self._replace_after_drift(self._monitor, samples)
+            do_all(*self._watch(self._monitor, samples)[1])
         self._strategy.for_labels(raw).learn_many(raw, values, labels, weights)
-        for label in labels:
-            self._count(label)
+        do_all(*self._known.learn_steps(labels, self._label_of_column))
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
