@@ -21,6 +21,7 @@ from streamcal import (
     StreamingThresholds,
 )
 from streamcal.ordinal import CuSumRank
+from tests import named
 
 N = 40
 BAD = slice(10, 20)
@@ -73,7 +74,7 @@ def ranks(learner: Any) -> Callable[..., None]:
         (EUMThreshold, index),
         (lambda: CuSumRank(labels=(1, 2)), ranks),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_is_no_sample_is_left_out(make: Any, loop: Any, column: int, bad: float) -> None:
     if column == 1 and loop is ranks:

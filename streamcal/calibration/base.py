@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,16 +65,14 @@ class Calibrator(Stateful, Cloned, ABC):
         for sample in zip(*self._check_samples(scores, y, w), strict=True):
             self.learn_one(*map(float, sample))
 
-    @property
-    def n_samples(self) -> int:
-        """The number of samples that it holds or, if it forgets none, has learned.
+    if TYPE_CHECKING:  # a class of your own may have an attribute
 
-        Raises
-        ------
-        AttributeError
-            If the class does not count them: `HistogramCalibrator` and `IdentityCalibrator`.
-        """
-        raise AttributeError(f"{type(self).__name__} does not count its samples")
+        @property
+        def n_samples(self) -> int:
+            """The number of samples that it holds or, if it forgets none, has learned.
+
+            `HistogramCalibrator` and `IdentityCalibrator` do not count them.
+            """
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
