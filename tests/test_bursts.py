@@ -385,31 +385,6 @@ def test_calibrators_that_may_refuse_a_sample_learn_at_once() -> None:
     assert hedge.n_samples == 3
 
 
-def test_an_exception_of_a_signal_handler_neither_loses_nor_repeats_a_label() -> None:
-    class Interrupted(HedgedCalibrator):
-        waits = 0
-
-        def _learn_after(self, late: float, learn: Any) -> None:
-            super()._learn_after(late, learn)
-            self.waits -= 1
-            if self.waits == 0:
-                raise KeyboardInterrupt
-
-    for waits in range(1, 12):
-        hedge, calm = Interrupted(), HedgedCalibrator()
-        for each in (hedge, calm):
-            tickets = [each.serve_one(0.6)[1] for _ in range(10)]
-            for ticket in tickets:
-                each.learn_one(0.6, 1, served=ticket)
-        hedge.waits = waits
-        try:
-            hedge.predict_one(0.6)
-        except KeyboardInterrupt:
-            assert waits <= 10
-        assert hedge.n_samples == calm.n_samples == 10
-        assert hedge.predict_one(0.6) == calm.predict_one(0.6)
-
-
 def test_threads_that_predict_and_learn_lose_no_label() -> None:
     hedge = HedgedCalibrator(SMALL)
     tickets = [hedge.serve_one(0.6)[1] for _ in range(2_000)]
@@ -510,6 +485,34 @@ def test_a_classifier_learns_the_rows_of_a_game_as_a_group() -> None:
     assert told.calibrators[True].n_samples == untold.calibrators[True].n_samples == 6
 
 
+def test_calibrators_of_labels_learn_bursts_as_hedges_do() -> None:
+    """With tickets through a classifier, and directly, for each of three labels."""
+    model = CalibratedClassifier(ThreeLabels())
+    hedges = {label: HedgedCalibrator() for label in "abc"}
+    random = np.random.default_rng(3)
+    for n_rows in (1, 40, 7, 1, 1, 60, 25):
+        rows = [{"p": p} for p in random.uniform(0.2, 0.6, n_rows).tolist()]
+        served = [model.serve_one(x) for x in rows]
+        raw = [model.classifier.predict_proba_one(x) for x in rows]
+        tickets = [{label: hedges[label].serve_one(p[label])[1] for label in p} for p in raw]
+        y = random.choice(list("abc"))
+        for x, p, own, each in zip(rows, raw, tickets, served, strict=True):
+            model.learn_one(x, y, served=each)
+            for label, hedge in hedges.items():
+                hedge.learn_one(p[label], y == label, served=own[label])
+            assert {label: c.to_bytes() for label, c in model.calibrators.items()} == {
+                label: hedge.to_bytes() for label, hedge in hedges.items()
+            }
+    assert hedges["a"].n_samples < 20
+
+
+class ThreeLabels(FixedModel):
+    """Predicts three labels from one feature."""
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return {"a": x["p"], "b": 0.3, "c": 0.7 - x["p"]}
+
+
 def test_segments_learn_labels_one_by_one() -> None:
     calibrator = SegmentCalibrator(["team"])
     tickets = [calibrator.serve_one({"team": "a"}, 0.6)[1] for _ in range(40)]
@@ -537,7 +540,7 @@ def test_the_answers_of_a_run_do_not_depend_on_batches(
     stream = events(games(6, 3, 20))
     expected: list[float] = []
     hedges = {key: HedgedCalibrator() for key in "ab"}
-    tickets = {}
+    tickets: dict[Any, Any] = {}
     for event in stream:
         if math.isnan(event.score):
             key, score, ticket = tickets[event.id]

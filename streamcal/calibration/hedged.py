@@ -17,8 +17,9 @@ prediction differs from the served one: a `Ticket` keeps what was served until t
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +45,7 @@ from streamcal._validation import (
     as_probability,
     as_weight,
 )
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.bursts import (
     LEARN_ONE_BY_ONE,
@@ -60,8 +62,11 @@ from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.hedge import Hedge
+
+_Answer = TypeVar("_Answer")
 
 _LATE = ("sums", "lengths", "long_run", "at_once", "counts")  # of the variance ratio
 # Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
@@ -373,75 +378,94 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Return whether labels wait for the next prediction."""
         return bool(self._held)
 
-    def _hold(self, row: Row) -> None:
-        """Add a label to the open burst, or learn it at once if bursts are no groups."""
-        held = self._held
-        if self._evidence.shared is None and (row.y != held[0].y if held else is_no_outcome(row.y)):
-            self._learn_held_one_by_one()
-            self._look_for_no_bursts()
-        if self._evidence.shared is False:
-            self._learn_late(row)
-            return
-        self._closed, self._hedge.is_waiting = None, True
-        held.append(row)
-        if len(held) >= MOST_HELD:
-            self._close_burst()
-
     def _close_burst(self) -> None:
         """Learn the labels of the open burst, if there is one: a prediction ends it."""
         with self._mutex:
-            self._closed = None
-            if len(self._held) > 1:
-                self._learn_burst(self._evidence_after())
-            elif self._held:
-                self._learn_late(self._held[0], self._held.clear)
-            self._hedge.is_waiting = False
+            self._do(self._plan_to_close().steps)
 
-    def _learn_burst(self, evidence: Evidence) -> None:
-        """Learn the labels of the open burst as the evidence says, of which it is a part."""
-        try:
-            if evidence.shared:
-                self._learn_held_as_group()
-            else:
-                self._learn_held_one_by_one()
-        finally:
-            if not self._held:
-                self._evidence = evidence
+    def _ask(self, predict: Callable[..., _Answer | None], *given: Any) -> _Answer:
+        """Return a prediction of the compiled hedge, which returns None while labels wait."""
+        answer = predict(*given)
+        while answer is None:
+            self._close_burst()
+            answer = predict(*given)
+        return answer
 
-    def _evidence_after(self) -> Evidence:
-        """Return the evidence after the open burst."""
+    def _plan(self) -> "_Plan":
+        """Return a plan without steps."""
+        return _Plan([], self._hedge.n_samples, self._delay, self._evidence)
+
+    def _plan_to_close(self) -> "_Plan":
+        """Return the plan that closes the open burst, if there is one."""
+        plan = self._plan()
+        if self._held:
+            self._plan_burst(plan, self._held)
+        return plan
+
+    def _plan_burst(self, plan: "_Plan", rows: list[Row]) -> None:
+        """Learn rows as the evidence says, of which they are a part; none are held then."""
+        if len(rows) > 1 and plan.evidence.shared is not False:
+            plan.evidence = self._evidence_after(plan, rows)
+        if len(rows) > 1 and plan.evidence.shared:
+            mean_weight = sum(row.w for row in rows) / len(rows)
+            self._plan_group(plan, rows, max(mean_weight, SMALLEST * len(rows)))
+        else:
+            for row in rows:
+                self._plan_row(plan, row)
+        if self._held:
+            plan.steps += [self._held.clear, self._set_waiting(False)]
+        plan.steps.append(self._set_known(plan))
+
+    def _plan_row(self, plan: "_Plan", row: Row) -> None:
+        """Learn a sample with the ticket of its prediction."""
+        p, y, w, n_served, answers = row
+        n = len(self._names)
+        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+        delay = plan.count(plan.n_samples - n_served)
+        plan.steps.append(partial(self._hedge.learn, p, y, w, delay, answers[:n], mixtures))
+
+    def _plan_group(self, plan: "_Plan", rows: list[Row], w: float) -> None:
+        """Learn samples with the tickets of their predictions as one group of weight ``w``."""
+        scores, y, _, n_served, answers = zip(*rows, strict=True)
+        served, mixtures = np.hsplit(np.array(answers), [len(self._names)])
+        delay = plan.count(sum((plan.n_samples - at) / len(rows) for at in n_served))
+        learn, mixtures = self._hedge.learn_group, mixtures.clip(self.clip, 1.0 - self.clip)
+        given = list(scores), np.array(y), w, delay, served.copy(), mixtures
+        plan.steps.append(partial(learn, *given))
+
+    def _plan_late(self, row: Row) -> "_Plan":
+        """Return the plan that learns a label with a ticket, or lets it wait for its burst."""
+        plan, held = self._plan(), self._held
+        if row.n_served > plan.n_samples:  # the prediction of this ticket has closed the burst
+            self._plan_burst(plan, held)
+            held = []
+        if plan.evidence.shared is None and (row.y != held[0].y if held else is_no_outcome(row.y)):
+            plan.evidence = LEARN_ONE_BY_ONE
+        if plan.evidence.shared is False or len(held) >= MOST_HELD - 1:
+            self._plan_burst(plan, [*held, row])
+        else:
+            plan.steps += [partial(self._held.append, row), self._set_waiting(True)]
+            plan.steps.append(self._set_known(plan))
+        return plan
+
+    def _evidence_after(self, plan: "_Plan", rows: list[Row]) -> Evidence:
+        """Return the evidence after a burst, with which a plan begins."""
         weights, n = self._hedge.served_weights(), len(self._names)
-        answers = np.array([row.answers[:n] for row in self._held])
-        return self._evidence.after(
+        answers = np.array([row.answers[:n] for row in rows])
+        return plan.evidence.after(
             answers.clip(self.clip, 1.0 - self.clip) @ weights,
-            np.array([row.y for row in self._held]),
-            min(row.n_served for row in self._held),
-            self._hedge.n_samples,
+            np.array([row.y for row in rows]),
+            min(row.n_served for row in rows),
+            plan.n_samples,
             self._hedge.n_labels,
         )
 
-    def _learn_held_one_by_one(self) -> None:
-        while self._held:
-            self._learn_late(self._held[0], partial(self._held.pop, 0))
-        self._hedge.is_waiting = False
+    def _set_known(self, plan: "_Plan") -> Step:
+        known = {"_delay": plan.delay, "_evidence": plan.evidence, "_closed": None}
+        return partial(vars(self).update, known)
 
-    def _learn_held_as_group(self) -> None:
-        n, n_rows = len(self._names), len(self._held)
-        scores, y, w, n_served, answers = zip(*self._held, strict=True)
-        served, mixtures = np.hsplit(np.array(answers), [n])
-        labels, weight = np.array(y), max(sum(w) / n_rows, SMALLEST * n_rows)
-        self._learn_after(
-            self._hedge.n_samples - sum(n_served) / n_rows,
-            lambda delay: self._hedge.learn_group(
-                list(scores),
-                labels,
-                weight,
-                delay,
-                served.copy(),
-                mixtures.clip(self.clip, 1.0 - self.clip),
-                self._held.clear,
-            ),
-        )
+    def _set_waiting(self, value: bool) -> Step:
+        return partial(setattr, self._hedge, "is_waiting", value)
 
     def _without_burst(self) -> Self:
         """Return this hedge, or a copy whose burst is closed: reading closes none."""
@@ -479,52 +503,56 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             If an argument is out of range; nothing is learned. An error of a calibrator of your own
             is described in the notes of the class.
         """
-        sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
+        is_one = type(w) is float and w == 1.0
+        sample = as_probability(score), as_label(y), 1.0 if is_one else as_weight(w)
         with self._mutex:
-            if served is None:
-                if self._held:
-                    self._close_burst()
-                self._learn_now(*sample)
-                return
-            row = Row(*sample, *self._read_ticket(served))
-            if row.n_served > self._hedge.n_samples:
-                self._close_burst()  # before the prediction of this ticket
-            if self._evidence.shared is False:
-                self._learn_late(row)
+            if served is None and not self._delay.mean and not self._held:  # the usual case
+                self._hedge.learn(*sample, 0.0)
             else:
-                self._hold(row)
+                self._do(self._steps(*sample, served))
 
-    def _learn_now(
-        self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
-    ) -> None:
-        """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
-        self._hedge.learn(p, y, w, self._count_immediate(), predictions)
-
-    def _count_immediate(self) -> float:
-        """Count a label that is immediate, and return the mean delay."""
-        if self._delay.mean:
-            self._delay = self._delay.after(0.0)
-        return self._delay.mean
-
-    def _learn_late(self, row: Row, then: Callable[[], Any] | None = None) -> None:
-        """Learn a sample with the ticket of its prediction; in the same step call ``then()``."""
-        p, y, w, n_served, answers = row
-        n = len(self._names)
-        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
-        self._learn_after(
-            self._hedge.n_samples - n_served,
-            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures, then),
-        )
-
-    def _learn_after(self, late: float, learn: Callable[[float], None]) -> None:
-        """Learn a sample that is so late; the mean delay changes if the sample counts."""
+    def _do(self, steps: Sequence[Step]) -> None:
+        """Learn by steps; the last one, which sets the mean delay, is done if a sample counts."""
         before = self._hedge.n_samples
-        delay = self._delay.after(late)
         try:
-            learn(delay.mean)
-        finally:
-            if self._hedge.n_samples > before:
-                self._delay = delay
+            with no_fork:
+                do_all(*steps)
+        except BaseException:
+            if self._hedge.n_samples > before:  # a calibrator of your own raised, others learned
+                steps[-1]()
+            raise
+
+    def _steps(
+        self, p: float, y: float, w: float, served: Ticket | None = None, predictions: Any = None
+    ) -> tuple[Step, ...]:
+        """Return what learns a sample that was checked; the last step sets the mean delay."""
+        if served is not None:
+            return tuple(self._plan_late(Row(p, y, w, *self._read_ticket(served))).steps)
+        plan = self._plan_to_close()
+        delay = plan.count(0.0)
+        plan.steps.append(partial(self._hedge.learn, p, y, w, delay, predictions))
+        return *plan.steps, self._set_delay(plan.delay)
+
+    def _set_delay(self, delay: MeanDelay) -> Step:
+        return partial(setattr, self, "_delay", delay)
+
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        *,
+        served: Ticket | None = None,
+        predictions: Any = None,
+    ) -> tuple[Step, ...]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`.
+
+        Without a ticket, ``predictions`` stand for those of the calibrators; they may come later.
+        """
+        if type(self).learn_one is not HedgedCalibrator.learn_one:
+            return (partial(self.learn_one, score, y, w, served=served),)
+        sample = as_probability(score), as_label(y), as_weight(w)
+        return self._steps(*sample, served, predictions)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -534,10 +562,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         p = as_probability(score)
         answer = self._hedge.predict(p)
-        while answer is None:
-            self._close_burst()
-            answer = self._hedge.predict(p)
-        return answer
+        return self._ask(self._hedge.predict, p) if answer is None else answer
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to pass back with its label.
@@ -556,9 +581,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         1.5
         """
         p = as_probability(score)
-        if self._held:
-            self._close_burst()
-        answer, n_samples, answers = self._hedge.serve(p)
+        answer, n_samples, answers = self._ask(self._hedge.serve, p)
         return answer, Ticket(n_samples, answers)
 
     def check_ticket(self, served: Any) -> list[float]:
@@ -639,42 +662,32 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         >>> hedge.n_samples, round(hedge.predict_one(0.6), 2)
         (3, 0.61)
         """
-        vector, labels, _ = self._check_samples(scores, y, None)
-        rows, n_rows = vector.tolist(), len(vector)
+        with self._mutex:
+            self._do(self._group_steps(scores, y, w, served))
+
+    def _group_steps(
+        self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
+    ) -> tuple[Step, ...]:
+        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        vector, of_rows, _ = self._check_samples(scores, y, None)
+        # Own copies, checked again: another thread may write to the arrays.
+        rows = [as_probability(p) for p in vector.tolist()]
+        labels = [as_label(label) for label in of_rows.tolist()]
+        n_rows = len(rows)
         tickets = as_tickets(served, n_rows)
         weight = as_weight(w)
+        if not n_rows:
+            return ()
         if n_rows < 2:  # learned as any other sample
-            for p, label, ticket in zip(rows, labels.tolist(), tickets, strict=True):
-                self.learn_one(p, label, weight, served=ticket)
-            return
-        as_weight(weight / n_rows)
-        with self._mutex:
-            for ticket in tickets:
-                if ticket is not None:
-                    self._read_ticket(ticket)  # or it raises, before a burst is closed
-            if self._held:
-                self._close_burst()
-            late, answers, mixtures = self._read_tickets(rows, tickets)
-            self._learn_after(
-                late,
-                lambda delay: self._hedge.learn_group(
-                    rows, labels, weight, delay, answers, mixtures
-                ),
-            )
-
-    def _read_tickets(
-        self, scores: list[float], tickets: Sequence[Ticket | None]
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean delay of a group, and what calibrators and mixtures served, by row."""
-        n = len(self._names)
-        late, answers, mixtures = 0.0, [], []
-        for score, ticket in zip(scores, tickets, strict=True):
-            given = self._hedge.serve(score)[1:] if ticket is None else ticket
-            n_served, values = self._read_ticket(given)
-            late += (self._hedge.n_samples - n_served) / len(scores)
-            answers.append(values[:n])
-            mixtures.append(values[n:])
-        return late, np.array(answers), np.array(mixtures).clip(self.clip, 1.0 - self.clip)
+            return self._learn_steps(rows[0], labels[0], weight, served=tickets[0])
+        part = as_weight(weight / n_rows)
+        closed, plan = self._without_burst(), self._plan_to_close()
+        group = []
+        for p, label, ticket in zip(rows, labels, tickets, strict=True):
+            given = closed._ask(closed._hedge.serve, p)[1:] if ticket is None else ticket
+            group.append(Row(p, label, part, *closed._read_ticket(given)))
+        self._plan_group(plan, group, weight)
+        return *plan.steps, self._set_delay(plan.delay)
 
     # ------------------------------------------------------------------------------ many samples
 
@@ -690,9 +703,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
         probabilities = as_probabilities(scores, "scores")
-        if self._held:
-            self._close_burst()
-        return like_given(self._hedge.predict_many(self._calibrators, probabilities), scores)
+        values = self._ask(self._hedge.predict_many, self._calibrators, probabilities)
+        return like_given(values, scores)
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops."""
@@ -703,14 +715,51 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
-        with self._mutex:
-            if self._held:
-                self._close_burst()
-            if self._delay.mean:
-                for _ in samples[0]:
-                    self._delay = self._delay.after(0.0)
-            values = self._hedge.run(self._calibrators, *samples, self._delay.mean)
+        values = np.empty(len(samples[0]))
+        with self._mutex, no_fork:
+            do_all(*self._run_steps(*samples, values))
         return like_given(values, scores)
+
+    def _batch_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...] | None:
+        own = type(self).predict_learn_many is HedgedCalibrator.predict_learn_many
+        return self._run_steps(scores, y, w, out) if own else None
+
+    def _run_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...]:
+        plan = self._plan_to_close()
+        for _ in scores if plan.delay.mean else ():
+            plan.count(0.0)
+        # Compiled ones run no Python code, in which a signal handler may raise.
+        learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
+        run = partial(self._hedge.run, learners, scores, y, w, plan.delay.mean)
+        return *plan.steps, write_to(out, slice(None), run), self._set_delay(plan.delay)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What learns samples, for `do_all`, and what is known of the hedge after the steps so far."""
+
+    steps: list[Step]
+    n_samples: int
+    delay: MeanDelay
+    evidence: Evidence
+
+    def count(self, late: float) -> float:
+        """Count one more sample, which is so late; return the mean delay."""
+        self.n_samples += 1
+        self.delay = self.delay.after(late)
+        return self.delay.mean
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the

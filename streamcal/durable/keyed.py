@@ -17,6 +17,7 @@ from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCali
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
+from streamcal.kernels.exclusive import no_fork
 
 Vector = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
@@ -371,7 +372,7 @@ class KeyedCalibrator(Locked):
         """Predict and learn samples, those of each key in one call."""
         groups, *columns = samples
         values = np.empty(len(samples.scores))
-        with self._mutex:
+        with self._mutex, no_fork:
             for key, at in groups.items():
                 of_key: list[Any] = [None if column is None else column[at] for column in columns]
                 values[at] = self._predict_learn_key(key, *of_key)
@@ -467,8 +468,8 @@ class KeyedCalibrator(Locked):
             self.saved()
 
     def __repr__(self) -> str:
-        held = f"{self.n_live} live, {self.n_compressed} compressed"
-        return f"KeyedCalibrator({len(self)} keys, {held})"
+        stored = "" if self.store is None else f", store={self.store!r}"
+        return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"
 
 
 def _has_open_burst(calibrator: AnyCalibrator) -> bool:
