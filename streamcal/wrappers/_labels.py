@@ -63,7 +63,7 @@ class KnownLabels:
         self._is_other = False  # neither declared nor binary
 
     def learn_steps(
-        self, labels: Iterable[Any], names: dict[str, ClfTarget], share: float = 1.0
+        self, labels: Sequence[Any], names: dict[str, ClfTarget], share: float = 1.0
     ) -> list[Step]:
         """Return what counts samples with these labels, or a share of each, for `do_all`.
 
@@ -71,6 +71,10 @@ class KnownLabels:
         """
         if self._is_other:
             return []
+        if len(labels) == 1 and type(y := labels[0]).__hash__ is not None:
+            n = self._counts.get(y)
+            if n is not None:  # the usual case
+                return [partial(self._counts.__setitem__, y, n + share)]
         counts: dict[Any, float] = {}
         for y in labels:
             if self._declared is None:

@@ -348,7 +348,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
         if found is not None:
             self._memory.take(found)
-        steps = list[Step]()
+        steps: list[Step] = []
         if self._monitor is not None:
             sample = raw, self._segments_of(x), y, w
             current, steps = self._watch(self._monitor, [sample], [shown])
@@ -437,7 +437,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
                 self._memory.take(one)
         both = zip(recalled, X, y, strict=True)
         rows = [(raw, x, label, tickets) for (raw, _, tickets, _), x, label in both]
-        current, steps = self._strategy, list[Step]()
+        current = self._strategy
+        steps: list[Step] = []
         if self._monitor:
             part = w / max(len(X), 1)
             samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
