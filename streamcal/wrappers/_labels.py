@@ -71,10 +71,9 @@ class KnownLabels:
         """
         if self._is_other:
             return []
-        if len(labels) == 1 and type(y := labels[0]).__hash__ is not None:
-            n = self._counts.get(y)
-            if n is not None:  # the usual case
-                return [partial(self._counts.__setitem__, y, n + share)]
+        if len(labels) == 1 and type(labels[0]) is bool and labels[0] in self._counts:
+            n = self._counts[labels[0]]  # the usual case
+            return [partial(self._counts.__setitem__, labels[0], n + share)]
         counts: dict[Any, float] = {}
         for y in labels:
             if self._declared is None:
