@@ -8,7 +8,6 @@ may fail. Then it calls what changes the parts as *steps*: compiled functions wi
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import takewhile
 from operator import call, is_not
 from typing import Any
 
@@ -33,7 +32,7 @@ def do_all(*steps: Step) -> bool:
     >>> counts, seen
     ({'a': 1}, ['a'])
     """
-    return len(deque(takewhile(_IS_TRUE, map(call, steps)))) == len(steps)
+    return all(map(_IS_NOT_FALSE, map(call, steps)))
 
 
 def write_to(target: Any, where: Any, step: Step) -> Step:
@@ -50,4 +49,4 @@ def write_to(target: Any, where: Any, step: Step) -> Step:
     return partial(deque, map(target.__setitem__, (where,), map(call, (step,))), 0)
 
 
-_IS_TRUE = partial(is_not, False)
+_IS_NOT_FALSE = partial(is_not, False)

@@ -93,16 +93,20 @@ class CompiledCalibrator(ProbabilityCalibrator):
         kernel = self._compiled()
         if kernel is None:
             return super()._learn_steps(score, y, w)
-        return (partial(kernel.learn, as_probability(score), as_label(y), as_weight(w)),)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        return (partial(kernel.learn, as_probability(score), as_label(y), weight),)
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is CompiledCalibrator.predict_learn_many
         return self._compiled() if own else None
 
     def _compiled(self) -> Expert | None:
-        own = type(self).learn_one, type(self).predict_one
-        plain = own == (CompiledCalibrator.learn_one, CompiledCalibrator.predict_one)
+        own = type(self)
+        plain = own.learn_one is _LEARN_ONE and own.predict_one is _PREDICT_ONE
         return self._kernel if plain else None
+
+
+_LEARN_ONE, _PREDICT_ONE = CompiledCalibrator.learn_one, CompiledCalibrator.predict_one
 
 
 def as_label(y: float) -> float:

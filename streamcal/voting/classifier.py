@@ -192,7 +192,8 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
 
 def _steps_of_votes(cover: Any, labels: Sequence[ClfTarget], y: ClfTarget, w: float) -> list[Step]:
     """Return what sets the votes of a leaf or rule, computed after it has learned a sample."""
-    weights, steps = _class_weights(cover), list[Step]()
+    weights = _class_weights(cover)
+    steps: list[Step] = []
     if not isinstance(getattr(cover, "stats", None), dict):
         weights = {**weights, y: weights.get(y, 0.0) + w}
         steps.append(partial(setattr, cover, _WEIGHTS_ATTRIBUTE, weights))

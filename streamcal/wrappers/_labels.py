@@ -63,7 +63,7 @@ class KnownLabels:
         self._is_other = False  # neither declared nor binary
 
     def learn_steps(
-        self, labels: Iterable[Any], names: dict[str, ClfTarget], share: float = 1.0
+        self, labels: Sequence[Any], names: dict[str, ClfTarget], share: float = 1.0
     ) -> list[Step]:
         """Return what counts samples with these labels, or a share of each, for `do_all`.
 
@@ -71,6 +71,9 @@ class KnownLabels:
         """
         if self._is_other:
             return []
+        if len(labels) == 1 and type(labels[0]) is bool and labels[0] in self._counts:
+            n = self._counts[labels[0]]  # the usual case
+            return [partial(self._counts.__setitem__, labels[0], n + share)]
         counts: dict[Any, float] = {}
         for y in labels:
             if self._declared is None:

@@ -68,13 +68,13 @@ class Strategy(ABC):
 
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
-    ) -> list[Step]:
+    ) -> Sequence[Step]:
         """Return what teaches a sample, as `learn_one` does, for `do_all`."""
         return [partial(self.learn_one, raw, x, y, w, tickets)]
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
         """Return what teaches rows that share an outcome, as one sample of weight ``w``."""
-        steps = []
+        steps: list[Step] = []
         for raw, x, y, tickets in rows:
             steps += self.learn_steps(raw, x, y, w / len(rows), tickets)
         return steps
@@ -178,7 +178,7 @@ class LabelCalibrators:
 
     def learn_steps(
         self, label: ClfTarget, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets
-    ) -> list[Step]:
+    ) -> Sequence[Step]:
         """Return what teaches the calibrator of a label whether ``y`` is it, for `do_all`."""
         calibrator, steps = self._find(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
@@ -305,12 +305,13 @@ class Binary(Strategy):
 
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
-    ) -> list[Step]:
+    ) -> Sequence[Step]:
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is None or tickets or self._segments is not None:
             return self._calibrators.learn_steps(True, raw, x, y, w, tickets)
         # The usual case, without another call. True is 1.
-        return [*calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w)]
+        steps: Sequence[Step] = calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w)
+        return steps
 
     def serve_one(
         self, raw: Raw, x: Features
@@ -382,8 +383,8 @@ class OneVsRest(OwningStrategy):
 
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
-    ) -> list[Step]:
-        steps = []
+    ) -> Sequence[Step]:
+        steps: list[Step] = []
         for label in raw:
             steps += self._calibrators.learn_steps(label, raw, x, y, w, tickets)
         return steps
@@ -392,7 +393,7 @@ class OneVsRest(OwningStrategy):
         labels = dict.fromkeys(label for raw, *_ in rows for label in raw)
         if self.for_labels(labels) is self._binary:
             labels = {True: None}
-        steps = []
+        steps: list[Step] = []
         for label in labels:
             known = [row for row in rows if label in row[0]]
             steps += self._calibrators.group_steps(label, known, w)
@@ -480,15 +481,15 @@ class HedgedJointly(OneVsRest):
 
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
-    ) -> list[Step]:
-        steps = []
+    ) -> Sequence[Step]:
+        steps: list[Step] = []
         if len(raw) > 2:
             one_vs_rest, ticket = self._read_joint(raw, x, y, tickets)
             steps = self._joint.learn_steps(raw, one_vs_rest, y, w, ticket)
         return [*steps, *super().learn_steps(raw, x, y, w, tickets)]
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
-        steps = []
+        steps: list[Step] = []
         many = [row for row in rows if len(row[0]) > 2]
         if many:
             read = [self._read_joint(*row) for row in many]

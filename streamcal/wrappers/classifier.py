@@ -348,14 +348,14 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
         if found is not None:
             self._memory.take(found)
-        steps = list[Step]()
+        steps: Iterable[Step] = ()
         if self._monitor is not None:
             sample = raw, self._segments_of(x), y, w
             current, steps = self._watch(self._monitor, [sample], [shown])
             if current is not self._strategy:  # the calibrators that made the tickets are replaced
                 strategy, tickets = current.for_labels(raw), None
-        steps += strategy.learn_steps(raw, x, y, w, tickets)
-        do_all(*steps, *self._known.learn_steps((y,), self._label_of_column))
+        learn = strategy.learn_steps(raw, x, y, w, tickets)
+        do_all(*steps, *learn, *self._known.learn_steps((y,), self._label_of_column))
 
     def learn_group(
         self,
@@ -437,7 +437,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
                 self._memory.take(one)
         both = zip(recalled, X, y, strict=True)
         rows = [(raw, x, label, tickets) for (raw, _, tickets, _), x, label in both]
-        current, steps = self._strategy, list[Step]()
+        current = self._strategy
+        steps: list[Step] = []
         if self._monitor:
             part = w / max(len(X), 1)
             samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
